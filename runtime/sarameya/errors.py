@@ -1,0 +1,274 @@
+"""Every error Sarameya raises, and how each Kafka error code is met.
+
+    SarameyaError
+    ├── ConfigError                     an option has a value it may not have (also a ValueError)
+    ├── ConnectError                    no broker could be reached at the addresses given
+    ├── ConnectionLostError             a connection ended with requests in flight          (retriable)
+    ├── RequestTimeoutError             a broker did not answer within the deadline         (retriable)
+    ├── ProtocolError                   bytes that are no Kafka answer
+    │   └── UnsupportedVersionError     broker and client share no version of an API
+    ├── KafkaError                      a broker answered with an error code
+    │   ├── UnknownTopicError
+    │   ├── TopicAuthorizationError
+    │   └── GroupError                  the group cannot be used as configured
+    │       ├── GroupAuthorizationError
+    │       ├── FencedInstanceError
+    │       └── CommitError             a commit was refused for good
+    ├── OffsetOutOfRangeError           the position is not in the log and the policy is `fail`
+    ├── RecordError                     bytes that are no records; names topic, partition, offset
+    │   ├── CorruptRecordError          CRC, lengths, structure
+    │   ├── UnsupportedFormatError      unknown magic or codec
+    │   └── DecompressionLimitError     a batch grows beyond `fetch_max_decompressed_bytes`
+    ├── ClaimError                      what one claim's handler raised, with its coordinates
+    ├── RebalanceDeadlineError          a handler's task outlived the rebalance deadline
+    └── HandlerError                    a handler could not be found, built or run as configured
+
+`REACTIONS` is the table Kafka error code -> reaction of the group's membership.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from sarameya.error_codes import ErrorCode
+from sarameya.model import TopicPartition
+
+
+class SarameyaError(Exception):
+    """The root of everything raised here. `retriable`: trying the same again may succeed."""
+
+    retriable: bool = False
+
+
+class ConfigError(SarameyaError, ValueError):
+    """An option's value is not allowed. Names the option, the value and what is allowed."""
+
+    def __init__(self, option: str, value: object, allowed: str) -> None:
+        super().__init__(f"{option} = {value!r}: {allowed}")
+        self.option = option
+        self.value = value
+        self.allowed = allowed
+
+
+class ConnectError(SarameyaError):
+    """No broker could be reached. The message lists each address with its cause."""
+
+    retriable = True
+
+
+class ConnectionLostError(SarameyaError):
+    """A connection ended while an answer was awaited. The request may or may not have been carried out."""
+
+    retriable = True
+
+
+class RequestTimeoutError(SarameyaError):
+    """A broker did not answer within the request's deadline. The request may have been carried out."""
+
+    retriable = True
+
+
+class ProtocolError(SarameyaError):
+    """The peer sent bytes that are not the Kafka protocol; its connection is closed."""
+
+
+class UnsupportedVersionError(ProtocolError):
+    """Broker and client have no version of an API in common. Names the API and both ranges."""
+
+
+class KafkaError(SarameyaError):
+    """A broker answered with an error code. `code` is the number, `context` what was being done."""
+
+    def __init__(self, code: int, context: str, advice: str = "") -> None:
+        text = f"{context}: {ErrorCode.describe(code)}"
+        super().__init__(f"{text}; {advice}" if advice else text)
+        self.code = code
+        self.context = context
+
+
+class UnknownTopicError(KafkaError):
+    """The topic does not exist on the cluster (or may not be seen, which Kafka answers alike)."""
+
+
+class TopicAuthorizationError(KafkaError):
+    """The principal may not read the topic: it lacks the READ or DESCRIBE ACL on it."""
+
+
+class GroupError(KafkaError):
+    """The group coordinator refused this member for good."""
+
+
+class GroupAuthorizationError(GroupError):
+    """The principal may not use the group: it lacks the READ ACL on it."""
+
+
+class FencedInstanceError(GroupError):
+    """Another member joined with the same `group_instance_id` (KIP-345)."""
+
+
+class CommitError(GroupError):
+    """Offsets were not committed, and trying again under this generation cannot help."""
+
+
+class OffsetOutOfRangeError(SarameyaError):
+    """The position is outside the log and the policy is `fail`."""
+
+    def __init__(self, partition: TopicPartition, offset: int, log_start: int, log_end: int) -> None:
+        super().__init__(
+            f"{partition}: offset {offset} is outside the log [{log_start}, {log_end}); "
+            "set offset_out_of_range to 'oldest' or 'newest', or reset the group's offset"
+        )
+        self.partition = partition
+        self.offset = offset
+
+
+class RecordError(SarameyaError):
+    """Fetched bytes that are no records. Nothing behind `offset` was delivered or skipped."""
+
+    def __init__(self, topic: str, partition: int, offset: int, problem: str) -> None:
+        super().__init__(f"{topic}-{partition} at offset {offset}: {problem}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.problem = problem
+
+
+class CorruptRecordError(RecordError):
+    """A CRC that does not match, a length that runs out of its batch, or a broken record structure."""
+
+
+class UnsupportedFormatError(RecordError):
+    """A record format (magic) or compression codec that this version does not know."""
+
+
+class DecompressionLimitError(RecordError):
+    """A batch decompresses beyond `fetch_max_decompressed_bytes`."""
+
+
+class ClaimError(SarameyaError):
+    """What a claim's handler raised (`__cause__`), with where it stood.
+
+    `offset` is the claim's position: the next offset its handler would have been given.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int, generation: int, cause: BaseException) -> None:
+        super().__init__(f"{partition} at offset {offset}, generation {generation}: {type(cause).__name__}: {cause}")
+        self.partition = partition
+        self.offset = offset
+        self.generation = generation
+
+
+class RebalanceDeadlineError(SarameyaError):
+    """A handler's task went on beyond the rebalance deadline; the member has left the group."""
+
+
+class HandlerError(SarameyaError):
+    """A handler could not be found, built or run as configured. Says what to install or change."""
+
+
+class Reaction(Enum):
+    """What the membership does about an answer of the coordinator."""
+
+    PROCEED = auto()
+    """No error."""
+    FORGET_MEMBER = auto()
+    """Everything owned is lost; forget the member id and join anew at once."""
+    DROP_GENERATION = auto()
+    """Everything owned is lost; keep the member id, drop the generation, rejoin at once."""
+    ADOPT_MEMBER_ID = auto()
+    """Join again with the member id that came with the answer (KIP-394)."""
+    REBALANCE = auto()
+    """The group rebalances. Heartbeat: end the session, go on heartbeating. Join, sync: rejoin after backoff."""
+    FIND_COORDINATOR = auto()
+    """Find the coordinator again, then send the same request after backoff."""
+    RETRY = auto()
+    """Send the same request after backoff."""
+    RAISE = auto()
+    """Raised to whoever asked (the caller of `commit()`, the claim); the membership goes on."""
+    FATAL = auto()
+    """`consume()` raises; nothing will help but another configuration."""
+
+
+class Request(Enum):
+    """The requests whose answers the reaction table tells apart."""
+
+    FIND_COORDINATOR = auto()
+    JOIN = auto()
+    SYNC = auto()
+    HEARTBEAT = auto()
+    LEAVE = auto()
+    COMMIT = auto()
+    OFFSET_FETCH = auto()
+
+
+_EVERYWHERE: dict[ErrorCode, Reaction] = {
+    ErrorCode.NONE: Reaction.PROCEED,
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_MEMBER,
+    ErrorCode.ILLEGAL_GENERATION: Reaction.DROP_GENERATION,
+    ErrorCode.MEMBER_ID_REQUIRED: Reaction.ADOPT_MEMBER_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REBALANCE,
+    ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
+    ErrorCode.NETWORK_EXCEPTION: Reaction.FIND_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: Reaction.FIND_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: Reaction.RETRY,
+}
+
+_FOR: dict[tuple[Request, ErrorCode], Reaction] = {
+    (Request.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE): Reaction.RETRY,
+    (Request.COMMIT, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
+    (Request.COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
+    (Request.COMMIT, ErrorCode.OFFSET_METADATA_TOO_LARGE): Reaction.RAISE,
+    (Request.COMMIT, ErrorCode.INVALID_COMMIT_OFFSET_SIZE): Reaction.RAISE,
+    (Request.COMMIT, ErrorCode.TOPIC_AUTHORIZATION_FAILED): Reaction.RAISE,
+    (Request.OFFSET_FETCH, ErrorCode.UNSTABLE_OFFSET_COMMIT): Reaction.RETRY,
+    (Request.OFFSET_FETCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
+    (Request.OFFSET_FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED): Reaction.RAISE,
+    (Request.OFFSET_FETCH, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
+    # We are leaving: whoever no longer knows us has nothing left to be told.
+    (Request.LEAVE, ErrorCode.UNKNOWN_MEMBER_ID): Reaction.PROCEED,
+    (Request.LEAVE, ErrorCode.ILLEGAL_GENERATION): Reaction.PROCEED,
+    (Request.LEAVE, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.PROCEED,
+}
+
+ADVICE: dict[ErrorCode, str] = {
+    ErrorCode.FENCED_INSTANCE_ID: "another member uses the same group_instance_id; give each member its own",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "grant this principal READ on the group",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant this principal READ and DESCRIBE on the topic",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
+        "the members of this group share no assignor; set the same rebalance_strategies on all of them"
+    ),
+    ErrorCode.INVALID_SESSION_TIMEOUT: (
+        "session_timeout is outside the broker's group.min.session.timeout.ms..group.max.session.timeout.ms"
+    ),
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group is full; raise the broker's group.max.size or run fewer members",
+    ErrorCode.INVALID_GROUP_ID: "the group id is empty or not allowed",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "shorten the metadata (the broker's offset.metadata.max.bytes)",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create the topic, or correct its name",
+}
+"""What a person can do about a code; appended to the error's text."""
+
+
+def reaction_to(request: Request, code: int) -> Reaction:
+    """How the membership meets `code` in the answer to `request`; an unknown code is fatal."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return Reaction.FATAL
+    return _FOR.get((request, known)) or _EVERYWHERE.get(known, Reaction.FATAL)
+
+
+_CLASSES: dict[ErrorCode, type[KafkaError]] = {
+    ErrorCode.FENCED_INSTANCE_ID: FencedInstanceError,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: GroupAuthorizationError,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: TopicAuthorizationError,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicError,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: UnknownTopicError,
+}
+
+
+def kafka_error(code: int, context: str, fallback: type[KafkaError] = KafkaError) -> KafkaError:
+    """The typed error for a broker's code, with advice where there is any."""
+    known = ErrorCode.of(code)
+    return _CLASSES.get(known, fallback)(code, context, ADVICE.get(known, ""))

@@ -1,0 +1,43 @@
+"""What a user writes: a `ConsumerGroupHandler`. Owns no state; the loop in `consumer_group.py` calls it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from sarameya.model import CommittedOffset, TopicPartition
+
+if TYPE_CHECKING:
+    from sarameya.group.claim import Claim
+    from sarameya.group.session import Session
+
+
+class ConsumerGroupHandler(ABC):
+    """The life of a session, for a user to fill in (sarama's ConsumerGroupHandler).
+
+    Order: `start_offset` per partition, `setup` once, `consume_claim` once a claim (each in a task of its
+    own), `cleanup` once, also when `setup` or a claim has failed. Everything a method raises ends the
+    session in order and is then raised by `ConsumerGroup.consume`, with its coordinates.
+    """
+
+    async def setup(self, session: Session) -> None:
+        """Called once a session, before any claim. Marks and `session.claims` may be used."""
+
+    @abstractmethod
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        """Read one partition until the claim ends: `async for message in claim`.
+
+        The iterator ends when the session does; what happens after it must fit the grace
+        (`Config.claim_grace`), or it is cancelled. Returning earlier ends the session for all claims.
+        """
+
+    async def cleanup(self, session: Session) -> None:
+        """Called once a session, after every claim has finished and before the last commit."""
+
+    async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+        """The offset to begin at, or None for the usual one: committed, else `Config.offset_initial`.
+
+        For a sink whose own table knows better than Kafka's commit what has landed. Called for each
+        partition before `setup`. `committed` is None where the group has committed nothing.
+        """
+        return None

@@ -1,0 +1,169 @@
+"""What happens, as events: logs, metrics, the status page and tests subscribe here; nobody parses log lines.
+
+An observer is a callable that takes an `Event`. It is called on the event loop and must return at once;
+one that raises is taken out of the list and said once in the log, so that watching can never hurt consuming.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from sarameya.model import Assignment, Generation, TopicPartition
+
+logger = logging.getLogger("sarameya")
+
+
+@attrs.frozen(slots=True)
+class Event:
+    """The root of all events. Times, where there are any, are trio's clock; durations are seconds."""
+
+
+@attrs.frozen(slots=True)
+class MembershipChanged(Event):
+    """The membership machine moved from one state to another (names as in `protocol.membership.State`)."""
+
+    group: str
+    before: str
+    after: str
+    cause: str
+
+
+@attrs.frozen(slots=True)
+class CoordinatorFound(Event):
+    group: str
+    node_id: int
+    host: str
+    port: int
+
+
+@attrs.frozen(slots=True)
+class Retrying(Event):
+    """Something is being tried again: what, for which time, since how long, in how long, and why."""
+
+    what: str
+    attempt: int
+    elapsed: float
+    delay: float
+    cause: str
+
+
+@attrs.frozen(slots=True)
+class SessionStarted(Event):
+    group: str
+    generation: Generation
+    assignment: Assignment
+
+
+@attrs.frozen(slots=True)
+class SessionEnding(Event):
+    """Claims are asked to finish. `lost`: the membership is gone, nothing can be committed any more."""
+
+    group: str
+    generation: Generation
+    reason: str
+    lost: bool
+
+
+@attrs.frozen(slots=True)
+class SessionEnded(Event):
+    group: str
+    generation: Generation
+    reason: str
+
+
+@attrs.frozen(slots=True)
+class ClaimStarted(Event):
+    partition: TopicPartition
+    offset: int
+    why: str
+    """`committed`, `handler`, or the reset policy that chose the offset."""
+
+
+@attrs.frozen(slots=True)
+class ClaimEnded(Event):
+    partition: TopicPartition
+    offset: int
+
+
+@attrs.frozen(slots=True)
+class OffsetReset(Event):
+    """A position was outside the log and the policy moved it."""
+
+    partition: TopicPartition
+    before: int
+    after: int
+    policy: str
+
+
+@attrs.frozen(slots=True)
+class LeaderChanged(Event):
+    """A partition is being read from another broker (`None`: no leader is known, it waits)."""
+
+    partition: TopicPartition
+    before: int | None
+    after: int | None
+    cause: str
+
+
+@attrs.frozen(slots=True)
+class ConnectionLost(Event):
+    node_id: int
+    address: str
+    cause: str
+
+
+@attrs.frozen(slots=True)
+class Committed(Event):
+    """Offsets the coordinator has acknowledged: partition -> next offset to read."""
+
+    group: str
+    offsets: dict[TopicPartition, int]
+
+
+@attrs.frozen(slots=True)
+class CommitFailed(Event):
+    """A commit that nobody awaits (autocommit) failed; the marks stay dirty and go out again."""
+
+    group: str
+    cause: str
+
+
+Observer = Callable[[Event], None]
+
+
+class Observers:
+    """A fan-out to any number of observers; itself an observer."""
+
+    def __init__(self, observers: Iterable[Observer] = ()) -> None:
+        self._observers = list(observers)
+
+    def add(self, observer: Observer) -> None:
+        self._observers.append(observer)
+
+    def __call__(self, event: Event) -> None:
+        for observer in tuple(self._observers):
+            try:
+                observer(event)
+            except Exception:
+                self._observers.remove(observer)
+                logger.exception("observer %r raised and is taken out", observer)
+
+
+_LEVELS: dict[type[Event], int] = {
+    Retrying: logging.WARNING,
+    ConnectionLost: logging.WARNING,
+    CommitFailed: logging.WARNING,
+    OffsetReset: logging.WARNING,
+    SessionStarted: logging.INFO,
+    SessionEnding: logging.INFO,
+    LeaderChanged: logging.INFO,
+    CoordinatorFound: logging.INFO,
+}
+
+
+def log_event(event: Event) -> None:
+    """The observer that writes to the `sarameya` logger; what an operator acts on is INFO or above."""
+    logger.log(_LEVELS.get(type(event), logging.DEBUG), "%s", event)

@@ -1,0 +1,85 @@
+"""Which version of which API is spoken: the newest one that both sides know. The only place that decides it.
+
+`CLIENT_VERSIONS` is what our client's code is written for; the embedded broker has a table of its own
+(`embedded/apis`), so that the two are negotiated like strangers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from sarameya.errors import UnsupportedVersionError
+
+
+class Api(IntEnum):
+    """API keys, as they travel in a request's header (int16)."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DELETE_GROUPS = 42
+    OFFSET_DELETE = 47
+
+
+class VersionRange(NamedTuple):
+    """The versions low..high of one API, both included."""
+
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.low}..{self.high}"
+
+
+CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
+    # From 13 on, Fetch names topics by id (KIP-516).
+    Api.FETCH: VersionRange(4, 12),
+    Api.LIST_OFFSETS: VersionRange(1, 7),
+    Api.METADATA: VersionRange(1, 12),
+    Api.OFFSET_COMMIT: VersionRange(2, 9),
+    # From 8 on, one request asks for several groups.
+    Api.OFFSET_FETCH: VersionRange(1, 7),
+    # From 4 on, one request asks for several coordinators.
+    Api.FIND_COORDINATOR: VersionRange(0, 3),
+    Api.JOIN_GROUP: VersionRange(2, 9),
+    Api.HEARTBEAT: VersionRange(0, 4),
+    Api.LEAVE_GROUP: VersionRange(0, 5),
+    Api.SYNC_GROUP: VersionRange(0, 5),
+    Api.API_VERSIONS: VersionRange(0, 3),
+}
+
+
+def negotiate(api: Api, broker: Mapping[int, VersionRange], client: Mapping[Api, VersionRange] = CLIENT_VERSIONS) -> int:
+    """The newest version of `api` that both sides know.
+
+    Raises UnsupportedVersionError, which names both ranges.
+    """
+    ours = client[api]
+    theirs = broker.get(api)
+    if theirs is None:
+        raise UnsupportedVersionError(f"the broker does not serve {api.name}")
+    newest = min(ours.high, theirs.high)
+    if newest < max(ours.low, theirs.low):
+        raise UnsupportedVersionError(f"{api.name}: the broker serves versions {theirs}, this client speaks {ours}")
+    return newest
+
+
+def broker_versions(rows: Iterable[tuple[int, int, int]]) -> dict[int, VersionRange]:
+    """(api key, low, high) rows of an ApiVersions answer as a table; APIs we do not know stay in it."""
+    return {key: VersionRange(low, high) for key, low, high in rows}
