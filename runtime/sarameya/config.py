@@ -109,13 +109,9 @@ class Config:
     """The runtime's options. Immutable; `attrs.evolve(config, ...)` makes a changed copy."""
 
     # -- the wire --------------------------------------------------------------------------------
-    client_id: str = _option(
-        "sarameya", _text, "named in the broker's logs and quotas", kafka="client.id"
-    )
+    client_id: str = _option("sarameya", _text, "named in the broker's logs and quotas", kafka="client.id")
     connect_timeout: float = _seconds(10.0, "seconds for one connection attempt, negotiation included")
-    request_timeout: float = _seconds(
-        30.0, "seconds to wait for an ordinary answer", kafka="request.timeout.ms"
-    )
+    request_timeout: float = _seconds(30.0, "seconds to wait for an ordinary answer", kafka="request.timeout.ms")
     max_response_bytes: int = _bytes(100 * 2**20, "an answer larger than this is a protocol error", low=1024)
     retry_backoff: float = _seconds(0.1, "seconds before the first retry; doubles, jittered", kafka="retry.backoff.ms")
     retry_backoff_max: float = _seconds(
@@ -129,10 +125,14 @@ class Config:
     )
     # -- the group -------------------------------------------------------------------------------
     session_timeout: float = _seconds(
-        10.0, "seconds without a heartbeat after which the group gives this member up", kafka="session.timeout.ms"
+        10.0,
+        "seconds without a heartbeat after which the group gives this member up",
+        kafka="session.timeout.ms",
     )
     heartbeat_interval: float = _seconds(
-        3.0, "seconds between heartbeats; at most a third of session_timeout is wise", kafka="heartbeat.interval.ms"
+        3.0,
+        "seconds between heartbeats; at most a third of session_timeout is wise",
+        kafka="heartbeat.interval.ms",
     )
     rebalance_timeout: float = _seconds(
         60.0,
@@ -156,9 +156,7 @@ class Config:
     claim_grace: float = _seconds(
         20.0, "seconds a claim may take to finish after it was asked to, before it is cancelled", above=False
     )
-    close_timeout: float = _seconds(
-        10.0, "seconds for claims, cleanup, last commit and leave when the group is closed"
-    )
+    close_timeout: float = _seconds(10.0, "seconds for claims, cleanup, last commit and leave when the group is closed")
     # -- fetching --------------------------------------------------------------------------------
     fetch_min_bytes: int = _bytes(1, "a broker answers once it has this much", kafka="fetch.min.bytes")
     fetch_max_wait: float = _seconds(
@@ -194,18 +192,25 @@ class Config:
         "what to do when the position is no longer in the log",
     )
     autocommit: bool = _option(
-        True, _boolean, "commit marks every autocommit_interval and at each session's end", kafka="enable.auto.commit"
+        True,
+        _boolean,
+        "commit marks every autocommit_interval and at each session's end",
+        kafka="enable.auto.commit",
     )
     autocommit_interval: float = _seconds(1.0, "seconds between autocommits", kafka="auto.commit.interval.ms")
 
     def __attrs_post_init__(self) -> None:
         if self.heartbeat_interval >= self.session_timeout:
             raise ConfigError(
-                "heartbeat_interval", self.heartbeat_interval, f"must be below session_timeout ({self.session_timeout:g})"
+                "heartbeat_interval",
+                self.heartbeat_interval,
+                f"must be below session_timeout ({self.session_timeout:g})",
             )
         if self.rebalance_margin >= self.rebalance_timeout:
             raise ConfigError(
-                "rebalance_margin", self.rebalance_margin, f"must be below rebalance_timeout ({self.rebalance_timeout:g})"
+                "rebalance_margin",
+                self.rebalance_margin,
+                f"must be below rebalance_timeout ({self.rebalance_timeout:g})",
             )
 
     @classmethod

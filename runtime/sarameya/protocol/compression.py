@@ -50,7 +50,14 @@ def decompress(codec: Codec, data: bytes, limit: int) -> bytes:
         plain = _DECOMPRESS[codec](data, limit)
     except (TooLargeError, BrokenDataError):
         raise
-    except (zlib.error, RuntimeError, ValueError, struct.error, zstandard.ZstdError, cramjam.DecompressionError) as error:
+    except (
+        zlib.error,
+        RuntimeError,
+        ValueError,
+        struct.error,
+        zstandard.ZstdError,
+        cramjam.DecompressionError,
+    ) as error:
         raise BrokenDataError(f"{codec.name.lower()}: {error}") from error
     if len(plain) > limit:
         raise TooLargeError

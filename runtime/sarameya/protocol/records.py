@@ -92,7 +92,7 @@ def split(records: bytes, partition: TopicPartition, position: int) -> Iterator[
     """
     at, size, offset = 0, len(records), position
     while size - at >= _PREFIX.size:
-        base_offset, length, epoch_or_crc, magic = _PREFIX.unpack_from(records, at)
+        base_offset, length, _, magic = _PREFIX.unpack_from(records, at)
         if magic not in (0, 1, 2):
             raise UnsupportedFormatError(*partition, offset, f"unknown record format (magic {magic})")
         smallest = _V2.size - _LOG_OVERHEAD if magic == 2 else _LEGACY_SMALLEST[magic]
@@ -117,25 +117,38 @@ def is_truncated(records: bytes) -> bool:
     return bool(length + _LOG_OVERHEAD > len(records))
 
 
-def decode(raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1) -> list[Message]:
+def decode(
+    raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
+) -> list[Message]:
     """The messages of one batch, in offset order, control records included (see `RawBatch.is_control`).
 
     `limit` bounds the decompressed size in bytes. Raises CorruptRecordError, UnsupportedFormatError or
     DecompressionLimitError, each naming topic, partition and the batch's first offset.
     """
     try:
-        return _decode_v2(raw, partition, check_crc, limit) if raw.magic == 2 else _decode_legacy(
-            raw, partition, check_crc, limit
+        return (
+            _decode_v2(raw, partition, check_crc, limit)
+            if raw.magic == 2
+            else _decode_legacy(raw, partition, check_crc, limit)
         )
     except RecordError:
         raise
     except TooLargeError:
         raise DecompressionLimitError(
-            *partition, raw.base_offset, f"the batch decompresses to more than {limit} bytes (fetch_max_decompressed_bytes)"
+            *partition,
+            raw.base_offset,
+            f"the batch decompresses to more than {limit} bytes (fetch_max_decompressed_bytes)",
         ) from None
     except BrokenDataError as error:
         raise CorruptRecordError(*partition, raw.base_offset, str(error)) from error
-    except (CorruptRecordException, UnicodeDecodeError, ValueError, IndexError, struct.error, OverflowError) as error:
+    except (
+        CorruptRecordException,
+        UnicodeDecodeError,
+        ValueError,
+        IndexError,
+        struct.error,
+        OverflowError,
+    ) as error:
         raise CorruptRecordError(*partition, raw.base_offset, f"broken record structure: {error}") from error
 
 
@@ -250,15 +263,17 @@ def _decode_legacy(raw: RawBatch, partition: TopicPartition, check_crc: bool, li
     inner = decompress(codec, _mend_lz4(value) if codec is Codec.LZ4 and raw.magic == 0 else value, limit)
     entries = list(split(inner, partition, raw.base_offset))
     if not entries or any(e.magic != raw.magic or e.attributes & _CODEC_MASK for e in entries):
-        raise CorruptRecordError(*partition, raw.base_offset, "a compressed message holds no plain messages of its format")
+        raise CorruptRecordError(
+            *partition, raw.base_offset, "a compressed message holds no plain messages of its format"
+        )
     # v1 counts inner offsets from zero and gives the wrapper the last one (KIP-31); v0 keeps them absolute.
     shift = raw.base_offset - entries[-1].base_offset if raw.magic == 1 else 0
     messages: list[Message] = []
     for entry in entries:
         if check_crc and not _legacy_crc_matches(entry.data):
             raise CorruptRecordError(*partition, raw.base_offset, "an inner message's CRC does not match its bytes")
-        for record in LegacyRecordBatch(entry.data, entry.magic):
-            messages.append(_legacy_message(record, raw, partition, record.offset + shift))
+        decoded = LegacyRecordBatch(entry.data, entry.magic)
+        messages.extend(_legacy_message(r, raw, partition, r.offset + shift) for r in decoded)
     return messages
 
 

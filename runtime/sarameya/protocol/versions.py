@@ -65,7 +65,9 @@ CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
 }
 
 
-def negotiate(api: Api, broker: Mapping[int, VersionRange], client: Mapping[Api, VersionRange] = CLIENT_VERSIONS) -> int:
+def negotiate(
+    api: Api, broker: Mapping[int, VersionRange], client: Mapping[Api, VersionRange] = CLIENT_VERSIONS
+) -> int:
     """The newest version of `api` that both sides know.
 
     Raises UnsupportedVersionError, which names both ranges.
