@@ -1,0 +1,1 @@
+"""The parts of the group coordinator, all of them pure. `embedded/group_coordinator.py` puts them together."""

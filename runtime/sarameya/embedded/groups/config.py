@@ -1,0 +1,27 @@
+"""The coordinator's settings, by Kafka's names and with Kafka's defaults where nothing else is said."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen(slots=True)
+class CoordinatorConfig:
+    """Times are seconds."""
+
+    min_session_timeout: float = 6.0
+    """group.min.session.timeout.ms; a shorter one is refused with INVALID_SESSION_TIMEOUT."""
+    max_session_timeout: float = 1800.0
+    """group.max.session.timeout.ms; a longer one is refused with INVALID_SESSION_TIMEOUT."""
+    max_size: int = 2**31 - 1
+    """group.max.size; members beyond it are refused with GROUP_MAX_SIZE_REACHED."""
+    initial_rebalance_delay: float = 0.0
+    """group.initial.rebalance.delay.ms: how long an empty group waits for more members after the first.
+    Kafka ships 3 s; here a group of one should start at once."""
+    new_member_join_timeout: float = 300.0
+    """How long a new member's first join may wait for its answer (a constant in Kafka)."""
+    offset_metadata_max_size: int = 4096
+    """offset.metadata.max.bytes, in characters as in Kafka; beyond it: OFFSET_METADATA_TOO_LARGE."""
+
+
+DEFAULTS = CoordinatorConfig()

@@ -1,0 +1,76 @@
+"""The states of a group and the one table of its transitions. Nothing else moves a group's state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+
+
+class GroupState(Enum):
+    """Where a group stands; the values are the names DescribeGroups and ListGroups show."""
+
+    EMPTY = "Empty"
+    """No members. What it has committed lives on; a group used only for commits is always Empty."""
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Members must join (again); their joins wait in the join purgatory."""
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """All have joined; followers' syncs wait for the leader's (formerly AwaitingSync)."""
+    STABLE = "Stable"
+    """Every member has, or can fetch by a sync, its assignment."""
+    DEAD = "Dead"
+    """Deleted, or moved to another coordinator. Final."""
+
+
+class GroupEvent(Enum):
+    """What may happen to a group as a whole."""
+
+    REBALANCE = auto()
+    """A member came, left, failed or changed what it supports; or the leader asked for a round."""
+    JOINED = auto()
+    """The join phase is over and members are here: the next generation begins."""
+    DESERTED = auto()
+    """The join phase is over and no member is here."""
+    ASSIGNED = auto()
+    """The leader's assignment arrived."""
+    REMOVED = auto()
+    """The group was deleted or unloaded."""
+
+
+TRANSITIONS: Mapping[GroupState, Mapping[GroupEvent, GroupState]] = {
+    GroupState.EMPTY: {
+        GroupEvent.REBALANCE: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.PREPARING_REBALANCE: {
+        GroupEvent.JOINED: GroupState.COMPLETING_REBALANCE,
+        GroupEvent.DESERTED: GroupState.EMPTY,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.COMPLETING_REBALANCE: {
+        GroupEvent.ASSIGNED: GroupState.STABLE,
+        GroupEvent.REBALANCE: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.STABLE: {
+        GroupEvent.REBALANCE: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.DEAD: {},
+}
+
+
+class IllegalTransitionError(AssertionError):
+    """An event that cannot happen in a group's state: a bug of the coordinator, never of a client."""
+
+    def __init__(self, state: GroupState, event: GroupEvent) -> None:
+        super().__init__(f"{event.name} cannot happen to a group in state {state.value}")
+        self.state = state
+        self.event = event
+
+
+def next_state(state: GroupState, event: GroupEvent) -> GroupState:
+    """The state `event` leads to. Raises IllegalTransitionError where the table has no entry."""
+    try:
+        return TRANSITIONS[state][event]
+    except KeyError:
+        raise IllegalTransitionError(state, event) from None

@@ -1,0 +1,137 @@
+"""The purgatory: operations that wait for an event or for a deadline, whichever comes first. Pure: no clock.
+
+A long poll waits for bytes, a join for the other members, a heartbeat for the next one. Each is a `DelayedOperation`
+that is watched under one or more keys; whoever changes what a key stands for calls `check_and_complete(key, now)`. An
+operation completes exactly once. Every call is O(log n) for each operation it touches, and a completed operation is
+let go of at once, also by the heap of deadlines.
+
+The driver calls `expire(now)` at `next_deadline()`. Operations may use the purgatory again while they complete.
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from itertools import count
+
+import attrs
+
+
+class DelayedOperation(ABC):
+    """Something that waits. `deadline` is when it stops waiting, on the caller's clock."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+
+    @abstractmethod
+    def can_complete(self) -> bool:
+        """Whether what it waits for is here. Asked when it begins to wait and when one of its keys is checked."""
+
+    @abstractmethod
+    def on_complete(self, now: float) -> None:
+        """Called exactly once, when the wait is over, by event or by deadline."""
+
+    def on_expire(self, now: float) -> None:
+        """Called after `on_complete` if it was the deadline that ended the wait."""
+
+
+@attrs.define(slots=True, order=False, eq=False)
+class _Entry:
+    """A place in the heap. Emptied when its operation completes, so that the heap keeps nothing alive."""
+
+    operation: DelayedOperation | None
+    keys: tuple[Hashable, ...]
+
+
+class Purgatory:
+    """Waiting operations by key and by deadline."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[DelayedOperation, _Entry] = {}
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._heap: list[tuple[float, int, _Entry]] = []
+        self._order = count()
+
+    def __len__(self) -> int:
+        """How many operations wait."""
+        return len(self._waiting)
+
+    def watched(self, key: Hashable) -> int:
+        """How many operations wait for this key."""
+        return len(self._watchers.get(key, ()))
+
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: tuple[Hashable, ...], now: float) -> bool:
+        """Complete the operation if it can be or its deadline has passed, else watch it. True: it completed."""
+        if operation.can_complete():
+            operation.on_complete(now)
+            return True
+        if operation.deadline <= now:
+            operation.on_complete(now)
+            operation.on_expire(now)
+            return True
+        entry = _Entry(operation, keys)
+        self._waiting[operation] = entry
+        for key in keys:
+            self._watchers.setdefault(key, {})[operation] = None
+        heapq.heappush(self._heap, (operation.deadline, next(self._order), entry))
+        return False
+
+    def check_and_complete(self, key: Hashable, now: float) -> int:
+        """Complete the operations watching `key` that can be. Says how many were."""
+        completed = 0
+        for operation in tuple(self._watchers.get(key, ())):
+            # The one before may have completed or cancelled this one.
+            if operation in self._waiting and operation.can_complete():
+                self._forget(operation)
+                operation.on_complete(now)
+                completed += 1
+        return completed
+
+    def cancel(self, operation: DelayedOperation) -> bool:
+        """Stop waiting without completing (nobody wants the answer any more). False: it does not wait here."""
+        if operation not in self._waiting:
+            return False
+        self._forget(operation)
+        return True
+
+    def next_deadline(self) -> float | None:
+        """The earliest deadline of what waits; None if nothing does."""
+        while self._heap and self._heap[0][2].operation is None:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def expire_next(self, now: float) -> bool:
+        """Complete the operation with the earliest deadline if that has come. False: none is due."""
+        deadline = self.next_deadline()
+        if deadline is None or deadline > now:
+            return False
+        operation = heapq.heappop(self._heap)[2].operation
+        assert operation is not None
+        self._forget(operation)
+        operation.on_complete(now)
+        operation.on_expire(now)
+        return True
+
+    def expire(self, now: float) -> int:
+        """Complete every operation whose deadline has come, in the order of the deadlines. Says how many."""
+        expired = 0
+        while self.expire_next(now):
+            expired += 1
+        return expired
+
+    def _forget(self, operation: DelayedOperation) -> None:
+        entry = self._waiting.pop(operation)
+        entry.operation = None
+        for key in entry.keys:
+            watchers = self._watchers[key]
+            watchers.pop(operation, None)
+            if not watchers:
+                del self._watchers[key]
+        self._compact()
+
+    def _compact(self) -> None:
+        # Empty entries cost O(1) each this way: the heap is rebuilt only when they are the majority.
+        if len(self._heap) > 2 * len(self._waiting) + 16:
+            self._heap = [item for item in self._heap if item[2].operation is not None]
+            heapq.heapify(self._heap)
