@@ -183,6 +183,13 @@ def build(
     return prefix + struct.pack(">I", crc32c(checked)) + checked
 
 
+def crc_matches(raw: RawBatch) -> bool:
+    """Whether the checksum in the header is that of the bytes it covers."""
+    if raw.magic == 2:
+        return bool(DefaultRecordBatch(raw.data).validate_crc())
+    return _legacy_crc_matches(raw.data)
+
+
 def crc32c(data: bytes) -> int:
     """CRC-32C (Castagnoli), the checksum of v2 batches."""
     return int(calc_crc32c(data))
@@ -234,7 +241,7 @@ def _codec(raw: RawBatch, partition: TopicPartition) -> Codec:
 
 
 def _decode_v2(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> list[Message]:
-    if check_crc and not DefaultRecordBatch(raw.data).validate_crc():
+    if check_crc and not crc_matches(raw):
         raise CorruptRecordError(*partition, raw.base_offset, "the batch's CRC does not match its bytes")
     count = raw.record_count or 0
     codec = _codec(raw, partition)
@@ -254,7 +261,7 @@ def _decode_v2(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit:
 
 
 def _decode_legacy(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> list[Message]:
-    if check_crc and not _legacy_crc_matches(raw.data):
+    if check_crc and not crc_matches(raw):
         raise CorruptRecordError(*partition, raw.base_offset, "the message's CRC does not match its bytes")
     codec = _codec(raw, partition)
     if codec is Codec.NONE:
@@ -270,7 +277,7 @@ def _decode_legacy(raw: RawBatch, partition: TopicPartition, check_crc: bool, li
     shift = raw.base_offset - entries[-1].base_offset if raw.magic == 1 else 0
     messages: list[Message] = []
     for entry in entries:
-        if check_crc and not _legacy_crc_matches(entry.data):
+        if check_crc and not crc_matches(entry):
             raise CorruptRecordError(*partition, raw.base_offset, "an inner message's CRC does not match its bytes")
         decoded = LegacyRecordBatch(entry.data, entry.magic)
         messages.extend(_legacy_message(r, raw, partition, r.offset + shift) for r in decoded)

@@ -1,0 +1,281 @@
+"""One partition's log: batches as bytes, in offset order, and everything that is asked of them by offset.
+
+Pure: no clock, no sockets. It validates what producers send, assigns offsets and the leader epoch, finds
+offsets by position, by time and by epoch, and can be hurt for tests (truncated, expired, given broken
+bytes). Who may append or read is the cluster's business (`cluster_state`); what the records say is nobody's:
+a batch is stored and served as the bytes that came, and decoded only to find a timestamp.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+import attrs
+
+from sarameya.embedded.producer_state import ProducerState
+from sarameya.embedded.refusal import Refused
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import RecordError
+from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, TopicPartition
+from sarameya.protocol.records import RawBatch, crc_matches, decode, split
+
+DEFAULT_MAX_BATCH_SIZE = 1024 * 1024 + 12
+"""Bytes; Kafka's `message.max.bytes`."""
+
+_MAGIC_AT = 16
+_LEADER_EPOCH_AT = 12
+
+
+class Timestamped(NamedTuple):
+    """A record found by time: where it stands, when it was made (ms), and the epoch of its batch."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class EpochStart(NamedTuple):
+    """A leader epoch and the first offset written under it."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEnd(NamedTuple):
+    """Where a leader epoch's records end (KIP-320): both -1 where nothing is known of it."""
+
+    epoch: int
+    end_offset: int
+
+
+@attrs.frozen(slots=True)
+class Appended:
+    """Where a batch stands. `duplicate`: it came before, and has stood there since."""
+
+    base_offset: int
+    last_offset: int
+    duplicate: bool = False
+
+
+class PartitionLog:
+    """The log of one partition, from `start_offset` up to, not including, `end_offset`.
+
+    There are no other replicas, so the high watermark is the log's end; there are no transactions,
+    so the last stable offset is too.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, *, max_batch_size: int = DEFAULT_MAX_BATCH_SIZE, leader_epoch: int = 0
+    ) -> None:
+        self.partition = partition
+        self.start_offset = 0
+        self.end_offset = 0
+        self._max_batch_size = max_batch_size
+        self._producers = ProducerState()
+        self._epochs: list[EpochStart] = [EpochStart(leader_epoch, 0)]
+        # Three columns, a row a batch. `_byte_ends` counts every byte up to and with the batch since the
+        # log began, so that a read of any size is two binary searches and one join.
+        self._last_offsets: list[int] = []
+        self._byte_ends: list[int] = []
+        self._data: list[bytes] = []
+
+    @property
+    def high_watermark(self) -> int:
+        return self.end_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._epochs[-1].epoch
+
+    @property
+    def size_bytes(self) -> int:
+        """All that `read` could return, in bytes."""
+        return sum(map(len, self._data))
+
+    def batches(self) -> list[bytes]:
+        """The stored batches, first to last."""
+        return list(self._data)
+
+    # Appending
+
+    def append(self, batch: bytes) -> Appended:
+        """Store one v2 batch as its producer sent it, at the log's end; a duplicate is not stored again.
+
+        Raises Refused: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        raw = self._validated(batch)
+        first_offset = self._producers.check(raw)
+        count = raw.last_offset - raw.base_offset + 1
+        if first_offset is not None:
+            return Appended(first_offset, first_offset + count - 1, duplicate=True)
+        base_offset, last_offset = self.end_offset, self.end_offset + count - 1
+        # Base offset and leader epoch stand outside the CRC, so that the leader may fill them in.
+        stored = b"".join(
+            (
+                struct.pack(">q", base_offset),
+                batch[8:_LEADER_EPOCH_AT],
+                struct.pack(">i", self.leader_epoch),
+                memoryview(batch)[_MAGIC_AT:],
+            )
+        )
+        self._store(stored, last_offset)
+        self._producers.record(raw, base_offset)
+        return Appended(base_offset, last_offset)
+
+    def append_raw(self, data: bytes, last_offset: int) -> None:
+        """Store bytes as they are, standing for the offsets up to `last_offset`: whatever a test needs to be there.
+
+        Old formats, compacted gaps, control batches, broken bytes. Nothing is validated or rewritten, so the
+        offsets inside `data` are the caller's. Raises ValueError if `last_offset` lies before the log's end.
+        """
+        if last_offset < self.end_offset:
+            raise ValueError(f"{self.partition}: offset {last_offset} is taken, the log ends at {self.end_offset}")
+        self._store(data, last_offset)
+
+    def _store(self, data: bytes, last_offset: int) -> None:
+        self._byte_ends.append((self._byte_ends[-1] if self._byte_ends else 0) + len(data))
+        self._last_offsets.append(last_offset)
+        self._data.append(data)
+        self.end_offset = last_offset + 1
+
+    def _validated(self, batch: bytes) -> RawBatch:
+        """The header of the one batch that `batch` must be, its CRC checked."""
+        if len(batch) > self._max_batch_size:
+            raise Refused(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{self.partition}: the batch has {len(batch)} bytes, {self._max_batch_size} are allowed",
+            )
+        try:
+            raws = list(split(batch, self.partition, self.end_offset))
+        except RecordError as error:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        if not raws or sum(len(raw.data) for raw in raws) != len(batch):
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: the batch is cut off")
+        raw = raws[0]
+        if raw.magic != 2:
+            raise Refused(
+                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                f"{self.partition}: record format v{raw.magic} is not taken, only v2",
+            )
+        if len(raws) != 1:
+            raise Refused(ErrorCode.INVALID_RECORD, f"{self.partition}: {len(raws)} batches, one is allowed")
+        if not crc_matches(raw):
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: the batch's CRC does not match its bytes")
+        count = raw.last_offset - raw.base_offset + 1
+        if raw.base_offset != 0 or raw.record_count != count or raw.is_control:
+            raise Refused(
+                ErrorCode.INVALID_RECORD,
+                f"{self.partition}: a producer's batch starts at offset 0, counts its records and is no control batch",
+            )
+        if raw.producer_id >= 0 and (raw.producer_epoch < 0 or raw.base_sequence < 0):
+            raise Refused(ErrorCode.INVALID_RECORD, f"{self.partition}: a producer id without epoch or sequence")
+        return raw
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
+        """Whole batches from the one that holds `offset` on, together at most `max_bytes`.
+
+        With `at_least_one` the first batch comes even if it alone is larger (KIP-74), so that a reader is
+        never stuck. Empty at the log's end. Raises Refused with OFFSET_OUT_OF_RANGE outside the log.
+        """
+        first = self._first_batch(offset)
+        before = self._byte_ends[first - 1] if first else self._bytes_deleted()
+        stop = bisect_right(self._byte_ends, before + max_bytes, lo=first)
+        if stop == first and at_least_one:
+            stop = first + 1
+        return b"".join(self._data[first:stop])
+
+    def readable_bytes(self, offset: int) -> int:
+        """How many bytes an unlimited `read` of `offset` would return. Raises as `read` does."""
+        first = self._first_batch(offset)
+        if first == len(self._data):
+            return 0
+        return self._byte_ends[-1] - (self._byte_ends[first - 1] if first else self._bytes_deleted())
+
+    def _first_batch(self, offset: int) -> int:
+        if not self.start_offset <= offset <= self.end_offset:
+            raise Refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition}: offset {offset} is outside [{self.start_offset}, {self.end_offset}]",
+            )
+        return bisect_left(self._last_offsets, offset)
+
+    def _bytes_deleted(self) -> int:
+        return self._byte_ends[0] - len(self._data[0]) if self._data else 0
+
+    # Looking up
+
+    def offset_for_time(self, timestamp: int) -> Timestamped | None:
+        """The first record made at or after `timestamp` (ms); None if there is none (KIP-79)."""
+        for raw in self._headers():
+            if raw.max_timestamp >= timestamp:
+                for message in decode(raw, self.partition):
+                    if message.timestamp >= timestamp and message.offset >= self.start_offset:
+                        return Timestamped(message.offset, message.timestamp, raw.leader_epoch)
+        return None
+
+    def latest_by_time(self) -> Timestamped | None:
+        """The record with the highest timestamp, the first of equals (KIP-734); None if there is none."""
+        newest = max(self._headers(), key=lambda raw: raw.max_timestamp, default=None)
+        if newest is None or newest.max_timestamp == NO_TIMESTAMP:
+            return None
+        message = max(decode(newest, self.partition), key=lambda message: message.timestamp)
+        return Timestamped(message.offset, message.timestamp, newest.leader_epoch)
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch that `offset` was, or would be, written under; NO_LEADER_EPOCH before the log."""
+        at = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
+        return self._epochs[at - 1].epoch if at else NO_LEADER_EPOCH
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        """The largest epoch not above `epoch`, and the offset its records end at (KIP-320)."""
+        if epoch == self.leader_epoch:
+            return EpochEnd(epoch, self.end_offset)
+        above = bisect_right(self._epochs, epoch, key=lambda entry: entry.epoch)
+        if epoch < 0 or above == len(self._epochs):
+            return EpochEnd(NO_LEADER_EPOCH, -1)
+        known = self._epochs[above - 1].epoch if above else epoch
+        return EpochEnd(known, self._epochs[above].start_offset)
+
+    def _headers(self) -> list[RawBatch]:
+        return [raw for data in self._data for raw in split(data, self.partition, self.start_offset)]
+
+    # What an election, retention and an unclean leader do to a log
+
+    def begin_epoch(self, epoch: int) -> None:
+        """A leader was elected: what is appended from now on carries `epoch`, which is above all before it."""
+        if epoch <= self.leader_epoch:
+            raise ValueError(f"{self.partition}: epoch {epoch} is not above {self.leader_epoch}")
+        if self._epochs[-1].start_offset == self.end_offset:
+            self._epochs.pop()  # nothing was written under it
+        self._epochs.append(EpochStart(epoch, self.end_offset))
+
+    def delete_before(self, offset: int) -> None:
+        """Move the log's start up to `offset`, as retention does; batches wholly before it go.
+
+        Raises Refused with OFFSET_OUT_OF_RANGE beyond the log's end.
+        """
+        if offset > self.end_offset:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.partition}: the log ends at {self.end_offset}")
+        self.start_offset = max(self.start_offset, offset)
+        gone = bisect_left(self._last_offsets, offset)
+        del self._last_offsets[:gone], self._byte_ends[:gone], self._data[:gone]
+
+    def truncate(self, offset: int) -> None:
+        """Cut the log off at `offset`, as an unclean election does; batches that reach beyond it go whole.
+
+        What was known of idempotent producers goes too.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise ValueError(f"{self.partition}: {offset} is outside [{self.start_offset}, {self.end_offset}]")
+        kept = bisect_left(self._last_offsets, offset)
+        del self._last_offsets[kept:], self._byte_ends[kept:], self._data[kept:]
+        self.end_offset = offset
+        self._epochs = [entry for entry in self._epochs[:-1] if entry.start_offset < offset] + [
+            EpochStart(self.leader_epoch, min(offset, self._epochs[-1].start_offset))
+        ]
+        self._producers.forget()

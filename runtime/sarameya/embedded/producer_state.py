@@ -1,0 +1,97 @@
+"""What a partition remembers of its idempotent producers, so that a batch sent twice is stored once (KIP-98).
+
+Pure. One `ProducerState` a partition; `PartitionLog` asks it before and tells it after each append.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import attrs
+
+from sarameya.embedded.refusal import Refused
+from sarameya.error_codes import ErrorCode
+from sarameya.protocol.records import RawBatch
+
+_BATCHES_KEPT = 5
+"""A producer has at most five requests in flight, so a retry is one of its last five batches."""
+
+_LAST_SEQUENCE = 2**31 - 1
+"""Sequence numbers start at zero again behind it."""
+
+
+@attrs.frozen(slots=True)
+class _Remembered:
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+@attrs.define(slots=True)
+class _Producer:
+    epoch: int
+    batches: deque[_Remembered] = attrs.field(factory=lambda: deque(maxlen=_BATCHES_KEPT))
+
+
+class ProducerState:
+    """Sequence numbers by producer id. Batches without a producer id are not its business."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, _Producer] = {}
+
+    def check(self, batch: RawBatch) -> int | None:
+        """The base offset `batch` was given when it came the first time; None if it is new.
+
+        Raises Refused with INVALID_PRODUCER_EPOCH for an older epoch than one seen, and with
+        OUT_OF_ORDER_SEQUENCE_NUMBER for a gap. A producer never seen may begin anywhere: what was
+        known of it may have been deleted with its records.
+        """
+        if batch.producer_id < 0:
+            return None
+        known = self._producers.get(batch.producer_id)
+        if known is None:
+            return None
+        who = f"producer {batch.producer_id}"
+        if batch.producer_epoch < known.epoch:
+            raise Refused(
+                ErrorCode.INVALID_PRODUCER_EPOCH, f"{who} has epoch {known.epoch}, not {batch.producer_epoch}"
+            )
+        if batch.producer_epoch > known.epoch:
+            if batch.base_sequence != 0:
+                raise Refused(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"{who} begins epoch {batch.producer_epoch} at sequence {batch.base_sequence}, not 0",
+                )
+            return None
+        last_sequence = _last_sequence(batch)
+        for kept in known.batches:
+            if (kept.base_sequence, kept.last_sequence) == (batch.base_sequence, last_sequence):
+                return kept.base_offset
+        expected = _following(known.batches[-1].last_sequence)
+        if batch.base_sequence != expected:
+            raise Refused(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"{who} sent sequence {batch.base_sequence}, {expected} comes next",
+            )
+        return None
+
+    def record(self, batch: RawBatch, base_offset: int) -> None:
+        """`batch`, which passed `check` as new, stands in the log at `base_offset`."""
+        if batch.producer_id < 0:
+            return
+        known = self._producers.get(batch.producer_id)
+        if known is None or known.epoch != batch.producer_epoch:
+            known = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
+        known.batches.append(_Remembered(batch.base_sequence, _last_sequence(batch), base_offset))
+
+    def forget(self) -> None:
+        """Forget every producer, as when the log was truncated under them."""
+        self._producers.clear()
+
+
+def _last_sequence(batch: RawBatch) -> int:
+    return (batch.base_sequence + batch.last_offset - batch.base_offset) & _LAST_SEQUENCE
+
+
+def _following(sequence: int) -> int:
+    return (sequence + 1) & _LAST_SEQUENCE

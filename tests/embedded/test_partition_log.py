@@ -1,0 +1,305 @@
+"""The log of one partition: offsets, reads, lookups, idempotent producers, and what hurts a log."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya.embedded.partition_log import EpochEnd, PartitionLog, Timestamped
+from sarameya.embedded.refusal import Refused
+from sarameya.error_codes import ErrorCode
+from sarameya.model import TopicPartition
+from sarameya.protocol.compression import Codec
+from sarameya.protocol.records import build, decode, split
+
+T0 = TopicPartition("orders", 0)
+
+
+def batch(*values: bytes, timestamp: int = 1_000, codec: Codec = Codec.NONE) -> bytes:
+    return build([(timestamp, None, value, ()) for value in values], codec=codec)
+
+
+def from_producer(sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 7) -> bytes:
+    return build(
+        [(1_000, None, b"v", ())] * count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+    )
+
+
+def values(log: PartitionLog, offset: int, max_bytes: int = 2**31) -> list[tuple[int, bytes | None]]:
+    return [
+        (message.offset, message.value)
+        for raw in split(log.read(offset, max_bytes), T0, offset)
+        for message in decode(raw, T0)
+    ]
+
+
+def refused(log: PartitionLog, data: bytes) -> ErrorCode:
+    with pytest.raises(Refused) as caught:
+        log.append(data)
+    return caught.value.code
+
+
+class TestAppend:
+    def test_batches_get_consecutive_offsets_and_keep_their_crc(self) -> None:
+        log = PartitionLog(T0)
+        assert (log.append(batch(b"a", b"b")).base_offset, log.append(batch(b"c")).base_offset) == (0, 2)
+        assert values(log, 0) == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert (log.start_offset, log.end_offset, log.high_watermark) == (0, 3, 3)
+
+    def test_a_batch_carries_the_leader_epoch_it_was_appended_under(self) -> None:
+        log = PartitionLog(T0, leader_epoch=4)
+        log.append(batch(b"a"))
+        log.begin_epoch(9)
+        log.append(batch(b"b"))
+        assert [raw.leader_epoch for raw in split(log.read(0, 2**31), T0, 0)] == [4, 9]
+
+    @pytest.mark.parametrize("codec", list(Codec))
+    def test_every_codec_is_stored_as_it_came(self, codec: Codec) -> None:
+        log = PartitionLog(T0)
+        log.append(batch(b"x" * 500, b"y", codec=codec))
+        assert values(log, 0) == [(0, b"x" * 500), (1, b"y")]
+
+    def test_a_flipped_bit_is_corrupt(self) -> None:
+        broken = bytearray(batch(b"abc"))
+        broken[-1] ^= 1
+        assert refused(PartitionLog(T0), bytes(broken)) is ErrorCode.CORRUPT_MESSAGE
+
+    @pytest.mark.parametrize("size", [0, 1, 16, 60, -1])
+    def test_a_cut_off_batch_is_corrupt(self, size: int) -> None:
+        assert refused(PartitionLog(T0), batch(b"abc")[:size]) is ErrorCode.CORRUPT_MESSAGE
+
+    def test_a_batch_over_the_limit_is_too_large(self) -> None:
+        data = batch(b"x" * 200)
+        log = PartitionLog(T0, max_batch_size=len(data) - 1)
+        assert refused(log, data) is ErrorCode.MESSAGE_TOO_LARGE
+        assert PartitionLog(T0, max_batch_size=len(data)).append(data).base_offset == 0
+
+    def test_two_batches_at_once_are_invalid(self) -> None:
+        assert refused(PartitionLog(T0), batch(b"a") + batch(b"b")) is ErrorCode.INVALID_RECORD
+
+    def test_a_base_offset_of_the_producers_own_is_invalid(self) -> None:
+        data = build([(1, None, b"v", ())], base_offset=5)
+        assert refused(PartitionLog(T0), data) is ErrorCode.INVALID_RECORD
+
+    def test_an_old_format_is_not_taken_from_a_producer(self) -> None:
+        body = struct.pack(">bbqii", 1, 0, 1_000, -1, 1) + b"v"
+        entry = struct.pack(">qiI", 0, 4 + len(body), 0) + body
+        assert refused(PartitionLog(T0), entry) is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+    def test_a_refused_batch_leaves_the_log_as_it_was(self) -> None:
+        log = PartitionLog(T0)
+        log.append(batch(b"a"))
+        refused(log, batch(b"b")[:-1])
+        assert log.end_offset == 1
+        assert log.append(batch(b"c")).base_offset == 1
+
+    def test_raw_bytes_are_stored_unseen_and_take_their_offsets(self) -> None:
+        log = PartitionLog(T0)
+        log.append_raw(b"no batch at all", last_offset=4)
+        assert log.append(batch(b"a")).base_offset == 5
+        assert log.read(2, 10) == b"no batch at all"
+        with pytest.raises(ValueError, match="offset 3 is taken"):
+            log.append_raw(b"", last_offset=3)
+
+
+class TestRead:
+    def test_whole_batches_up_to_the_size(self) -> None:
+        log = PartitionLog(T0)
+        for value in (b"a", b"b", b"c"):
+            log.append(batch(value))
+        one = len(log.batches()[0])
+        assert values(log, 0, 2 * one) == [(0, b"a"), (1, b"b")]
+        assert values(log, 1, 2 * one - 1) == [(1, b"b")]
+        assert values(log, 2, one) == [(2, b"c")]
+
+    def test_the_first_batch_comes_even_if_larger(self) -> None:
+        log = PartitionLog(T0)
+        log.append(batch(b"a" * 100))
+        assert values(log, 0, 1) == [(0, b"a" * 100)]
+        assert log.read(0, 1, at_least_one=False) == b""
+
+    def test_an_offset_inside_a_batch_returns_the_whole_batch(self) -> None:
+        log = PartitionLog(T0)
+        log.append(batch(b"a", b"b", b"c"))
+        assert [offset for offset, _ in values(log, 2)] == [0, 1, 2]
+
+    def test_the_end_is_empty_and_beyond_it_out_of_range(self) -> None:
+        log = PartitionLog(T0)
+        log.append(batch(b"a"))
+        assert log.read(1, 100) == b""
+        assert log.readable_bytes(1) == 0
+        for offset in (2, -1):
+            with pytest.raises(Refused) as caught:
+                log.read(offset, 100)
+            assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    @given(
+        counts=st.lists(st.integers(1, 5), min_size=1, max_size=20),
+        deleted=st.integers(0, 50),
+        max_bytes=st.integers(0, 2_000),
+        data=st.data(),
+    )
+    def test_any_read_is_a_run_of_whole_batches_from_the_offset_on(
+        self, counts: list[int], deleted: int, max_bytes: int, data: st.DataObject
+    ) -> None:
+        log = PartitionLog(T0)
+        for count in counts:
+            log.append(batch(*[b"v"] * count))
+        log.delete_before(min(deleted, log.end_offset))
+        offset = data.draw(st.integers(log.start_offset, log.end_offset))
+        expected, size = [], 0
+        for raw in split(b"".join(log.batches()), T0, 0):
+            if raw.last_offset >= offset:
+                size += len(raw.data)
+                if expected and size > max_bytes:
+                    break
+                expected.append(raw.data)
+        assert log.read(offset, max_bytes) == b"".join(expected)
+        assert log.readable_bytes(offset) == len(log.read(offset, 2**31))
+
+
+class TestIdempotence:
+    def test_a_batch_sent_twice_is_stored_once_under_its_first_offset(self) -> None:
+        log = PartitionLog(T0)
+        log.append(from_producer(0, 2))
+        log.append(from_producer(2, 3))
+        again = log.append(from_producer(0, 2))
+        assert (again.base_offset, again.last_offset, again.duplicate) == (0, 1, True)
+        assert log.end_offset == 5
+
+    def test_only_the_last_five_batches_are_known_again(self) -> None:
+        log = PartitionLog(T0)
+        for sequence in range(6):
+            log.append(from_producer(sequence))
+        assert log.append(from_producer(1)).duplicate
+        assert refused(log, from_producer(0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def test_a_gap_is_out_of_order(self) -> None:
+        log = PartitionLog(T0)
+        log.append(from_producer(0))
+        assert refused(log, from_producer(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def test_a_higher_epoch_begins_at_zero_and_fences_the_lower(self) -> None:
+        log = PartitionLog(T0)
+        log.append(from_producer(0, epoch=0))
+        assert refused(log, from_producer(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        log.append(from_producer(0, epoch=1))
+        assert refused(log, from_producer(1, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert log.end_offset == 2
+
+    def test_sequences_begin_again_behind_the_largest(self) -> None:
+        log = PartitionLog(T0)
+        log.append(from_producer(2**31 - 2, 3))
+        assert log.append(from_producer(1)).base_offset == 3
+
+    def test_producers_do_not_disturb_each_other(self) -> None:
+        log = PartitionLog(T0)
+        log.append(from_producer(0, producer_id=1))
+        log.append(from_producer(0, producer_id=2))
+        assert log.append(from_producer(1, producer_id=1)).base_offset == 2
+
+    def test_a_producer_id_without_a_sequence_is_invalid(self) -> None:
+        assert refused(PartitionLog(T0), from_producer(-1)) is ErrorCode.INVALID_RECORD
+
+
+class TestTime:
+    @pytest.fixture
+    def log(self) -> PartitionLog:
+        log = PartitionLog(T0)
+        log.append(build([(10, None, b"", ()), (30, None, b"", ())], codec=Codec.GZIP))
+        log.append(build([(20, None, b"", ()), (40, None, b"", ()), (40, None, b"", ())]))
+        return log
+
+    @pytest.mark.parametrize(
+        ("time", "found"),
+        [(0, (0, 10)), (10, (0, 10)), (11, (1, 30)), (30, (1, 30)), (31, (3, 40)), (40, (3, 40))],
+    )
+    def test_the_first_record_at_or_after_a_time(self, log: PartitionLog, time: int, found: tuple[int, int]) -> None:
+        assert log.offset_for_time(time) == Timestamped(*found, 0)
+
+    def test_a_time_after_every_record_finds_none(self, log: PartitionLog) -> None:
+        assert log.offset_for_time(41) is None
+
+    def test_the_newest_is_the_first_of_equals(self, log: PartitionLog) -> None:
+        assert log.latest_by_time() == Timestamped(3, 40, 0)
+        assert PartitionLog(T0).latest_by_time() is None
+
+    def test_deleted_records_are_not_found(self, log: PartitionLog) -> None:
+        log.delete_before(1)
+        assert log.offset_for_time(0) == Timestamped(1, 30, 0)
+
+
+class TestEpochs:
+    @pytest.fixture
+    def log(self) -> PartitionLog:
+        """Epoch 0: offsets 0, 1. Epoch 2: offset 2. Epoch 5: nothing. Epoch 6: offset 3."""
+        log = PartitionLog(T0)
+        log.append(batch(b"a", b"b"))
+        log.begin_epoch(2)
+        log.append(batch(b"c"))
+        log.begin_epoch(5)
+        log.begin_epoch(6)
+        log.append(batch(b"d"))
+        return log
+
+    @pytest.mark.parametrize(
+        ("epoch", "end"),
+        [(-1, (-1, -1)), (0, (0, 2)), (1, (0, 2)), (2, (2, 3)), (5, (2, 3)), (6, (6, 4)), (7, (-1, -1))],
+    )
+    def test_an_epoch_ends_where_the_next_begins(self, log: PartitionLog, epoch: int, end: tuple[int, int]) -> None:
+        assert log.epoch_end(epoch) == EpochEnd(*end)
+
+    def test_the_epoch_of_an_offset(self, log: PartitionLog) -> None:
+        assert [log.epoch_of(offset) for offset in range(5)] == [0, 0, 2, 6, 6]
+
+    def test_an_epoch_that_does_not_rise_is_refused(self, log: PartitionLog) -> None:
+        with pytest.raises(ValueError, match="epoch 6 is not above 6"):
+            log.begin_epoch(6)
+
+    def test_truncation_forgets_the_epochs_cut_off_but_keeps_the_leaders_own(self, log: PartitionLog) -> None:
+        log.truncate(2)
+        assert log.leader_epoch == 6
+        assert log.epoch_end(2) == EpochEnd(0, 2)
+        assert log.append(batch(b"new")).base_offset == 2
+        assert log.epoch_of(2) == 6
+
+
+class TestHurt:
+    def test_retention_moves_the_start_and_drops_whole_batches(self) -> None:
+        log = PartitionLog(T0)
+        for value in (b"a", b"b"):
+            log.append(batch(value, value))
+        log.delete_before(3)
+        assert (log.start_offset, len(log.batches())) == (3, 1)
+        with pytest.raises(Refused):
+            log.read(2, 100)
+        assert [offset for offset, _ in values(log, 3)] == [2, 3]
+        log.delete_before(1)
+        assert log.start_offset == 3, "the start never moves back"
+        log.delete_before(4)
+        assert log.read(4, 100) == b""
+        assert log.append(batch(b"c")).base_offset == 4
+        assert values(log, 4) == [(4, b"c")]
+
+    def test_retention_cannot_pass_the_end(self) -> None:
+        with pytest.raises(Refused):
+            PartitionLog(T0).delete_before(1)
+
+    def test_truncation_cuts_the_end_off(self) -> None:
+        log = PartitionLog(T0)
+        for value in (b"a", b"b", b"c"):
+            log.append(batch(value))
+        log.truncate(1)
+        assert log.end_offset == 1
+        assert log.append(batch(b"x")).base_offset == 1
+        assert values(log, 0) == [(0, b"a"), (1, b"x")]
+        with pytest.raises(ValueError, match="outside"):
+            log.truncate(9)
+
+    def test_truncation_lets_a_producer_send_the_lost_batch_again(self) -> None:
+        log = PartitionLog(T0)
+        log.append(from_producer(0))
+        log.truncate(0)
+        assert log.append(from_producer(0)).base_offset == 0
+        assert log.end_offset == 1
