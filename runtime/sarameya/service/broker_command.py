@@ -1,0 +1,62 @@
+"""`sarameya broker`: the embedded broker over TCP, for any client, until a signal."""
+
+from __future__ import annotations
+
+import argparse
+
+from sarameya.embedded import EmbeddedCluster
+from sarameya.service import signals
+from sarameya.service.failures import ExitCode
+from sarameya.service.log_lines import configure_logging
+from sarameya.service.signals import Stop
+
+SUMMARY = "serve the embedded broker on a TCP port, in memory: nothing is kept when it ends"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on and to tell clients (127.0.0.1)")
+    parser.add_argument("--port", type=_port, default=9092, help="the port to listen on (9092); 0 takes a free one")
+    parser.add_argument(
+        "--topic",
+        dest="topics",
+        type=_topic,
+        action="append",
+        default=[],
+        metavar="NAME:PARTITIONS",
+        help="a topic to start with; may be given again",
+    )
+    parser.add_argument(
+        "--auto-create-topics", action="store_true", help="create a topic when a client first asks for it"
+    )
+    parser.set_defaults(run=run)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a port from 0 to 65535")
+    return int(text)
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, _, partitions = text.rpartition(":")
+    if not name or not partitions.isdecimal() or int(partitions) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME:PARTITIONS, for example orders:4")
+    return name, int(partitions)
+
+
+def run(args: argparse.Namespace) -> ExitCode:
+    """Serve until a signal. Raises OSError where the port is taken."""
+    configure_logging("debug" if args.debug else args.log_level)
+
+    async def serve(stop: Stop) -> ExitCode:
+        async with EmbeddedCluster(
+            topics=dict(args.topics),
+            host=args.host,
+            port=args.port,
+            auto_create_topics=args.auto_create_topics,
+        ) as cluster:
+            print(f"sarameya broker: ready at {','.join(cluster.bootstrap_servers)}", flush=True)
+            await stop.wait()
+        return ExitCode.OK
+
+    return signals.run(serve)

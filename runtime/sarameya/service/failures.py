@@ -1,0 +1,80 @@
+"""What went wrong, told to a person: one line each on stderr, and the exit code.
+
+| exit code | meaning |
+|---|---|
+| 0 | ended as asked: by SIGINT, SIGTERM or the supervisor, everything drained, committed and left |
+| 1 | failed; the same again may succeed (so a supervisor may restart it) |
+| 2 | the command line, the app file or the group's configuration must change first; a restart cannot help |
+| 128 + n | a second signal n ended it at once (130 for SIGINT, 143 for SIGTERM): nothing was drained |
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from enum import IntEnum
+
+from sarameya.errors import CommitError, ConfigError, GroupError, HandlerError, SarameyaError, TopicAuthorizationError
+from sarameya.service.app_file import AppFileError
+
+
+class ExitCode(IntEnum):
+    """See the module's table."""
+
+    OK = 0
+    FAILURE = 1
+    CONFIGURATION = 2
+
+    @staticmethod
+    def on_signal(signum: int) -> int:
+        return 128 + signum
+
+
+_CONFIGURATION = (AppFileError, ConfigError, HandlerError, TopicAuthorizationError, GroupError)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in an exception group, however deep; the error itself where it is none."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+def needs_configuration(error: BaseException) -> bool:
+    """True if trying the same again cannot help: one of the failures is about the configuration."""
+    # A refused commit is a GroupError that ends with its generation; the next one may commit.
+    return any(isinstance(leaf, _CONFIGURATION) and not isinstance(leaf, CommitError) for leaf in leaves(error))
+
+
+def exit_code(error: BaseException) -> ExitCode:
+    return ExitCode.CONFIGURATION if needs_configuration(error) else ExitCode.FAILURE
+
+
+def error_lines(error: BaseException) -> list[str]:
+    """One line for each failure, in order, none twice."""
+    return list(dict.fromkeys(line for leaf in leaves(error) for line in _lines(leaf)))
+
+
+def _lines(error: BaseException) -> list[str]:
+    if isinstance(error, AppFileError):
+        return list(error.problems)
+    # Foreign errors carry whole stacks of other languages in their text (py4j does); the first line names them.
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    if isinstance(error, SarameyaError):
+        return [text]
+    return [f"{type(error).__name__}: {text}" if text else type(error).__name__]
+
+
+def report(error: BaseException, *, debug: bool) -> ExitCode:
+    """Print what went wrong to stderr; return the exit code. `debug`: the traceback as well."""
+    if debug:
+        traceback.print_exception(error)
+    for line in error_lines(error):
+        print(f"sarameya: error: {line}", file=sys.stderr)
+    if not debug and not all(isinstance(leaf, SarameyaError) for leaf in leaves(error)):
+        print("sarameya: add --debug to see the traceback", file=sys.stderr)
+    sys.stderr.flush()
+    return exit_code(error)

@@ -1,0 +1,85 @@
+"""From a handler's name and options to a handler: by entry point of `sarameya.handlers`, or `package.module:Class`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from sarameya.config import unknown_option
+from sarameya.errors import ConfigError, HandlerError
+from sarameya.group.handler import ConsumerGroupHandler
+
+ENTRY_POINT_GROUP = "sarameya.handlers"
+
+
+def available() -> list[str]:
+    """The handlers installed under a short name."""
+    return sorted(entry_points(group=ENTRY_POINT_GROUP).names)
+
+
+def build_handler(name: str, options: Mapping[str, Any]) -> ConsumerGroupHandler:
+    """The handler called `name`, built by `from_options(options)` where its class has it, else `Class(**options)`.
+
+    Raises HandlerError if it cannot be found or imported or is no handler, ConfigError for a bad option.
+    """
+    kind = _find(name)
+    if not (isinstance(kind, type) and issubclass(kind, ConsumerGroupHandler)):
+        raise HandlerError(f"handler {name!r} is no subclass of sarameya.ConsumerGroupHandler")
+    if hasattr(kind, "from_options"):
+        handler = kind.from_options(options)
+    else:
+        _check_arguments(name, kind, options)
+        handler = kind(**options)
+    if not isinstance(handler, ConsumerGroupHandler):
+        raise HandlerError(
+            f"handler {name!r}: from_options returned a {type(handler).__name__}, not a ConsumerGroupHandler"
+        )
+    return handler
+
+
+def _find(name: str) -> Any:
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        if not (module and attribute):
+            raise HandlerError(f"handler {name!r} must be 'package.module:Class'")
+        return _import(name, module, attribute)
+    found = entry_points(group=ENTRY_POINT_GROUP, name=name)
+    if not found:
+        near = difflib.get_close_matches(name, available(), n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise HandlerError(
+            f"no handler is called {name!r}; {hint}"
+            f"installed are {', '.join(map(repr, available()))}, and 'package.module:Class' names any other"
+        )
+    entry = next(iter(found))
+    return _import(name, entry.module, entry.attr)
+
+
+def _import(name: str, module: str, attribute: str) -> Any:
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise HandlerError(f"handler {name!r}: cannot import {module!r}: {error}") from error
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise HandlerError(f"handler {name!r}: module {module!r} has no {attribute!r}") from None
+    return found
+
+
+def _check_arguments(name: str, kind: type[ConsumerGroupHandler], options: Mapping[str, Any]) -> None:
+    """Name the option that does not fit the class's arguments, before Python raises a TypeError about it."""
+    parameters = inspect.signature(kind).parameters.values()
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        for key, value in options.items():
+            if key not in known:
+                raise ConfigError(key, value, unknown_option(key, known) if known else "the handler takes no options")
+    for p in parameters:
+        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in options:
+            raise HandlerError(f"handler {name!r}: option {p.name!r} is missing")

@@ -1,0 +1,97 @@
+"""Runs members of a group: builds the handler, enters it, consumes, and meets failure by the app's policy.
+
+Owns one process's members. Signals come in as a `Stop`; processes are `workers.py`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Protocol
+
+import trio
+
+from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.service.app_file import App
+from sarameya.service.failures import error_lines, needs_configuration
+from sarameya.service.restarts import Restarts
+from sarameya.service.signals import Stop
+
+logger = logging.getLogger("sarameya")
+
+
+class Group(Protocol):
+    """What the runner needs of a ConsumerGroup."""
+
+    async def consume(self, topics: Sequence[str], handler: ConsumerGroupHandler) -> None: ...
+
+    def close_nowait(self) -> None: ...
+
+
+OpenGroup = Callable[[App], AbstractAsyncContextManager[Group]]
+MakeHandler = Callable[[], ConsumerGroupHandler]
+
+
+async def run_members(apps: Iterable[App], make_handler: MakeHandler, stop: Stop, open_group: OpenGroup) -> None:
+    """One member for each app, each with a handler of its own, in one nursery.
+
+    When one fails for good the others end in order first; then all failures are raised as one ExceptionGroup.
+    """
+    failures: list[Exception] = []
+
+    async def member(app: App) -> None:
+        try:
+            await run_member(app, make_handler, stop, open_group)
+        except Exception as error:  # noqa: BLE001  raised below, after the other members have drained
+            failures.append(error)
+            stop.ask("a member failed")
+
+    async with trio.open_nursery() as nursery:
+        for app in apps:
+            nursery.start_soon(member, app)
+    if failures:
+        raise ExceptionGroup("members failed", failures)
+
+
+async def run_member(app: App, make_handler: MakeHandler, stop: Stop, open_group: OpenGroup) -> None:
+    """One member until `stop`; failures restart it, handler and all, if the app says so.
+
+    Raises what `consume` raised under the policy `stop`, and under any policy where a restart cannot help.
+    """
+    restarts = Restarts(app.service)
+    while not stop.asked:
+        started = trio.current_time()
+        try:
+            await run_once(app, make_handler, stop, open_group)
+        except Exception as error:
+            if app.service.on_failure == "stop" or needs_configuration(error) or stop.asked:
+                raise
+            delay = restarts.delay_after(trio.current_time() - started)
+            for line in error_lines(error):
+                logger.error("member failed: %s", line)
+            logger.warning("restarting the member in %.1f s (failures in a row: %d)", delay, restarts.failures_in_a_row)
+            with trio.move_on_after(delay):
+                await stop.wait()
+        else:
+            return
+
+
+async def run_once(app: App, make_handler: MakeHandler, stop: Stop, open_group: OpenGroup) -> None:
+    """One life of a member: handler entered, group joined, consumed until `stop` has closed the group."""
+    handler = make_handler()
+    async with AsyncExitStack() as stack:
+        if isinstance(handler, AbstractAsyncContextManager):
+            await stack.enter_async_context(handler)
+        if stop.asked:
+            return
+        group = await stack.enter_async_context(open_group(app))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_close_when_asked, stop, group)
+            await group.consume(app.topics, handler)
+            nursery.cancel_scope.cancel()
+
+
+async def _close_when_asked(stop: Stop, group: Group) -> None:
+    await stop.wait()
+    group.close_nowait()

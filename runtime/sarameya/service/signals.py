@@ -1,0 +1,78 @@
+"""SIGINT and SIGTERM: the first asks for an orderly end, the second exits at once (`failures.py` has the codes).
+
+Owns the receiver and the trio run around it; what an orderly end is, the program decides that waits for `Stop`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import trio
+
+from sarameya.service.failures import ExitCode
+
+logger = logging.getLogger("sarameya")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """The request to end in order: asked for once or more, waited for by whoever runs."""
+
+    def __init__(self) -> None:
+        self._asked = trio.Event()
+
+    @property
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    def ask(self, cause: str) -> None:
+        if not self.asked:
+            logger.info("%s: stopping", cause)
+            self._asked.set()
+
+    async def wait(self) -> None:
+        await self._asked.wait()
+
+
+def run(program: Callable[[Stop], Awaitable[ExitCode]], *, before_exit: Callable[[], None] = lambda: None) -> ExitCode:
+    """Run `program` under trio; a second signal calls `before_exit` (it must not wait) and exits at once."""
+
+    def at_once(code: int) -> None:
+        before_exit()
+        os._exit(code)  # no `finally`, no thread, no full pipe can hold this up
+
+    async def main() -> ExitCode:
+        stop = Stop()
+        # The receiver stands before the nursery and beyond it, so that no KeyboardInterrupt can be raised inside.
+        with trio.open_signal_receiver(*SIGNALS) as received:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(obey, received, stop, at_once)
+                code = await program(stop)
+                nursery.cancel_scope.cancel()
+        return code
+
+    return trio.run(main)
+
+
+async def obey(received: AsyncIterator[int], stop: Stop, at_once: Callable[[int], None]) -> None:
+    """Ask `stop` for the end at the first signal; call `at_once(exit code)` at the second."""
+    signalled = False
+    async for number in received:
+        name = signal.Signals(number).name
+        if signalled:
+            logger.warning("%s: exiting at once, nothing more is landed or committed", name)
+            at_once(ExitCode.on_signal(number))
+        signalled = True
+        stop.ask(name)
+
+
+async def stop_at_end_of_input(stop: Stop, *, fd: int = 0) -> None:
+    """Ask for the end when the pipe at `fd` is closed: by the program that started this one, or by its death."""
+    async with trio.lowlevel.FdStream(os.dup(fd)) as pipe:
+        async for _ in pipe:
+            pass
+    stop.ask("end of input")

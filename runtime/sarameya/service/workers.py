@@ -1,0 +1,91 @@
+"""N members as N processes of one app file, started and watched by this one.
+
+A worker is asked to end by closing the pipe that is its standard input. That says it once, also to a worker
+that has not yet set up its signal handlers, and says it for us if this process is killed: no worker is ever
+left behind. Workers stand in process groups of their own, so that Ctrl-C on a terminal reaches this process only.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+from collections.abc import Sequence
+
+import trio
+
+from sarameya.service.app_file import ServiceSection
+from sarameya.service.failures import ExitCode
+from sarameya.service.restarts import Restarts
+from sarameya.service.signals import Stop
+
+logger = logging.getLogger("sarameya")
+
+
+class Supervisor:
+    """Keeps one process running for each command, until asked to stop or until one fails for good."""
+
+    def __init__(self, commands: Sequence[Sequence[str]], policy: ServiceSection) -> None:
+        self._commands = commands
+        self._policy = policy
+        self._running: dict[int, trio.Process] = {}
+        self._codes: list[int] = []
+
+    async def run(self, stop: Stop) -> ExitCode:
+        """Start the workers and return when all have ended: the worst of their exit codes."""
+        async with trio.open_nursery() as nursery:
+            for number, command in enumerate(self._commands, start=1):
+                nursery.start_soon(self._keep, number, command, stop)
+        if ExitCode.CONFIGURATION in self._codes:
+            return ExitCode.CONFIGURATION
+        return ExitCode.FAILURE if any(self._codes) else ExitCode.OK
+
+    def kill_nowait(self) -> None:
+        """SIGKILL to every worker; what they started ends with them, as its own pipes close."""
+        for process in self._running.values():
+            process.kill()
+
+    async def _keep(self, number: int, command: Sequence[str], stop: Stop) -> None:
+        restarts = Restarts(self._policy)
+        while not stop.asked:
+            started = trio.current_time()
+            code = await self._run_once(number, command, stop)
+            if stop.asked or code == ExitCode.OK:
+                self._codes.append(code)
+                return
+            logger.error("worker %d %s", number, _ending(code))
+            if self._policy.on_failure == "stop" or code == ExitCode.CONFIGURATION:
+                self._codes.append(code)
+                stop.ask(f"worker {number} failed")
+                return
+            delay = restarts.delay_after(trio.current_time() - started)
+            logger.warning("restarting worker %d in %.1f s", number, delay)
+            with trio.move_on_after(delay):
+                await stop.wait()
+
+    async def _run_once(self, number: int, command: Sequence[str], stop: Stop) -> int:
+        process = await trio.lowlevel.open_process(list(command), stdin=subprocess.PIPE, process_group=0)
+        self._running[number] = process
+        logger.info("worker %d started (pid %d)", number, process.pid)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_close_input_when_asked, process, stop)
+                code = await process.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            if process.returncode is None:
+                process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+            del self._running[number]
+        return code
+
+
+async def _close_input_when_asked(process: trio.Process, stop: Stop) -> None:
+    await stop.wait()
+    assert process.stdin is not None
+    await process.stdin.aclose()
+
+
+def _ending(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

@@ -1,0 +1,188 @@
+from pathlib import Path
+
+import pytest
+from sarameya.config import Config
+from sarameya.service.app_file import App, AppFileError, HandlerSection, ServiceSection, load_app
+
+MINIMAL = """
+bootstrap_servers = ["localhost:9092"]
+group = "g"
+topics = ["orders"]
+handler = { name = "print" }
+"""
+
+
+def app_file(directory: Path, text: str) -> Path:
+    path = directory / "app.toml"
+    path.write_text(text)
+    return path
+
+
+def problems_of(path: Path) -> list[str]:
+    with pytest.raises(AppFileError) as caught:
+        load_app(path)
+    prefix = f"{path}: "
+    assert all(problem.startswith(prefix) for problem in caught.value.problems)
+    assert str(caught.value) == "\n".join(caught.value.problems)
+    return [problem.removeprefix(prefix) for problem in caught.value.problems]
+
+
+def test_minimal_file_gives_the_defaults(tmp_path: Path) -> None:
+    assert load_app(app_file(tmp_path, MINIMAL)) == App(
+        bootstrap_servers=("localhost:9092",),
+        group="g",
+        topics=("orders",),
+        handler=HandlerSection("print", {}),
+        config=Config(),
+        service=ServiceSection(workers=1, in_process=False, on_failure="stop"),
+    )
+
+
+def test_full_file_gives_every_value(tmp_path: Path) -> None:
+    text = """
+    bootstrap_servers = ["a:1", "[::1]:65535"]
+    group = "g"
+    topics = ["a", "b"]
+    [config]
+    session_timeout = 6
+    rebalance_strategies = ["roundrobin"]
+    [handler]
+    name = "mine:Handler"
+    options = { path = "x", nested = { deep = [1, 2] } }
+    [service]
+    workers = 3
+    in_process = true
+    on_failure = "restart"
+    restart_backoff = 2
+    restart_backoff_max = 8.5
+    """
+    assert load_app(app_file(tmp_path, text)) == App(
+        bootstrap_servers=("a:1", "[::1]:65535"),
+        group="g",
+        topics=("a", "b"),
+        handler=HandlerSection("mine:Handler", {"path": "x", "nested": {"deep": [1, 2]}}),
+        config=Config(session_timeout=6, rebalance_strategies=("roundrobin",)),
+        service=ServiceSection(3, True, "restart", 2, 8.5),
+    )
+
+
+ADDRESSES = "must be a non-empty list of 'host:port' strings"
+TOPICS = "must be a non-empty list of topic names (1 to 249 of the characters a-z A-Z 0-9 . _ -)"
+APP_KEYS = "bootstrap_servers, config, group, handler, service, topics"
+SERVICE_KEYS = "in_process, on_failure, restart_backoff, restart_backoff_max, workers"
+
+CHANGED = [
+    ("bootstrap_servers", '"localhost:9092"', f"bootstrap_servers = 'localhost:9092': {ADDRESSES}"),
+    ("bootstrap_servers", "[]", f"bootstrap_servers = []: {ADDRESSES}"),
+    ("bootstrap_servers", '["localhost"]', f"bootstrap_servers = ['localhost']: {ADDRESSES}"),
+    ("bootstrap_servers", '["localhost:0"]', f"bootstrap_servers = ['localhost:0']: {ADDRESSES}"),
+    ("bootstrap_servers", '["localhost:65536"]', f"bootstrap_servers = ['localhost:65536']: {ADDRESSES}"),
+    ("bootstrap_servers", '["a:1,b:2"]', f"bootstrap_servers = ['a:1,b:2']: {ADDRESSES}"),
+    ("bootstrap_servers", "[9092]", f"bootstrap_servers = [9092]: {ADDRESSES}"),
+    ("group", '""', "group = '': must be a non-empty string"),
+    ("group", "7", "group = 7: must be a non-empty string"),
+    ("topics", '"orders"', f"topics = 'orders': {TOPICS}"),
+    ("topics", "[]", f"topics = []: {TOPICS}"),
+    ("topics", '["two words"]', f"topics = ['two words']: {TOPICS}"),
+    ("handler", '"print"', "handler = 'print': must be a table"),
+    ("handler", "{ name = 1 }", "handler.name = 1: must be a non-empty string"),
+    ("handler", '{ name = "print", options = 1 }', "handler.options = 1: must be a table"),
+    (
+        "handler",
+        '{ name = "print", option = 1 }',
+        "handler.option = 1: no such option; did you mean 'options'? allowed are name, options",
+    ),
+]
+
+ADDED = [
+    ("grop = 'x'", f"grop = 'x': no such option; did you mean 'group'? allowed are {APP_KEYS}"),
+    ("config = 1", "config = 1: must be a table"),
+    (
+        "config.offset_initial = 'oldst'",
+        "config.offset_initial = 'oldst': must be one of 'oldest', 'newest'",
+    ),
+    (
+        "config = {session_timeout = 2, heartbeat_interval = 2}",
+        "config.heartbeat_interval = 2: must be below session_timeout (2)",
+    ),
+    ("service = 1", "service = 1: must be a table"),
+    ("service.worker = 2", f"service.worker = 2: no such option; did you mean 'workers'? allowed are {SERVICE_KEYS}"),
+    ("service.workers = 0", "service.workers = 0: must be a whole number of at least 1"),
+    ("service.workers = true", "service.workers = True: must be a whole number of at least 1"),
+    ("service.workers = 1.5", "service.workers = 1.5: must be a whole number of at least 1"),
+    ("service.in_process = 'no'", "service.in_process = 'no': must be true or false"),
+    ("service.on_failure = 'retry'", "service.on_failure = 'retry': must be one of 'stop', 'restart'"),
+    ("service.on_failure = []", "service.on_failure = []: must be one of 'stop', 'restart'"),
+    ("service.restart_backoff = 0", "service.restart_backoff = 0: must be a number above 0"),
+    ("service.restart_backoff = true", "service.restart_backoff = True: must be a number above 0"),
+    ("service.restart_backoff_max = inf", "service.restart_backoff_max = inf: must be a number above 0"),
+    ("service.restart_backoff_max = nan", "service.restart_backoff_max = nan: must be a number above 0"),
+]
+
+MISSING = [
+    ("bootstrap_servers", 'bootstrap_servers is missing: add for example bootstrap_servers = ["localhost:9092"]'),
+    ("group", 'group is missing: add for example group = "orders-landing"'),
+    ("topics", 'topics is missing: add for example topics = ["orders"]'),
+    ("handler", 'handler is missing: add a [handler] table with a name, for example name = "print"'),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "message"), CHANGED)
+def test_bad_value_is_named_with_what_is_allowed(tmp_path: Path, key: str, value: str, message: str) -> None:
+    lines = [line for line in MINIMAL.splitlines() if not line.startswith(f"{key} =")]
+    assert problems_of(app_file(tmp_path, "\n".join([*lines, f"{key} = {value}"]))) == [message]
+
+
+@pytest.mark.parametrize(("line", "message"), ADDED)
+def test_bad_optional_key_or_value_is_named_with_what_is_allowed(tmp_path: Path, line: str, message: str) -> None:
+    assert problems_of(app_file(tmp_path, MINIMAL + line)) == [message]
+
+
+@pytest.mark.parametrize(("key", "message"), MISSING)
+def test_missing_key_is_named_with_an_example(tmp_path: Path, key: str, message: str) -> None:
+    lines = [line for line in MINIMAL.splitlines() if not line.startswith(f"{key} =")]
+    assert problems_of(app_file(tmp_path, "\n".join(lines))) == [message]
+
+
+def test_handler_without_a_name_is_told_how_to_name_one(tmp_path: Path) -> None:
+    text = MINIMAL.replace('{ name = "print" }', "{}")
+    assert problems_of(app_file(tmp_path, text)) == [
+        'handler.name is missing: add for example name = "print" under [handler]'
+    ]
+
+
+def test_unknown_config_option_is_given_the_nearest_name(tmp_path: Path) -> None:
+    (problem,) = problems_of(app_file(tmp_path, MINIMAL + "config.sesion_timeout = 3"))
+    assert problem.startswith(
+        "config.sesion_timeout = 3: no such option; did you mean 'session_timeout'? allowed are autocommit, "
+    )
+
+
+def test_several_mistakes_are_all_told_at_once(tmp_path: Path) -> None:
+    text = MINIMAL.replace('"g"', '""') + "config.autocommit = 1\nservice.workers = 0\nextra = 1"
+    assert [problem.partition(":")[0] for problem in problems_of(app_file(tmp_path, text))] == [
+        "group = ''",
+        "config.autocommit = 1",
+        "service.workers = 0",
+        "extra = 1",
+    ]
+
+
+def test_file_that_is_no_toml_is_told_where(tmp_path: Path) -> None:
+    (problem,) = problems_of(app_file(tmp_path, "group = 'g'\ntopics orders"))
+    assert problem.startswith("is not TOML: ")
+    assert "line 2, column 8" in problem
+
+
+def test_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "app.toml"
+    path.write_bytes(b"group = '\xff'")
+    assert problems_of(path) == ["is not UTF-8 text, as TOML must be (byte 9)"]
+
+
+def test_file_that_does_not_exist_is_told(tmp_path: Path) -> None:
+    assert problems_of(tmp_path / "none.toml") == ["cannot be read: No such file or directory"]
+
+
+def test_directory_in_place_of_a_file_is_told(tmp_path: Path) -> None:
+    assert problems_of(tmp_path) == ["cannot be read: Is a directory"]

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import argparse
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+
+from sarameya.service import commands
+from sarameya.service.cli import main
+
+
+def greet(parser: argparse.ArgumentParser) -> None:
+    """A command of somebody else's."""
+
+    def run(args: argparse.Namespace) -> int:
+        if args.name == "ctrl-c":
+            raise KeyboardInterrupt
+        if args.name == "bug":
+            raise ValueError("a bug")
+        print(f"hello {args.name}")
+        return 7
+
+    parser.add_argument("name")
+    parser.set_defaults(run=run)
+
+
+@pytest.fixture(autouse=True)
+def plugged_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [
+        EntryPoint("greet", f"{__name__}:greet", commands.ENTRY_POINT_GROUP),
+        EntryPoint("absent", "made_up_module:command", commands.ENTRY_POINT_GROUP),
+    ]
+    monkeypatch.setattr(commands, "entry_points", EntryPoints(others).select)
+
+
+def test_command_of_another_package_is_run_with_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["greet", "world"]) == 7
+    assert capsys.readouterr() == ("hello world\n", "")
+
+
+def test_command_of_another_package_that_cannot_be_imported_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["absent"]) == 2
+    assert capsys.readouterr().err == (
+        "sarameya: error: command 'absent' cannot be imported: No module named 'made_up_module'\n"
+    )
+
+
+def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in ("run", "broker", "greet", "absent", "exit codes: 0"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "the following arguments are required: COMMAND (see `sarameya --help`)"),
+        (["run"], "the following arguments are required: APP.toml (see `sarameya run --help`)"),
+        (
+            ["run", "a.toml", "--workers", "0"],
+            "argument --workers: '0' must be a whole number of at least 1 (see `sarameya run --help`)",
+        ),
+        (
+            ["broker", "--port", "65536"],
+            "argument --port: '65536' must be a port from 0 to 65535 (see `sarameya broker --help`)",
+        ),
+        (
+            ["broker", "--topic", "orders"],
+            "argument --topic: 'orders' must be NAME:PARTITIONS, for example orders:4 (see `sarameya broker --help`)",
+        ),
+        (
+            ["broker", "--topic", "orders:0"],
+            "argument --topic: 'orders:0' must be NAME:PARTITIONS, for example orders:4 (see `sarameya broker --help`)",
+        ),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr() == ("", f"sarameya: error: {message}\n")
+
+
+def test_ctrl_c_before_a_command_takes_signals_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["greet", "ctrl-c"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_failure_is_one_line_and_a_way_to_more(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["greet", "bug"]) == 1
+    assert capsys.readouterr().err == "sarameya: error: ValueError: a bug\nsarameya: add --debug to see the traceback\n"
+
+
+def test_failure_with_debug_has_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["greet", "bug", "--debug"]) == 1
+    assert capsys.readouterr().err.startswith("Traceback (most recent call last):\n")
+
+
+APP = """
+bootstrap_servers = ["localhost:9092"]
+group = "g"
+topics = ["orders"]
+[handler]
+name = "print"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("nmae = 'print'", "handler.nmae = 'print': no such option; did you mean 'name'? allowed are name, options"),
+        ("options.colour = 'red'", "handler.options.colour = 'red': "),
+    ],
+)
+def test_mistake_in_the_app_file_is_told_with_its_place(
+    tmp_path: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "app.toml"
+    path.write_text(APP + line)
+    assert main(["run", str(path)]) == 2
+    assert capsys.readouterr().err.startswith(f"sarameya: error: {path}: {message}")
+
+
+def test_unknown_handler_is_told_with_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "app.toml"
+    path.write_text(APP.replace('"print"', '"prnt"'))
+    assert main(["run", str(path)]) == 2
+    assert capsys.readouterr().err.startswith(
+        f"sarameya: error: {path}: no handler is called 'prnt'; did you mean 'print'? installed are 'print', 'spark'"
+    )

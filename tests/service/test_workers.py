@@ -1,0 +1,186 @@
+"""The supervisor with tiny real programs as workers; every wait has a deadline."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from sarameya.service.app_file import FailurePolicy, ServiceSection
+from sarameya.service.failures import ExitCode
+from sarameya.service.signals import Stop
+from sarameya.service.workers import Supervisor
+
+PATIENT = "import os, sys; sys.stdin.read(); os.write(1, b'drained\\n')"  # in one write: two of them share the pipe
+
+
+def worker(directory: Path, name: str, then: str) -> list[str]:
+    """A program that writes its process id into `directory` and then does `then`."""
+    program = f"import os, pathlib; pathlib.Path({str(directory)!r}, f'{name}-{{os.getpid()}}').touch()\n"
+    return [sys.executable, "-c", program + then]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  another process makes it true
+        await trio.sleep(0.02)
+
+
+def pids_of(directory: Path, name: str) -> list[int]:
+    """The process ids of the workers called `name` that have started so far."""
+    return [int(path.name.rpartition("-")[2]) for path in directory.glob(f"{name}-*")]
+
+
+async def pids(directory: Path, name: str, count: int) -> list[int]:
+    """The same, when there have been `count` of them."""
+    await until(lambda: len(pids_of(directory, name)) >= count)
+    return pids_of(directory, name)
+
+
+def policy(on_failure: FailurePolicy = "stop") -> ServiceSection:
+    return ServiceSection(on_failure=on_failure, restart_backoff=0.05, restart_backoff_max=0.2)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_stop_lets_every_worker_drain(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    stop, codes = Stop(), list[ExitCode]()
+    supervisor = Supervisor([worker(tmp_path, name, PATIENT) for name in "ab"], policy())
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                codes.append(await supervisor.run(stop))
+
+            nursery.start_soon(run)
+            await pids(tmp_path, "a", 1)
+            await pids(tmp_path, "b", 1)
+            stop.ask("test")
+    assert codes == [ExitCode.OK]
+    assert capfd.readouterr().out == "drained\n" * 2
+
+
+async def test_worker_that_fails_under_policy_stop_ends_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    commands = [worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", "raise SystemExit(1)")]
+    with trio.fail_after(20):
+        assert await Supervisor(commands, policy("stop")).run(Stop()) is ExitCode.FAILURE
+    assert capfd.readouterr().out == "drained\n"
+
+
+async def test_killed_worker_under_policy_restart_is_started_again(tmp_path: Path) -> None:
+    stop, codes = Stop(), list[ExitCode]()
+    supervisor = Supervisor([worker(tmp_path, "a", PATIENT)], policy("restart"))
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                codes.append(await supervisor.run(stop))
+
+            nursery.start_soon(run)
+            (first,) = await pids(tmp_path, "a", 1)
+            os.kill(first, signal.SIGKILL)
+            await pids(tmp_path, "a", 2)
+            stop.ask("test")
+    assert codes == [ExitCode.OK]
+
+
+async def test_worker_with_a_wrong_configuration_is_not_restarted(tmp_path: Path) -> None:
+    commands = [worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", "raise SystemExit(2)")]
+    with trio.fail_after(20):
+        assert await Supervisor(commands, policy("restart")).run(Stop()) is ExitCode.CONFIGURATION
+    assert len(pids_of(tmp_path, "b")) == 1
+
+
+async def test_worker_that_ends_well_by_itself_leaves_the_others_alone(tmp_path: Path) -> None:
+    stop, codes = Stop(), list[ExitCode]()
+    supervisor = Supervisor([worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", "")], policy("restart"))
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                codes.append(await supervisor.run(stop))
+
+            nursery.start_soon(run)
+            (patient,) = await pids(tmp_path, "a", 1)
+            (quick,) = await pids(tmp_path, "b", 1)
+            await until(lambda: not is_running(quick))
+            assert is_running(patient)
+            assert not stop.asked
+            stop.ask("test")
+    assert codes == [ExitCode.OK]
+
+
+async def test_worker_that_fails_while_draining_makes_the_exit_code(tmp_path: Path) -> None:
+    stop, codes = Stop(), list[ExitCode]()
+    supervisor = Supervisor([worker(tmp_path, "a", "import sys; sys.stdin.read(); raise SystemExit(1)")], policy())
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                codes.append(await supervisor.run(stop))
+
+            nursery.start_soon(run)
+            await pids(tmp_path, "a", 1)
+            stop.ask("test")
+    assert codes == [ExitCode.FAILURE]
+
+
+async def test_cancelled_supervisor_leaves_no_process_behind(tmp_path: Path) -> None:
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            supervisor = Supervisor([worker(tmp_path, "a", "import time; time.sleep(60)")], policy())
+            nursery.start_soon(supervisor.run, Stop())
+            (pid,) = await pids(tmp_path, "a", 1)
+            nursery.cancel_scope.cancel()
+    assert not is_running(pid)
+
+
+SUPERVISE = """
+import logging, sys
+from sarameya.service.app_file import ServiceSection
+from sarameya.service.signals import run
+from sarameya.service.workers import Supervisor
+logging.basicConfig(level="INFO")
+supervisor = Supervisor([[sys.executable, "-c", sys.argv[1]]], ServiceSection())
+raise SystemExit(run(supervisor.run, before_exit=supervisor.kill_nowait))
+"""
+HANGING = "import sys, time; sys.stdin.read(); print('asked', flush=True); time.sleep(60)"
+
+
+def test_second_signal_kills_workers_that_will_not_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SUPERVISE, HANGING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            started = re.search(r"worker 1 started \(pid (\d+)\)", process.stderr.readline())
+            assert started
+            process.send_signal(signal.SIGTERM)
+            assert process.stdout.readline() == "asked\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 143
+            assert process.stdout.read() == ""  # returns only when the worker is gone too
+        finally:
+            process.kill()
+
+
+def test_killed_supervisor_lets_its_workers_drain() -> None:
+    command = [sys.executable, "-c", SUPERVISE, f"print('up', flush=True); {PATIENT}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "up\n"
+        finally:
+            process.kill()
+        assert process.stdout.read() == "drained\n"
