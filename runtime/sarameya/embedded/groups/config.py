@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from sarameya.embedded.groups.heartbeats import MEMBER_FIRST, HeartbeatChecks
+
 
 @attrs.frozen(slots=True)
 class CoordinatorConfig:
@@ -22,6 +24,9 @@ class CoordinatorConfig:
     """How long a new member's first join may wait for its answer (a constant in Kafka)."""
     offset_metadata_max_size: int = 4096
     """offset.metadata.max.bytes, in characters as in Kafka; beyond it: OFFSET_METADATA_TOO_LARGE."""
+    heartbeat_checks: HeartbeatChecks = MEMBER_FIRST
+    """What a heartbeat is answered, and in which order that is found out: `heartbeats.MEMBER_FIRST` as today's Kafka,
+    `heartbeats.STATE_FIRST` as Kafka 0.9."""
 
 
 DEFAULTS = CoordinatorConfig()

@@ -68,6 +68,11 @@ class IllegalTransitionError(AssertionError):
         self.event = event
 
 
+def may_happen(state: GroupState, event: GroupEvent) -> bool:
+    """Whether the table has an entry for it."""
+    return event in TRANSITIONS[state]
+
+
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:
     """The state `event` leads to. Raises IllegalTransitionError where the table has no entry."""
     try:

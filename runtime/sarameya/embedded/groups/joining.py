@@ -1,0 +1,154 @@
+"""JoinGroup's rules: who may join a group, and what a join means in each of its states."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+import attrs
+
+from sarameya.embedded.groups import views
+from sarameya.embedded.groups.group import Group, Member
+from sarameya.embedded.groups.messages import NO_LEADER, NO_MEMBER_ID, JoinAnswer, JoinRequest, Reply
+from sarameya.embedded.groups.rounds import Rounds
+from sarameya.embedded.groups.states import GroupState
+from sarameya.error_codes import ErrorCode
+
+
+class Joining:
+    """Takes joins in, for all groups of one coordinator. Rounds of rebalancing follow from them."""
+
+    def __init__(self, rounds: Rounds, rng: random.Random) -> None:
+        self._rounds = rounds
+        self._rng = rng
+
+    def join(self, group: Group, request: JoinRequest, now: float, reply: Reply[JoinAnswer]) -> None:
+        """Let a member join, or say why not. The checks are in Kafka's order."""
+        is_unknown = request.member_id == NO_MEMBER_ID
+        if not self._has_room(group, request.member_id):
+            self._turn_away(group, request.member_id, now)
+            self._refuse(reply, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
+        elif not group.supports(request.protocol_type, request.protocols):
+            self._refuse(reply, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        elif is_unknown and request.group_instance_id is not None:
+            self._join_static(group, request, request.group_instance_id, now, reply)
+        elif is_unknown:
+            self._join_dynamic(group, request, now, reply)
+        elif request.member_id in group.pending_members and request.group_instance_id is None:
+            self._add(group, request, request.member_id, now, reply)
+        else:
+            self._rejoin(group, request, now, reply)
+
+    def _refuse(self, reply: Reply[JoinAnswer], error: ErrorCode, member_id: str) -> None:
+        self._rounds.answers.put(reply, JoinAnswer(error, member_id))
+
+    def _new_member_id(self, request: JoinRequest) -> str:
+        suffix = uuid.UUID(int=self._rng.getrandbits(128), version=4)
+        return f"{request.group_instance_id or request.client_id}-{suffix}"
+
+    # --- room --------------------------------------------------------------------------------------------------
+
+    def _has_room(self, group: Group, member_id: str) -> bool:
+        limit = self._rounds.config.max_size
+        member = group.members.get(member_id)
+        if group.state is GroupState.EMPTY:
+            return True
+        if group.state is GroupState.PREPARING_REBALANCE:
+            # Who has joined this round counts, not who was there: the last to come back are the ones too many.
+            return (member is not None and member.awaiting_join is not None) or group.awaiting_join < limit
+        return member is not None or len(group.members) < limit
+
+    def _turn_away(self, group: Group, member_id: str, now: float) -> None:
+        if member_id in group.pending_members:
+            self._rounds.remove_pending(group, member_id, now)
+        elif member_id in group.members:
+            self._rounds.remove(group, group.members[member_id], now)
+            self._rounds.check_join(group, now)
+
+    # --- new members -------------------------------------------------------------------------------------------
+
+    def _join_dynamic(self, group: Group, request: JoinRequest, now: float, reply: Reply[JoinAnswer]) -> None:
+        member_id = self._new_member_id(request)
+        if not request.requires_known_member_id:
+            self._add(group, request, member_id, now, reply)
+            return
+        # A client that never hears our answer would leave a ghost in the group: it must come back with the id first.
+        group.pending_members.add(member_id)
+        self._rounds.sessions.await_second_join(group, member_id, request.session_timeout, now)
+        self._refuse(reply, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+
+    def _add(self, group: Group, request: JoinRequest, member_id: str, now: float, reply: Reply[JoinAnswer]) -> None:
+        rounds = self._rounds
+        if not group.members:
+            group.protocol_type = request.protocol_type
+        if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+            group.new_member_added = True
+        member = Member.joining(request, member_id)
+        group.add(member)
+        rounds.park_join(member, reply)
+        rounds.sessions.await_first_answer(group, member, rounds.config.new_member_join_timeout, now)
+        rounds.rebalance(group, _why(f"new member {member_id}", request), now)
+
+    # --- known members -----------------------------------------------------------------------------------------
+
+    def _rejoin(self, group: Group, request: JoinRequest, now: float, reply: Reply[JoinAnswer]) -> None:
+        refusal = group.refusal(request.member_id, request.group_instance_id)
+        if refusal is not ErrorCode.NONE:
+            self._refuse(reply, refusal, request.member_id)
+            return
+        member = group.members[request.member_id]
+        if self._starts_round(group, member, request):
+            member.update(request)
+            self._rounds.park_join(member, reply)
+            self._rounds.rebalance(group, _why(f"member {member.member_id} joins again", request), now)
+        else:
+            # It may have missed the answer to its last join; the generation still stands.
+            self._rounds.answers.put(reply, views.join_answer(group, member))
+
+    @staticmethod
+    def _starts_round(group: Group, member: Member, request: JoinRequest) -> bool:
+        if group.state is GroupState.PREPARING_REBALANCE or request.protocols != member.protocols:
+            return True
+        # The leader joins again for what no member's metadata shows: topics or partition counts have changed.
+        return group.state is GroupState.STABLE and group.leader == member.member_id
+
+    # --- static members (KIP-345) ------------------------------------------------------------------------------
+
+    def _join_static(
+        self, group: Group, request: JoinRequest, instance_id: str, now: float, reply: Reply[JoinAnswer]
+    ) -> None:
+        old_id = group.static_members.get(instance_id)
+        new_id = self._new_member_id(request)
+        if old_id is None:
+            self._add(group, request, new_id, now, reply)
+            return
+        old_leader = group.leader or NO_LEADER
+        member = self._replace(group, group.members[old_id], new_id, now)
+        member.update(request)
+        if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
+            self._rounds.store(group)
+            self._rounds.sessions.heard_of(group, member, now)
+            self._rounds.answers.put(reply, _answer_of_return(group, member, old_leader, request))
+        else:
+            self._rounds.park_join(member, reply)
+            self._rounds.rebalance(group, _why(f"static member {instance_id} has returned", request), now)
+
+    def _replace(self, group: Group, old: Member, new_id: str, now: float) -> Member:
+        # Two processes with one instance id: the later one wins, and the earlier one must hear of it at once.
+        self._rounds.dismiss(old, ErrorCode.FENCED_INSTANCE_ID)
+        new = group.replace_static(old, new_id)
+        self._rounds.sessions.check(group, old.member_id, now)
+        return new
+
+
+def _answer_of_return(group: Group, member: Member, old_leader: str, request: JoinRequest) -> JoinAnswer:
+    """A static member returns to a Stable group: its old assignment waits for its sync, without a new round."""
+    if request.can_skip_assignment:
+        # KIP-814: a leader leads again (it watches the topics), but must not assign now.
+        return views.join_answer(group, member, skip_assignment=group.leader == member.member_id)
+    # Before v9 there is no way to say so. Naming the old id as leader makes a follower of it: it will not assign.
+    return attrs.evolve(views.join_answer(group, member), leader=old_leader, members=())
+
+
+def _why(cause: str, request: JoinRequest) -> str:
+    return f"{cause} ({request.reason or 'no reason given'})"

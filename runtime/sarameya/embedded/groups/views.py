@@ -1,0 +1,86 @@
+"""A group as others see it: in the answers to a join and a sync, in a description, in the log."""
+
+from __future__ import annotations
+
+from sarameya.embedded.groups.group import Group, Member
+from sarameya.embedded.groups.messages import (
+    NO_LEADER,
+    GroupDescription,
+    GroupRecord,
+    JoinAnswer,
+    JoinedMember,
+    MemberDescription,
+    MemberRecord,
+    SyncAnswer,
+)
+from sarameya.embedded.groups.states import GroupState
+from sarameya.error_codes import ErrorCode
+
+
+def subscription(group: Group, member: Member) -> bytes:
+    """The member's metadata for the chosen protocol; empty where there is none."""
+    return member.metadata(group.protocol_name) or b""
+
+
+def join_answer(group: Group, member: Member, *, skip_assignment: bool = False) -> JoinAnswer:
+    """What a member is told of the current generation. The leader alone is told who the others are."""
+    others = (JoinedMember(m.member_id, m.group_instance_id, subscription(group, m)) for m in group.members.values())
+    return JoinAnswer(
+        ErrorCode.NONE,
+        member_id=member.member_id,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader or NO_LEADER,
+        skip_assignment=skip_assignment,
+        members=tuple(others) if group.leader == member.member_id else (),
+    )
+
+
+def sync_answer(group: Group, member: Member) -> SyncAnswer:
+    """What a member is told of the assignment: its own part."""
+    return SyncAnswer(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+
+
+def record(group: Group) -> GroupRecord:
+    """The group as the log keeps it."""
+    members = tuple(
+        MemberRecord(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            session_timeout=member.session_timeout,
+            rebalance_timeout=member.rebalance_timeout,
+            subscription=subscription(group, member),
+            assignment=member.assignment,
+        )
+        for member in group.members.values()
+    )
+    return GroupRecord(group.generation, group.protocol_type or "", group.protocol_name, group.leader, members)
+
+
+def description(group: Group) -> GroupDescription:
+    """The group as DescribeGroups shows it. As in Kafka, protocol and subscriptions only while it is Stable."""
+    is_stable = group.state is GroupState.STABLE
+    members = tuple(
+        MemberDescription(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            metadata=subscription(group, member) if is_stable else b"",
+            assignment=member.assignment,
+        )
+        for member in group.members.values()
+    )
+    return GroupDescription(
+        ErrorCode.NONE,
+        group.group_id,
+        state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_name=group.protocol_name or "" if is_stable else "",
+        generation=group.generation,
+        leader=group.leader or NO_LEADER,
+        members=members,
+    )
