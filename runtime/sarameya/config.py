@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import attrs
 
@@ -19,6 +19,8 @@ from sarameya.errors import ConfigError
 OffsetReset = Literal["oldest", "newest"]
 OutOfRangePolicy = Literal["oldest", "newest", "fail"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
+RebalanceStrategy = Literal["range", "roundrobin"]
+"""The built-in assignors, by Kafka's names; `protocol.assignors.ASSIGNORS` has each one's class."""
 
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
@@ -74,7 +76,7 @@ def _instance_id(_: object, attribute: attrs.Attribute[Any], value: Any) -> None
 
 
 def _strategies(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    names = ("range", "roundrobin")
+    names = get_args(RebalanceStrategy)
     if not isinstance(value, tuple) or not value or any(v not in names for v in value):
         raise ConfigError(attribute.name, value, f"must be a non-empty list of {', '.join(map(repr, names))}")
     if len(set(value)) != len(value):
@@ -142,7 +144,7 @@ class Config:
     rebalance_margin: float = _seconds(
         1.0, "seconds kept free before the rebalance deadline, for the rejoin itself", above=False
     )
-    rebalance_strategies: tuple[str, ...] = _option(
+    rebalance_strategies: tuple[RebalanceStrategy, ...] = _option(
         ("range",),
         _strategies,
         "assignors this member supports, best first",
@@ -171,6 +173,9 @@ class Config:
     )
     channel_buffer_fetches: int = _option(
         2, _whole(1), "fetched pieces (each at most fetch_max_partition_bytes) buffered for each partition"
+    )
+    max_processing_time: float = _seconds(
+        0.1, "a partition whose buffer has been full for this many seconds no longer holds back its broker's next fetch"
     )
     isolation_level: IsolationLevel = _option(
         "read_uncommitted",

@@ -1,0 +1,35 @@
+"""The assignors that come with Sarameya, by the names Kafka knows them under."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sarameya.config import RebalanceStrategy
+from sarameya.protocol.assignors.base import (
+    NO_GENERATION,
+    Assignor,
+    RebalanceProtocol,
+    Subscription,
+    in_order,
+    subscribed_topics,
+)
+from sarameya.protocol.assignors.range import RangeAssignor
+from sarameya.protocol.assignors.round_robin import RoundRobinAssignor
+
+__all__ = [
+    "ASSIGNORS",
+    "NO_GENERATION",
+    "Assignor",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "Subscription",
+    "in_order",
+    "subscribed_topics",
+]
+
+ASSIGNORS: Mapping[RebalanceStrategy, type[Assignor]] = {
+    "range": RangeAssignor,
+    "roundrobin": RoundRobinAssignor,
+}
+"""Every value that `Config.rebalance_strategies` may name (`config.RebalanceStrategy`), and what it means."""

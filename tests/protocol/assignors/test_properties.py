@@ -1,0 +1,160 @@
+"""What holds for every assignor, on random groups; kafka-python's and aiokafka's assignors are the oracles."""
+
+from typing import get_args
+
+import attrs
+import pytest
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AiokafkaRoundRobin
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaPythonRange
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as KafkaPythonRoundRobin
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+from sarameya.config import RebalanceStrategy
+from sarameya.model import topic_partitions
+from sarameya.protocol.assignors import (
+    ASSIGNORS,
+    Assignor,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    Subscription,
+)
+
+TOPICS = ["t0", "t1", "t10", "t2", "u"]
+
+member_ids = st.text("abcXYZ0123-", min_size=1, max_size=6)
+subscriptions = st.builds(
+    Subscription,
+    topics=st.lists(st.sampled_from([*TOPICS, "missing"]), unique=True).map(tuple),
+    group_instance_id=st.none() | st.text("abc012", min_size=1, max_size=4),
+)
+groups = st.dictionaries(member_ids, subscriptions, max_size=8)
+partition_counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 20))
+
+every_assignor = pytest.mark.parametrize("assignor", [cls() for cls in ASSIGNORS.values()], ids=list(ASSIGNORS))
+
+
+class OracleCluster:
+    """The cluster metadata that the oracles ask for partitions."""
+
+    def __init__(self, partitions):
+        self._partitions = partitions
+
+    def partitions_for_topic(self, topic):
+        count = self._partitions.get(topic)
+        return None if count is None else set(range(count))
+
+
+class OracleMember:
+    def __init__(self, member_id, subscription):
+        self.member_id = member_id
+        self.group_instance_id = subscription.group_instance_id
+        self.metadata = ConsumerProtocolSubscription(0, list(subscription.topics), b"")
+
+
+def plain(rows_by_member):
+    return {member: {topic: tuple(ps) for topic, ps in rows if ps} for member, rows in rows_by_member.items()}
+
+
+def kafka_python(assignor, members, partitions):
+    # It groups neighbours only: given the static members first, it sorts as Kafka does.
+    listed = sorted(members.items(), key=lambda item: item[1].group_instance_id is None)
+    result = assignor.assign(OracleCluster(partitions), [OracleMember(*item) for item in listed])
+    return plain({member: assignment.assigned_partitions for member, assignment in result.items()})
+
+
+def aiokafka(assignor, members, partitions):
+    metadata = {m: ConsumerProtocolMemberMetadata(0, list(s.topics), b"") for m, s in members.items()}
+    result = assignor.assign(OracleCluster(partitions), metadata)
+    return plain({member: assignment.assignment for member, assignment in result.items()})
+
+
+def without_static_members(members):
+    return {member: attrs.evolve(subscription, group_instance_id=None) for member, subscription in members.items()}
+
+
+@every_assignor
+@given(members=groups, partitions=partition_counts)
+def test_each_partition_somebody_wants_is_assigned_once_and_to_a_subscriber(assignor, members, partitions):
+    result = assignor.assign(members, partitions)
+
+    assert result.keys() == members.keys()
+    for member, assignment in result.items():
+        assert assignment.keys() <= set(members[member].topics)
+        assert all(ps and list(ps) == sorted(ps) for ps in assignment.values())
+    assigned = [partition for assignment in result.values() for partition in topic_partitions(assignment)]
+    wanted = {topic for subscription in members.values() for topic in subscription.topics}
+    assert sorted(assigned) == sorted((t, p) for t, count in partitions.items() if t in wanted for p in range(count))
+
+
+@every_assignor
+@given(members=groups, partitions=partition_counts, data=st.data())
+def test_result_does_not_depend_on_the_order_of_anything(assignor, members, partitions, data):
+    shuffled = {m: members[m] for m in data.draw(st.permutations(list(members)))}
+    shuffled_counts = {t: partitions[t] for t in data.draw(st.permutations(list(partitions)))}
+    assert assignor.assign(shuffled, shuffled_counts) == assignor.assign(members, partitions)
+
+
+@given(members=groups, partitions=partition_counts)
+def test_range_counts_of_a_topic_differ_by_one_at_most_and_runs_are_unbroken(members, partitions):
+    result = RangeAssignor().assign(members, partitions)
+    for topic in partitions:
+        runs = [result[m].get(topic, ()) for m, subscription in members.items() if topic in subscription.topics]
+        assert not runs or max(map(len, runs)) - min(map(len, runs)) <= 1
+        assert all(run == tuple(range(run[0], run[-1] + 1)) for run in runs if run)
+
+
+@given(members=groups, partitions=st.integers(0, 20))
+def test_range_co_partitions_topics_of_equal_count(members, partitions):
+    members = {m: Subscription(("t0", "t1"), group_instance_id=s.group_instance_id) for m, s in members.items()}
+    for assignment in RangeAssignor().assign(members, {"t0": partitions, "t1": partitions}).values():
+        assert assignment.get("t0") == assignment.get("t1")
+
+
+@given(members=groups, partitions=partition_counts)
+def test_round_robin_counts_of_equal_subscribers_differ_by_one_at_most(members, partitions):
+    members = dict.fromkeys(members, Subscription(tuple(TOPICS)))
+    counts = [len(topic_partitions(a)) for a in RoundRobinAssignor().assign(members, partitions).values()]
+    assert not counts or max(counts) - min(counts) <= 1
+
+
+@given(members=groups, partitions=partition_counts)
+def test_range_agrees_with_kafka_python(members, partitions):
+    ours = RangeAssignor().assign(members, partitions)
+    assert ours == kafka_python(KafkaPythonRange, members, partitions)
+
+
+@given(members=groups, partitions=partition_counts)
+def test_round_robin_of_equal_subscriptions_agrees_with_kafka_python(members, partitions):
+    # Where subscriptions differ, kafka-python 3.0's own trips over a KeyError.
+    members = {member: attrs.evolve(subscription, topics=("t0", "t1", "u")) for member, subscription in members.items()}
+    ours = RoundRobinAssignor().assign(members, partitions)
+    assert ours == kafka_python(KafkaPythonRoundRobin, members, partitions)
+
+
+@given(members=groups, partitions=partition_counts)
+def test_range_and_round_robin_without_static_members_agree_with_aiokafka(members, partitions):
+    members = without_static_members(members)
+    assert RangeAssignor().assign(members, partitions) == aiokafka(AiokafkaRange, members, partitions)
+    assert RoundRobinAssignor().assign(members, partitions) == aiokafka(AiokafkaRoundRobin, members, partitions)
+
+
+def test_registry_has_each_strategy_a_config_may_name_under_the_class_s_own_name():
+    assert set(ASSIGNORS) == set(get_args(RebalanceStrategy))
+    assert all(cls.name == name for name, cls in ASSIGNORS.items())
+
+
+def test_assignor_of_a_user_s_own_is_eager_and_sends_nothing_unless_it_says_so():
+    class Own(Assignor):
+        name = "own"
+
+        def assign(self, members, partitions):
+            return {member: {} for member in members}
+
+    own = Own()
+    assert own.protocols == {RebalanceProtocol.EAGER}
+    assert own.subscription_user_data() is None
+    own.on_assignment({}, None, 1)

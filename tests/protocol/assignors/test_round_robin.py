@@ -1,0 +1,70 @@
+import pytest
+from sarameya.model import TopicPartition
+from sarameya.protocol.assignors import RoundRobinAssignor, Subscription
+from sarameya.protocol.assignors.round_robin import deal
+
+
+def assign(members, partitions):
+    return RoundRobinAssignor().assign({m: Subscription(tuple(topics)) for m, topics in members.items()}, partitions)
+
+
+def test_partitions_dealt_in_a_given_order_go_to_the_members_in_turn():
+    deck = [TopicPartition("T", number) for number in (5, 3, 0, 8, 2, 1, 4, 7, 6, 9)]
+    dealt = deal(deck, dict.fromkeys(("C1", "C2", "C3"), Subscription(("T",))))
+    assert {member: [p.partition for p in partitions] for member, partitions in dealt.items()} == {
+        "C1": [5, 8, 4, 9],
+        "C2": [3, 2, 7],
+        "C3": [0, 1, 6],
+    }
+
+
+def test_a_partition_nobody_wants_is_dealt_to_nobody_and_costs_no_turn():
+    deck = [TopicPartition("other", 0), TopicPartition("T", 0), TopicPartition("other", 1), TopicPartition("T", 1)]
+    dealt = deal(deck, dict.fromkeys(("C1", "C2"), Subscription(("T",))))
+    assert dealt == {"C1": [TopicPartition("T", 0)], "C2": [TopicPartition("T", 1)]}
+
+
+def test_nothing_dealt_to_nobody_ends():
+    assert deal([TopicPartition("T", 0)], {}) == {}
+
+
+def test_same_members_are_dealt_the_same_again():
+    members = {"C1": ["T1", "T2"], "C2": ["T1", "T2"], "C3": ["T2"]}
+    partitions = {"T1": 7, "T2": 5}
+    assert assign(members, partitions) == assign(dict(reversed(members.items())), dict(reversed(partitions.items())))
+
+
+def test_java_s_example_of_equal_subscriptions():
+    both = ["t0", "t1"]
+    assert assign({"C0": both, "C1": both}, {"t0": 3, "t1": 3}) == {
+        "C0": {"t0": (0, 2), "t1": (1,)},
+        "C1": {"t0": (1,), "t1": (0, 2)},
+    }
+
+
+def test_java_s_example_of_unequal_subscriptions_skips_the_unsubscribed():
+    members = {"C0": ["t0"], "C1": ["t0", "t1"], "C2": ["t0", "t1", "t2"]}
+    assert assign(members, {"t0": 1, "t1": 2, "t2": 3}) == {
+        "C0": {"t0": (0,)},
+        "C1": {"t1": (0,)},
+        "C2": {"t1": (1,), "t2": (0, 1, 2)},
+    }
+
+
+@pytest.mark.parametrize("ids", [("m1", "m2", "m3"), ("m9", "m4", "m6")], ids=["before", "after a rolling restart"])
+def test_static_members_keep_their_partitions_under_new_member_ids(ids):
+    members = {
+        member: Subscription(("t1", "t2"), group_instance_id=f"i{number}") for number, member in enumerate(ids, 1)
+    }
+    result = RoundRobinAssignor().assign(members, {"t1": 5, "t2": 5})
+    assert [result[member] for member in ids] == [
+        {"t1": (0, 3), "t2": (1, 4)},
+        {"t1": (1, 4), "t2": (2,)},
+        {"t1": (2,), "t2": (0, 3)},
+    ]
+
+
+def test_a_static_member_goes_before_a_dynamic_one():
+    both = ("t1", "t2")
+    members = {"a": Subscription(both), "b": Subscription(both, group_instance_id="z")}
+    assert RoundRobinAssignor().assign(members, {"t1": 3, "t2": 3})["b"] == {"t1": (0, 2), "t2": (1,)}
