@@ -1,0 +1,93 @@
+"""Sarameya: a Kafka consumer-group runtime on trio.
+
+group/      what you write and hold: ConsumerGroup, ConsumerGroupHandler, Session, Claim
+consumer/   fetching and fanning out      net/       connections, metadata, the coordinator
+protocol/   pure state machines, formats  embedded/  a broker in the process
+model, errors, config, observe            testing/   the test kit        service/  the command line
+"""
+
+from sarameya._version import __version__
+from sarameya.config import Config
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import (
+    ClaimError,
+    CommitError,
+    ConfigError,
+    ConnectError,
+    ConnectionLostError,
+    CorruptRecordError,
+    DecompressionLimitError,
+    FencedInstanceError,
+    GroupAuthorizationError,
+    GroupError,
+    HandlerError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+    RebalanceDeadlineError,
+    RecordError,
+    RequestTimeoutError,
+    SarameyaError,
+    TopicAuthorizationError,
+    UnknownTopicError,
+    UnsupportedFormatError,
+    UnsupportedVersionError,
+)
+from sarameya.group.claim import Claim, ClaimBatches
+from sarameya.group.consumer_group import ConsumerGroup
+from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.session import Session
+from sarameya.model import (
+    CommittedOffset,
+    Generation,
+    Message,
+    MessageBatch,
+    TimestampType,
+    TopicPartition,
+)
+from sarameya.net.transport import TcpTransport, Transport
+from sarameya.observe import Event, Observer, log_event
+
+__all__ = [
+    "Claim",
+    "ClaimBatches",
+    "ClaimError",
+    "CommitError",
+    "CommittedOffset",
+    "Config",
+    "ConfigError",
+    "ConnectError",
+    "ConnectionLostError",
+    "ConsumerGroup",
+    "ConsumerGroupHandler",
+    "CorruptRecordError",
+    "DecompressionLimitError",
+    "ErrorCode",
+    "Event",
+    "FencedInstanceError",
+    "Generation",
+    "GroupAuthorizationError",
+    "GroupError",
+    "HandlerError",
+    "KafkaError",
+    "Message",
+    "MessageBatch",
+    "Observer",
+    "OffsetOutOfRangeError",
+    "ProtocolError",
+    "RebalanceDeadlineError",
+    "RecordError",
+    "RequestTimeoutError",
+    "SarameyaError",
+    "Session",
+    "TcpTransport",
+    "TimestampType",
+    "TopicAuthorizationError",
+    "TopicPartition",
+    "Transport",
+    "UnknownTopicError",
+    "UnsupportedFormatError",
+    "UnsupportedVersionError",
+    "__version__",
+    "log_event",
+]

@@ -29,25 +29,39 @@
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import Self
 
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 
 
 class SarameyaError(Exception):
-    """The root of everything raised here. `retriable`: trying the same again may succeed."""
+    """The root of everything raised here. `retriable`: trying the same again may succeed.
+
+    `args` are always a class's own arguments, so that an error can be pickled, and raised afresh to each of
+    several waiters (`again`).
+    """
 
     retriable: bool = False
+
+    def again(self) -> Self:
+        """A fresh exception of the same content, for another waiter: tracebacks do not pile up on one object."""
+        fresh = type(self)(*self.args)
+        fresh.__cause__ = self.__cause__
+        return fresh
 
 
 class ConfigError(SarameyaError, ValueError):
     """An option's value is not allowed. Names the option, the value and what is allowed."""
 
     def __init__(self, option: str, value: object, allowed: str) -> None:
-        super().__init__(f"{option} = {value!r}: {allowed}")
+        super().__init__(option, value, allowed)
         self.option = option
         self.value = value
         self.allowed = allowed
+
+    def __str__(self) -> str:
+        return f"{self.option} = {self.value!r}: {self.allowed}"
 
 
 class ConnectError(SarameyaError):
@@ -80,10 +94,14 @@ class KafkaError(SarameyaError):
     """A broker answered with an error code. `code` is the number, `context` what was being done."""
 
     def __init__(self, code: int, context: str, advice: str = "") -> None:
-        text = f"{context}: {ErrorCode.describe(code)}"
-        super().__init__(f"{text}; {advice}" if advice else text)
+        super().__init__(code, context, advice)
         self.code = code
         self.context = context
+        self.advice = advice
+
+    def __str__(self) -> str:
+        text = f"{self.context}: {ErrorCode.describe(self.code)}"
+        return f"{text}; {self.advice}" if self.advice else text
 
 
 class UnknownTopicError(KafkaError):
@@ -114,23 +132,31 @@ class OffsetOutOfRangeError(SarameyaError):
     """The position is outside the log and the policy is `fail`."""
 
     def __init__(self, partition: TopicPartition, offset: int, log_start: int, log_end: int) -> None:
-        super().__init__(
-            f"{partition}: offset {offset} is outside the log [{log_start}, {log_end}); "
-            "set offset_out_of_range to 'oldest' or 'newest', or reset the group's offset"
-        )
+        super().__init__(partition, offset, log_start, log_end)
         self.partition = partition
         self.offset = offset
+        self.log_start = log_start
+        self.log_end = log_end
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: offset {self.offset} is outside the log [{self.log_start}, {self.log_end}); "
+            "set offset_out_of_range to 'oldest' or 'newest', or reset the group's offset"
+        )
 
 
 class RecordError(SarameyaError):
     """Fetched bytes that are no records. Nothing behind `offset` was delivered or skipped."""
 
     def __init__(self, topic: str, partition: int, offset: int, problem: str) -> None:
-        super().__init__(f"{topic}-{partition} at offset {offset}: {problem}")
+        super().__init__(topic, partition, offset, problem)
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} at offset {self.offset}: {self.problem}"
 
 
 class CorruptRecordError(RecordError):
@@ -152,10 +178,15 @@ class ClaimError(SarameyaError):
     """
 
     def __init__(self, partition: TopicPartition, offset: int, generation: int, cause: BaseException) -> None:
-        super().__init__(f"{partition} at offset {offset}, generation {generation}: {type(cause).__name__}: {cause}")
+        super().__init__(partition, offset, generation, cause)
         self.partition = partition
         self.offset = offset
         self.generation = generation
+        self.cause = cause
+
+    def __str__(self) -> str:
+        where = f"{self.partition} at offset {self.offset}, generation {self.generation}"
+        return f"{where}: {type(self.cause).__name__}: {self.cause}"
 
 
 class RebalanceDeadlineError(SarameyaError):
@@ -205,7 +236,6 @@ _EVERYWHERE: dict[ErrorCode, Reaction] = {
     ErrorCode.NONE: Reaction.PROCEED,
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_MEMBER,
     ErrorCode.ILLEGAL_GENERATION: Reaction.DROP_GENERATION,
-    ErrorCode.MEMBER_ID_REQUIRED: Reaction.ADOPT_MEMBER_ID,
     ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REBALANCE,
     ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
@@ -216,6 +246,7 @@ _EVERYWHERE: dict[ErrorCode, Reaction] = {
 }
 
 _FOR: dict[tuple[Request, ErrorCode], Reaction] = {
+    (Request.JOIN, ErrorCode.MEMBER_ID_REQUIRED): Reaction.ADOPT_MEMBER_ID,
     (Request.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE): Reaction.RETRY,
     (Request.COMMIT, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
     (Request.COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,

@@ -89,6 +89,25 @@ class ClaimEnded(Event):
 
 
 @attrs.frozen(slots=True)
+class ClaimCancelled(Event):
+    """A claim's handler had not finished within its grace and was cancelled."""
+
+    partition: TopicPartition
+    grace: float
+
+
+@attrs.frozen(slots=True)
+class TaskStuck(Event):
+    """A handler's task swallowed its cancellation, or waits where it cannot be reached; the member has left.
+
+    Python cannot stop it. `stack` is where it stands, as `traceback` formats it.
+    """
+
+    what: str
+    stack: str
+
+
+@attrs.frozen(slots=True)
 class OffsetReset(Event):
     """A position was outside the log and the policy moved it."""
 
@@ -156,6 +175,8 @@ _LEVELS: dict[type[Event], int] = {
     Retrying: logging.WARNING,
     ConnectionLost: logging.WARNING,
     CommitFailed: logging.WARNING,
+    ClaimCancelled: logging.WARNING,
+    TaskStuck: logging.ERROR,
     OffsetReset: logging.WARNING,
     SessionStarted: logging.INFO,
     SessionEnding: logging.INFO,

@@ -1,0 +1,1 @@
+"""Reading partitions: broker consumers fetch and fan out, partition consumers feed claims (sarama's pair)."""

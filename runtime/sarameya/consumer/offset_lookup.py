@@ -1,0 +1,105 @@
+"""Offsets by policy: where a log begins and ends (ListOffsets), asked of each leader in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from sarameya.config import Config
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import SarameyaError, kafka_error
+from sarameya.model import TopicPartition, by_topic
+from sarameya.net.broker_pool import BrokerPool, Purpose
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.observe import Observer, Retrying
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.backoff import Retrying as Attempts
+
+TIMESTAMP_OF = {"newest": -1, "oldest": -2}
+"""The reset policies as ListOffsets timestamps: the log's end, and its start."""
+
+_FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+
+
+class OffsetLookup:
+    """Asks the leaders of partitions for offsets; follows them when they move."""
+
+    def __init__(self, pool: BrokerPool, metadata: MetadataRefresher, config: Config, observer: Observer) -> None:
+        self._pool = pool
+        self._metadata = metadata
+        self._config = config
+        self._observer = observer
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+
+    async def find(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
+        """The offset for each partition by its policy (`oldest` or `newest`).
+
+        Retries until every one is known; bound it with a cancel scope. Raises TopicAuthorizationError.
+        """
+        found: dict[TopicPartition, int] = {}
+        attempts: Attempts | None = None
+        while True:
+            left = {tp: policy for tp, policy in wanted.items() if tp not in found}
+            cause = await self._ask_leaders(left, found)
+            if cause is None:
+                return found
+            now = trio.current_time()
+            attempts = attempts.again(cause) if attempts else Attempts.first(now, cause)
+            delay = self._backoff.delay(attempts.attempt)
+            self._observer(Retrying("offset lookup", attempts.attempt, now - attempts.since, delay, cause))
+            await trio.sleep(delay)
+            await self._metadata.refresh()
+
+    async def _ask_leaders(self, wanted: Mapping[TopicPartition, str], found: dict[TopicPartition, int]) -> str | None:
+        """Ask each leader once, filling `found`; the reason why some are missing, or None if none is."""
+        cause: str | None = None
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in wanted:
+            leader = self._metadata.current.leader(partition)
+            if leader is None:
+                cause = f"{partition} has no leader"
+            else:
+                by_leader.setdefault(leader, []).append(partition)
+        for leader, partitions in by_leader.items():
+            try:
+                answer = await self._ask(leader, {tp: wanted[tp] for tp in partitions})
+            except SarameyaError as error:
+                cause = str(error)
+                continue
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    partition = TopicPartition(topic.name, part.partition_index)
+                    if part.error_code in _FATAL:
+                        raise kafka_error(part.error_code, f"offset lookup of {partition}")
+                    if part.error_code:
+                        cause = f"{partition}: {ErrorCode.describe(part.error_code)}"
+                    else:
+                        found[partition] = part.offset
+        return cause
+
+    async def _ask(self, leader: int, wanted: Mapping[TopicPartition, str]) -> Any:
+        request = ListOffsetsRequest
+        return await self._pool.request(
+            leader,
+            Purpose.METADATA,
+            request,
+            replica_id=-1,
+            isolation_level=1 if self._config.isolation_level == "read_committed" else 0,
+            topics=[
+                request.ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        request.ListOffsetsTopic.ListOffsetsPartition(
+                            partition_index=number,
+                            current_leader_epoch=-1,
+                            timestamp=TIMESTAMP_OF[wanted[TopicPartition(topic, number)]],
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(list(wanted)).items()
+            ],
+        )

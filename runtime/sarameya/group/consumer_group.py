@@ -1,0 +1,218 @@
+"""The loop: join, session, rejoin, until closed, cancelled or failed for good. Owns the group's lifetime.
+
+Connections, metadata and the membership run in a shielded task of their own: when the code around `consume()` is
+cancelled, they go on until the session has cleaned up, committed and left, which is bounded by `close_timeout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from sarameya.config import Config
+from sarameya.errors import ConfigError
+from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.member import CloseWanted, Member, RunSync
+from sarameya.group.session_run import Outcome, Runtime, SessionRun
+from sarameya.net.broker_pool import open_broker_pool, parse_bootstrap
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.net.transport import Transport
+from sarameya.observe import Observer, Observers, Retrying
+from sarameya.protocol.assignors import ASSIGNORS
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, Left, StartSession
+
+_LEAST_LEAVE_SECONDS = 1.0
+"""A leave is tried for this long even when the closing has used up its time."""
+
+
+class ConsumerGroup:
+    """A member of a consumer group (KIP-62 and its kin), for the length of an `async with`.
+
+    `bootstrap_servers` are HOST:PORT strings. `observers` are called with every event (see `observe.py`).
+    `transport` opens streams, TCP unless given; `run_sync` runs assignors, in a worker thread unless given.
+    Making one does no I/O. Raises ConfigError for an address or a group id that cannot be.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: Sequence[str] | str,
+        group_id: str,
+        config: Config | None = None,
+        *,
+        observers: Iterable[Observer] = (),
+        transport: Transport | None = None,
+        run_sync: RunSync = trio.to_thread.run_sync,
+    ) -> None:
+        if not group_id:
+            raise ConfigError("group_id", group_id, "must be a non-empty string")
+        parse_bootstrap(bootstrap_servers)
+        self.group_id = group_id
+        self.config = config if config is not None else Config()
+        self._bootstrap = bootstrap_servers
+        self._transport = transport
+        self._run_sync = run_sync
+        self._observer = Observers(observers)
+        self._manager = trio.open_nursery()
+        self._infrastructure: trio.CancelScope | None = None
+        self._shielded: trio.Nursery | None = None
+        self._runtime: Runtime | None = None
+        self._member: Member | None = None
+        self._connecting: trio.CancelScope | None = None
+        self._closing = False
+        self._idle = trio.Event()
+        self._idle.set()
+
+    async def __aenter__(self) -> Self:
+        nursery = await self._manager.__aenter__()
+        self._infrastructure = await nursery.start(self._run_infrastructure)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runtime = self._shielded = None
+        assert self._infrastructure is not None
+        self._infrastructure.cancel()
+        # What the block raised goes on as it is: through the nursery it would come out in a group.
+        await self._manager.__aexit__(None, None, None)
+
+    async def consume(self, topics: Sequence[str], handler: ConsumerGroupHandler) -> None:
+        """Consume `topics` as a member of the group, session after session; returns after `close`.
+
+        Raises, when a session has ended in order and the group was left: an ExceptionGroup of ClaimErrors (and
+        of what setup or cleanup raised); GroupError where the coordinator refused this member for good;
+        ConnectError or UnknownTopicError where the cluster or a topic cannot be found at the start; ConfigError
+        for topics that cannot be. Cancelling it ends the session in order too, within `close_timeout`.
+        """
+        runtime, nursery = self._runtime, self._shielded
+        if runtime is None or nursery is None:
+            raise RuntimeError("consume() needs `async with ConsumerGroup(...) as group`")
+        if not self._idle.is_set():
+            raise RuntimeError("consume() is running already; a group is one member")
+        wanted = _checked(topics)
+        self._idle = trio.Event()
+        try:
+            with trio.CancelScope() as self._connecting:
+                await runtime.metadata.reach_cluster(wanted)
+            if not self._closing:
+                await self._live(
+                    Member(
+                        self.group_id,
+                        wanted,
+                        [ASSIGNORS[name]() for name in self.config.rebalance_strategies],
+                        runtime.pool,
+                        runtime.metadata,
+                        self.config,
+                        self._observer,
+                        self._run_sync,
+                    ),
+                    handler,
+                    runtime,
+                    nursery,
+                )
+        finally:
+            self._idle.set()
+
+    def close_nowait(self) -> None:
+        """Ask `consume()` to end in order: stop fetching, drain, clean up, commit, leave. It then returns."""
+        self._closing = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._member is not None:
+            self._member.notify(CloseWanted())
+
+    async def close(self) -> None:
+        """`close_nowait`, then wait until `consume()` has ended."""
+        self.close_nowait()
+        await self._idle.wait()
+
+    # -- the loop -----------------------------------------------------------------------------------
+
+    async def _live(
+        self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime, nursery: trio.Nursery
+    ) -> None:
+        """Be a member: from the first join to the leave."""
+        deadline, reason = trio.current_time(), "cancelled"
+        membership: trio.CancelScope = await nursery.start(_run_scoped, member)
+        self._member = member
+        try:
+            outcome = await self._sessions(member, handler, runtime)
+            deadline, reason = outcome.deadline, outcome.reason
+            if outcome.fatal is not None:
+                raise outcome.fatal
+            if outcome.failures:
+                raise ExceptionGroup(f"group {self.group_id!r}: {reason}", outcome.failures)
+        finally:
+            self._member = None
+            at_least = trio.current_time() + _LEAST_LEAVE_SECONDS
+            with trio.CancelScope(shield=True, deadline=max(deadline, at_least)):
+                await _leave(member, reason)
+            membership.cancel()
+
+    async def _sessions(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> Outcome:
+        """Session after session, until one is the last; how that one ended."""
+        backoff = Backoff(self.config.retry_backoff, self.config.retry_backoff_max)
+        short = 0
+        member.post(JoinWanted())
+        async for notice in member.notices:
+            match notice:
+                case StartSession():
+                    began = trio.current_time()
+                    outcome = await SessionRun(notice, member, handler, runtime).run()
+                    if outcome.failures or outcome.fatal or outcome.closing:
+                        return outcome
+                    lasted = trio.current_time() - began
+                    short = short + 1 if outcome.returned_early and lasted < self.config.heartbeat_interval else 0
+                    if short > 1:
+                        # A handler that returns at once, again and again, must not become a rebalance storm.
+                        delay = backoff.delay(short - 1)
+                        self._observer(Retrying("session", short, lasted, delay, outcome.reason))
+                        await trio.sleep(delay)
+                    member.post(JoinWanted())
+                case CloseWanted():
+                    deadline = trio.current_time() + self.config.close_timeout
+                    return Outcome(reason="the group is closed", deadline=deadline, closing=True)
+                case Fail(error=error):
+                    return Outcome(reason=str(error), fatal=error)
+        raise AssertionError("the membership stopped without a word")
+
+    async def _run_infrastructure(
+        self, *, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with trio.CancelScope(shield=True) as scope:
+            async with (
+                open_broker_pool(self._bootstrap, self.config, self._observer, self._transport) as pool,
+                trio.open_nursery() as nursery,
+            ):
+                metadata = MetadataRefresher(pool, self.config, self._observer)
+                nursery.start_soon(metadata.run)
+                self._runtime = Runtime(self.group_id, self.config, pool, metadata, self._observer)
+                self._shielded = nursery
+                task_status.started(scope)
+                await trio.sleep_forever()
+
+
+async def _run_scoped(
+    member: Member, *, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
+) -> None:
+    with trio.CancelScope() as scope:
+        task_status.started(scope)
+        await member.run()
+
+
+async def _leave(member: Member, reason: str) -> None:
+    """Leave the group and wait until the coordinator has taken note, as long as the caller's scope allows."""
+    member.post(LeaveWanted(reason))
+    async for notice in member.notices:
+        if isinstance(notice, Left | Fail):
+            return
+
+
+def _checked(topics: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(topics, str) or not topics or not all(isinstance(t, str) and t for t in topics):
+        raise ConfigError("topics", topics, 'must be a non-empty list of topic names, for example ["orders"]')
+    return tuple(dict.fromkeys(topics))

@@ -1,0 +1,178 @@
+"""Commits of one session: autocommit, `commit()`, and the last one. The ledger is pure; this is its shell.
+
+Commits go out one after the other, in order, and only under the session's own generation. Callers of `commit()`
+share a round: whoever asks while one is under way waits for the next, which takes what was marked meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+import trio
+
+from sarameya.config import Config
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import CommitError, KafkaError, Reaction, Request, SarameyaError, kafka_error, reaction_to
+from sarameya.group.member import Member
+from sarameya.model import CommittedOffset, Generation, TopicPartition
+from sarameya.observe import CommitFailed, Committed, Observer, Retrying
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.backoff import Retrying as Attempts
+from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost
+from sarameya.protocol.offset_ledger import OffsetLedger
+
+_ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})
+
+
+@attrs.define(slots=True)
+class _Round:
+    """One commit that any number of callers wait for."""
+
+    done: trio.Event = attrs.field(factory=trio.Event)
+    error: SarameyaError | None = None
+    awaited: bool = False
+
+
+class OffsetManager:
+    """Offsets of one session: what the group had committed, what the handler marks, what goes out."""
+
+    def __init__(self, group: str, generation: Generation, member: Member, config: Config, observer: Observer) -> None:
+        self.ledger = OffsetLedger({})
+        self._group = group
+        self._generation = generation
+        self._member = member
+        self._config = config
+        self._observer = observer
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._round = _Round()
+        self._wanted = trio.Event()
+
+    async def fetch(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
+        """What the group has committed; becomes the ledger's beginning. Retries until it is known for all.
+
+        An unstable or failed answer is asked again, never taken for "nothing committed". Raises KafkaError
+        for what no retry mends.
+        """
+        wanted = tuple(partitions)
+        found: dict[TopicPartition, CommittedOffset | None] = {}
+        attempts: Attempts | None = None
+        while wanted and (cause := await self._fetch_once(wanted, found)) is not None:
+            attempts = await self._back_off("offset fetch", attempts, cause)
+        self.ledger = OffsetLedger(found)
+        return found
+
+    async def _fetch_once(
+        self, wanted: tuple[TopicPartition, ...], found: dict[TopicPartition, CommittedOffset | None]
+    ) -> str | None:
+        """Ask once, filling `found`; why it has to be asked again, or None."""
+        node_id = await self._member.coordinator()
+        try:
+            answer = await self._member.client.fetch_offsets(node_id, wanted)
+        except KafkaError:
+            raise
+        except SarameyaError as error:
+            self._member.post(CoordinatorLost(node_id, str(error)))
+            return str(error)
+        codes = [answer.code, *(code for code, _ in answer.partitions.values())]
+        missing = [tp for tp in wanted if tp not in answer.partitions]
+        if missing and not answer.code:
+            return f"the coordinator left {missing[0]} out of its answer"
+        if (code := next(filter(None, codes), 0)) == 0:
+            found.update({tp: committed for tp, (_, committed) in answer.partitions.items()})
+            return None
+        reaction = reaction_to(Request.OFFSET_FETCH, code)
+        if reaction in _ENDS_MEMBERSHIP or reaction is Reaction.RAISE:
+            raise kafka_error(code, f"offset fetch of group {self._group!r}")
+        if reaction is Reaction.FIND_COORDINATOR:
+            self._member.post(CoordinatorLost(node_id, ErrorCode.describe(code)))
+        return ErrorCode.describe(code)
+
+    async def run(self) -> None:
+        """Send the rounds that are asked for, and with autocommit one every interval. Runs until cancelled."""
+        while True:
+            interval = self._config.autocommit_interval if self._config.autocommit else float("inf")
+            with trio.move_on_after(interval):
+                await self._wanted.wait()
+            self._wanted = trio.Event()
+            this, self._round = self._round, _Round()
+            try:
+                await self._commit_dirty()
+            except SarameyaError as error:
+                this.error = error
+                if not this.awaited:
+                    self._observer(CommitFailed(self._group, str(error)))
+            except trio.Cancelled:
+                this.error = CommitError(ErrorCode.REBALANCE_IN_PROGRESS, f"commit of group {self._group!r}")
+                raise
+            finally:
+                this.done.set()
+
+    async def commit(self) -> None:
+        """Commit every mark made so far, and wait until the coordinator has taken it.
+
+        Raises CommitError where the generation is over, TopicAuthorizationError or KafkaError where the
+        coordinator refused a partition; the other partitions are committed all the same.
+        """
+        this = self._round
+        this.awaited = True
+        self._wanted.set()
+        await this.done.wait()
+        if this.error is not None:
+            raise this.error.again()
+
+    async def _commit_dirty(self) -> None:
+        dirty = self.ledger.dirty()
+        if dirty:
+            await self._send(dirty)
+
+    async def _send(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        left = dict(offsets)
+        attempts: Attempts | None = None
+        refused: KafkaError | None = None
+        while True:
+            codes, cause = await self._send_once(left)
+            taken = {tp: left.pop(tp) for tp, code in codes.items() if code == 0}
+            if taken:
+                self.ledger.acknowledge(taken)
+                self._observer(Committed(self._group, {tp: offset.offset for tp, offset in taken.items()}))
+            for partition, code in codes.items():
+                if reaction_to(Request.COMMIT, code) is Reaction.RAISE:
+                    del left[partition]
+                    refused = kafka_error(code, f"commit of {partition} by group {self._group!r}")
+            if not left:
+                break
+            attempts = await self._back_off("commit", attempts, cause)
+        if refused is not None:
+            raise refused
+
+    async def _send_once(
+        self, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> tuple[dict[TopicPartition, int], str]:
+        """Send one commit: the code of each partition that was answered, and why others must be sent again."""
+        node_id = await self._member.coordinator()
+        generation = self._generation
+        try:
+            codes = await self._member.client.commit(node_id, generation.id, generation.member_id, offsets)
+        except SarameyaError as error:
+            self._member.post(CoordinatorLost(node_id, str(error)))
+            return {}, str(error)
+        codes = {tp: code for tp, code in codes.items() if tp in offsets}
+        cause = "the coordinator left partitions out of its answer"
+        for code in filter(None, codes.values()):
+            cause = ErrorCode.describe(code)
+            reaction = reaction_to(Request.COMMIT, code)
+            if reaction in _ENDS_MEMBERSHIP:
+                self._member.post(CommitRefused(generation.id, code))
+                raise kafka_error(code, f"commit of group {self._group!r}, generation {generation.id}", CommitError)
+            if reaction is Reaction.FIND_COORDINATOR:
+                self._member.post(CoordinatorLost(node_id, cause))
+        return codes, cause
+
+    async def _back_off(self, what: str, attempts: Attempts | None, cause: str) -> Attempts:
+        now = trio.current_time()
+        attempts = attempts.again(cause) if attempts else Attempts.first(now, cause)
+        delay = self._backoff.delay(attempts.attempt)
+        self._observer(Retrying(f"{what} of group {self._group}", attempts.attempt, now - attempts.since, delay, cause))
+        await trio.sleep(delay)
+        return attempts

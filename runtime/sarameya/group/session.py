@@ -1,0 +1,90 @@
+"""What a handler holds while it is a member: who it is, what it claims, and where it marks its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sarameya.group.offset_manager import OffsetManager
+from sarameya.model import (
+    NO_LEADER_EPOCH,
+    Assignment,
+    CommittedOffset,
+    Generation,
+    Message,
+    MessageBatch,
+    TopicPartition,
+)
+
+
+class Session:
+    """One session of one member: from its assignment to the next rebalance (sarama's ConsumerGroupSession)."""
+
+    def __init__(
+        self, group: str, generation: Generation, claims: Assignment, offsets: OffsetManager, end: Callable[[str], None]
+    ) -> None:
+        self._group = group
+        self._generation = generation
+        self._claims = claims
+        self._offsets = offsets
+        self._end = end
+
+    @property
+    def group(self) -> str:
+        return self._group
+
+    @property
+    def member_id(self) -> str:
+        return self._generation.member_id
+
+    @property
+    def generation(self) -> int:
+        """The generation's number, which fences the commits of this session."""
+        return self._generation.id
+
+    @property
+    def claims(self) -> Mapping[str, tuple[int, ...]]:
+        """topic -> the partitions this member has, ascending."""
+        return self._claims
+
+    def mark_message(self, message: Message, metadata: str = "") -> None:
+        """This message, and so everything before it in its partition, has been dealt with."""
+        self._mark(TopicPartition(message.topic, message.partition), message.offset + 1, metadata, message.leader_epoch)
+
+    def mark_batch(self, batch: MessageBatch, metadata: str = "") -> None:
+        """This batch, and so everything before it in its partition, has been dealt with."""
+        self._mark(batch.topic_partition, batch.next_offset, metadata, batch.leader_epoch)
+
+    def mark_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
+        """Everything before `offset`, the next one to read, has been dealt with. Marks only move forward.
+
+        Raises ValueError for a partition that is not claimed in this session.
+        """
+        self._mark(TopicPartition(topic, partition), offset, metadata, NO_LEADER_EPOCH)
+
+    def reset_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
+        """Move a mark back, so that a later session reads again from `offset`. Resets only move backward.
+
+        Raises ValueError for a partition that is not claimed in this session.
+        """
+        target = TopicPartition(topic, partition)
+        try:
+            self._offsets.ledger.reset(target, CommittedOffset(offset, metadata))
+        except KeyError:
+            raise self._not_claimed(target) from None
+
+    async def commit(self) -> None:
+        """Commit all marks now. Raises CommitError, TopicAuthorizationError; see `Config.autocommit`."""
+        await self._offsets.commit()
+
+    def end(self, reason: str) -> None:
+        """Ask for the end of this session: claims finish, marks are committed, the group is joined anew."""
+        self._end(reason)
+
+    def _mark(self, partition: TopicPartition, offset: int, metadata: str, leader_epoch: int) -> None:
+        try:
+            self._offsets.ledger.mark(partition, CommittedOffset(offset, metadata, leader_epoch))
+        except KeyError:
+            raise self._not_claimed(partition) from None
+
+    def _not_claimed(self, partition: TopicPartition) -> ValueError:
+        return ValueError(f"{partition} is not claimed in this session (claims: {dict(self._claims)})")

@@ -1,0 +1,212 @@
+"""The connections to a cluster's brokers, opened when first wanted, kept until they end.
+
+Owns every connection and its tasks. A connection is kept for each (broker, purpose): the coordinator's
+requests never queue behind a long-polling fetch. Knows addresses from the bootstrap list until metadata tells
+better ones. Retrying is the caller's, who knows what it wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from enum import Enum, auto
+from typing import Any
+
+import attrs
+import trio
+from kafka.protocol.api_message import ApiMessage
+
+from sarameya.config import Config
+from sarameya.errors import ConfigError, ConnectError, ConnectionLostError, RequestTimeoutError, SarameyaError
+from sarameya.net.connection import Connection
+from sarameya.net.transport import TcpTransport, Transport
+from sarameya.observe import ConnectionLost, Observer
+from sarameya.protocol.metadata import Broker
+
+
+class Purpose(Enum):
+    """What a connection is for; each purpose has one of its own to a broker."""
+
+    METADATA = auto()
+    COORDINATOR = auto()
+    FETCH = auto()
+    LEAVE = auto()
+    """A leave must overtake a join that the broker still holds on the coordinator connection."""
+
+
+@attrs.define(slots=True)
+class _Opening:
+    """A connection attempt under way; everybody who wants the same one waits for it."""
+
+    done: trio.Event = attrs.field(factory=trio.Event)
+    connection: Connection | None = None
+    error: SarameyaError | None = None
+
+
+Key = tuple[int, Purpose]
+
+
+class BrokerPool:
+    """Connections by node id and purpose. Use `open_broker_pool`."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        bootstrap: Sequence[Broker],
+        config: Config,
+        transport: Transport,
+        observer: Observer,
+    ) -> None:
+        self._nursery = nursery
+        self._bootstrap = {broker.node_id: broker for broker in bootstrap}
+        self._config = config
+        self._transport = transport
+        self._observer = observer
+        self._brokers: Mapping[int, Broker] = {}
+        self._connections: dict[Key, Connection] = {}
+        self._openings: dict[Key, _Opening] = {}
+
+    def update(self, brokers: Mapping[int, Broker]) -> None:
+        """Take over the addresses that metadata told. A broker that moved gets new connections."""
+        for key, connection in tuple(self._connections.items()):
+            node_id = key[0]
+            if node_id >= 0 and (node_id not in brokers or brokers[node_id].address != connection.address):
+                connection.close()
+        self._brokers = dict(brokers)
+
+    def broker(self, node_id: int) -> Broker | None:
+        """The broker's address, if it is known."""
+        return self._brokers.get(node_id) or self._bootstrap.get(node_id)
+
+    async def request(
+        self, node_id: int, purpose: Purpose, message: type[ApiMessage], timeout: float | None = None, **fields: Any
+    ) -> Any:
+        """Send a request to a broker over its connection for `purpose`, opening it if need be.
+
+        `timeout` is in seconds, `Config.request_timeout` if left out. Raises ConnectionLostError,
+        RequestTimeoutError, ProtocolError.
+        """
+        connection = await self.connection(node_id, purpose)
+        return await connection.request(message, timeout or self._config.request_timeout, **fields)
+
+    async def request_any(self, message: type[ApiMessage], timeout: float | None = None, **fields: Any) -> Any:
+        """Send a request to whichever broker is least busy; each known one is tried once.
+
+        Raises ConnectError, which lists every address with its cause, if none answers.
+        """
+        causes: list[str] = []
+        for broker in self._by_load():
+            try:
+                return await self.request(broker.node_id, Purpose.METADATA, message, timeout, **fields)
+            except SarameyaError as error:
+                text = str(error)
+                causes.append(text if text.startswith(broker.address) else f"{broker.address}: {text}")
+        raise ConnectError("no broker could be reached: " + "; ".join(causes))
+
+    async def connection(self, node_id: int, purpose: Purpose) -> Connection:
+        """The open connection for (node, purpose); one attempt serves all who ask at the same time."""
+        key = (node_id, purpose)
+        connection = self._connections.get(key)
+        if connection is not None and connection.is_open:
+            return connection
+        opening = self._openings.get(key)
+        if opening is None:
+            opening = self._openings[key] = _Opening()
+            self._nursery.start_soon(self._open, key, opening)
+        await opening.done.wait()
+        if opening.connection is not None:
+            return opening.connection
+        assert opening.error is not None
+        raise opening.error.again()
+
+    def _by_load(self) -> list[Broker]:
+        """Every broker worth asking: connected ones first, the least busy before the others."""
+
+        def load(broker: Broker) -> tuple[bool, int]:
+            connection = self._connections.get((broker.node_id, Purpose.METADATA))
+            is_open = connection is not None and connection.is_open
+            return not is_open, connection.in_flight if connection is not None and is_open else 0
+
+        known = sorted(self._brokers.values(), key=load)
+        addresses = {broker.address for broker in known}
+        return known + [broker for broker in self._bootstrap.values() if broker.address not in addresses]
+
+    async def _open(self, key: Key, opening: _Opening) -> None:
+        """Connect, negotiate, then carry the connection until it ends."""
+        try:
+            connection = await self._connect(key[0])
+        except SarameyaError as error:
+            opening.error = error
+        else:
+            opening.connection = self._connections[key] = connection
+        finally:
+            if opening.connection is None and opening.error is None:
+                opening.error = ConnectionLostError(f"broker {key[0]}: the pool was closed")
+            del self._openings[key]
+            opening.done.set()
+
+    async def _connect(self, node_id: int) -> Connection:
+        broker = self.broker(node_id)
+        if broker is None:
+            raise ConnectionLostError(f"broker {node_id}: its address is not known")
+        config = self._config
+        with trio.move_on_after(config.connect_timeout) as scope:
+            try:
+                stream = await self._transport.connect(broker.host, broker.port)
+            except OSError as error:
+                raise ConnectionLostError(f"{broker.address}: {_reason(error)}") from error
+            connection = Connection(stream, broker.address, config.client_id, config.max_response_bytes)
+            await self._nursery.start(self._carry, node_id, connection)
+            try:
+                await connection.negotiate(config.connect_timeout)
+            except BaseException:
+                connection.close()
+                raise
+        if scope.cancelled_caught:
+            raise RequestTimeoutError(f"{broker.address}: no connection within {config.connect_timeout:g} s")
+        return connection
+
+    async def _carry(
+        self, node_id: int, connection: Connection, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        await connection.run(task_status=task_status)
+        self._observer(ConnectionLost(node_id, connection.address, str(connection.cause_of_end)))
+        self._connections = {key: c for key, c in self._connections.items() if c is not connection}
+
+
+@asynccontextmanager
+async def open_broker_pool(
+    bootstrap_servers: Iterable[str], config: Config, observer: Observer, transport: Transport | None = None
+) -> AsyncIterator[BrokerPool]:
+    """A pool for the cluster at `bootstrap_servers`; every connection ends with the block.
+
+    Raises ConfigError for an address that is not HOST:PORT. No connection is made until one is wanted.
+    """
+    bootstrap = parse_bootstrap(bootstrap_servers)
+    async with trio.open_nursery() as nursery:
+        yield BrokerPool(nursery, bootstrap, config, transport or TcpTransport(), observer)
+        nursery.cancel_scope.cancel()
+
+
+def parse_bootstrap(servers: Iterable[str]) -> list[Broker]:
+    """`HOST:PORT` strings as brokers. Their node ids are negative, since they are not known yet.
+
+    Raises ConfigError naming the address that is wrong.
+    """
+    brokers: list[Broker] = []
+    for server in [servers] if isinstance(servers, str) else servers:
+        host, colon, port = server.strip().rpartition(":")
+        if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
+            raise ConfigError("bootstrap_servers", server, "must be HOST:PORT, for example localhost:9092")
+        brokers.append(Broker(-1 - len(brokers), host.strip("[]"), int(port)))
+    if not brokers:
+        raise ConfigError("bootstrap_servers", servers, "must name at least one HOST:PORT")
+    return brokers
+
+
+def _reason(error: OSError) -> str:
+    """What went wrong, without Python's wrapping: trio reports all attempts to connect as one group."""
+    cause = error.__cause__
+    if isinstance(cause, BaseExceptionGroup):
+        return "; ".join(sorted({str(e) for e in cause.exceptions}))
+    return error.strerror or str(error)

@@ -1,0 +1,167 @@
+"""One connection to one broker: any number of requests in flight, each with its deadline.
+
+Two tasks own the stream, one each way; callers wait for their answer alone. A connection ends once and for
+all: on its first transport or protocol error, or on a request's deadline (answers come in order, so whatever
+stands behind a late one is late too). Whoever waits then gets the typed cause. Reconnecting is the pool's.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import trio
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from sarameya._version import __version__
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import ConnectionLostError, ProtocolError, RequestTimeoutError, SarameyaError
+from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
+from sarameya.protocol.wire import ClientWire
+
+_RECEIVE_BYTES = 256 * 1024
+
+
+@attrs.define(slots=True)
+class _Waiter:
+    """A caller's place for its answer."""
+
+    event: trio.Event = attrs.field(factory=trio.Event)
+    answer: Any = None
+
+
+class Connection:
+    """Requests over one stream. Made by `BrokerPool`; `run` must be running while it is used."""
+
+    def __init__(self, stream: trio.abc.Stream, address: str, client_id: str, max_response_bytes: int) -> None:
+        self.address = address
+        self._stream = stream
+        self._wire = ClientWire(client_id, max_response_bytes)
+        self._waiters: dict[int, _Waiter] = {}
+        self._something_to_send = trio.Event()
+        self._versions: Mapping[int, VersionRange] = {}
+        self._scope = trio.CancelScope()
+        self._ended: SarameyaError | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that await their answer."""
+        return self._wire.in_flight
+
+    @property
+    def is_open(self) -> bool:
+        return self._ended is None
+
+    @property
+    def cause_of_end(self) -> SarameyaError | None:
+        """Why the connection ended, or None while it is open."""
+        return self._ended
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Carry bytes until the connection ends. Never raises: the cause goes to those who wait."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    nursery.start_soon(self._read)
+                    task_status.started()
+        except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as group:
+            self._end(ConnectionLostError(f"{self.address}: {_first(group)}"))
+        except* SarameyaError as group:
+            self._end(_first(group))
+        finally:
+            self._end(ConnectionLostError(f"{self.address}: the connection was closed"))
+            await trio.aclose_forcefully(self._stream)
+
+    def close(self, cause: SarameyaError | None = None) -> None:
+        """End the connection now; whoever waits gets `cause`."""
+        self._end(cause or ConnectionLostError(f"{self.address}: the connection was closed"))
+        self._scope.cancel()
+
+    async def negotiate(self, timeout: float) -> None:
+        """Ask which versions the broker serves (KIP-35). Must come before any other request.
+
+        Raises ConnectionLostError, RequestTimeoutError, or ProtocolError where no Kafka broker answers.
+        """
+        version = CLIENT_VERSIONS[Api.API_VERSIONS].high
+        answer = await self._exchange(_api_versions_request(version), timeout)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            answer = await self._exchange(_api_versions_request(0), timeout)
+        if answer.error_code:
+            raise ProtocolError(f"{self.address}: ApiVersions: {ErrorCode.describe(answer.error_code)}")
+        self._versions = broker_versions((k.api_key, k.min_version, k.max_version) for k in answer.api_keys)
+
+    def version_of(self, api: Api) -> int:
+        """The version in which `api` is spoken here. Raises UnsupportedVersionError."""
+        return negotiate(api, self._versions)
+
+    async def request(self, message: type[ApiMessage], timeout: float, **fields: Any) -> Any:
+        """Send a request in the negotiated version and wait for its answer, `timeout` seconds at most.
+
+        Fields that the version does not know are left out. Cancellation gives the answer up, not the
+        connection. Raises ConnectionLostError, RequestTimeoutError, ProtocolError, UnsupportedVersionError.
+        """
+        return await self._exchange(message[self.version_of(Api(message.API_KEY))](**fields), timeout)
+
+    async def _exchange(self, request: ApiMessage, timeout: float) -> Any:
+        if self._ended is not None:
+            raise self._ended.again()
+        try:
+            correlation_id = self._wire.send(request)
+        except (struct.error, ValueError, TypeError) as error:
+            raise ProtocolError(f"{type(request).__name__} cannot be encoded: {error}") from error
+        waiter = self._waiters[correlation_id] = _Waiter()
+        self._something_to_send.set()
+        try:
+            with trio.move_on_after(timeout):
+                await waiter.event.wait()
+        finally:
+            del self._waiters[correlation_id]
+        if waiter.answer is not None:
+            return waiter.answer
+        if self._ended is None:
+            self.close(RequestTimeoutError(f"{self.address}: no answer to {type(request).__name__} in {timeout:g} s"))
+        assert self._ended is not None
+        raise self._ended.again()
+
+    async def _write(self) -> None:
+        while True:
+            await self._something_to_send.wait()
+            self._something_to_send = trio.Event()
+            data = self._wire.data_to_send()
+            if data:
+                await self._stream.send_all(data)
+
+    async def _read(self) -> None:
+        while data := await self._stream.receive_some(_RECEIVE_BYTES):
+            try:
+                answers = self._wire.receive(data)
+            except ProtocolError as error:
+                raise ProtocolError(f"{self.address}: {error}") from error
+            for correlation_id, answer in answers:
+                # A caller that was cancelled has given its place up; its answer is dropped.
+                if (waiter := self._waiters.get(correlation_id)) is not None:
+                    waiter.answer = answer
+                    waiter.event.set()
+        raise ConnectionLostError(f"{self.address}: the peer closed the connection")
+
+    def _end(self, cause: SarameyaError) -> None:
+        if self._ended is None:
+            self._ended = cause
+            for waiter in self._waiters.values():
+                waiter.event.set()
+
+
+def _api_versions_request(version: int) -> ApiMessage:
+    return ApiVersionsRequest[version](client_software_name="sarameya", client_software_version=__version__)
+
+
+def _first(group: BaseExceptionGroup[Any]) -> Any:
+    """The first plain exception in a group: the ones behind it are the other task's echo."""
+    found: Any = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

@@ -1,0 +1,227 @@
+"""The group coordinator's requests on the wire: commands of the membership machine, commits, offset fetches.
+
+Decides nothing: it builds a request, sends it over the connection that belongs to it, and reports the answer.
+What an answer means is the machine's (`protocol/membership.py`) and the offset manager's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+from kafka.protocol.consumer import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from sarameya.config import Config
+from sarameya.model import CommittedOffset, TopicPartition, by_topic
+from sarameya.net.broker_pool import BrokerPool, Purpose
+from sarameya.protocol.membership_messages import (
+    GroupMember,
+    HeartbeatAnswered,
+    JoinAnswered,
+    LeaveAnswered,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    SyncAnswered,
+)
+
+_JOIN_MARGIN = 5.0
+"""Seconds beyond the rebalance timeout before a held join counts as unanswered; Kafka's own clients use five."""
+
+PROTOCOL_TYPE = "consumer"
+
+
+@attrs.frozen(slots=True)
+class Located:
+    """Where the coordinator is, or why it cannot be told (`code` other than 0)."""
+
+    code: int
+    message: str = ""
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+@attrs.frozen(slots=True)
+class FetchedOffsets:
+    """The answer to an offset fetch: the group's own code, and for each partition its code and commit."""
+
+    code: int
+    partitions: Mapping[TopicPartition, tuple[int, CommittedOffset | None]] = attrs.field(factory=dict)
+
+
+class CoordinatorClient:
+    """The requests of one member to its group's coordinator; each raises as `BrokerPool.request` does."""
+
+    def __init__(self, pool: BrokerPool, group: str, config: Config) -> None:
+        self._pool = pool
+        self._group = group
+        self._config = config
+
+    async def find(self) -> Located:
+        """Ask any broker where the group's coordinator is. Raises ConnectError if none answers."""
+        answer = await self._pool.request_any(FindCoordinatorRequest, key=self._group, key_type=0)
+        return Located(answer.error_code, answer.error_message or "", answer.node_id, answer.host or "", answer.port)
+
+    async def join(self, node_id: int, command: SendJoin, protocols: Iterable[tuple[str, bytes]]) -> JoinAnswered:
+        """Join with (assignor name, encoded subscription) pairs, best first. Held until the group is complete."""
+        answer = await self._pool.request(
+            node_id,
+            Purpose.COORDINATOR,
+            JoinGroupRequest,
+            self._config.rebalance_timeout + _JOIN_MARGIN,
+            group_id=self._group,
+            session_timeout_ms=_milliseconds(self._config.session_timeout),
+            rebalance_timeout_ms=_milliseconds(self._config.rebalance_timeout),
+            member_id=command.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols
+            ],
+            reason=None,
+        )
+        return JoinAnswered(
+            token=command.token,
+            code=answer.error_code,
+            member_id=answer.member_id or "",
+            generation=answer.generation_id,
+            protocol=answer.protocol_name or "",
+            leader=answer.leader or "",
+            members=tuple(GroupMember(m.member_id, m.group_instance_id, m.metadata) for m in answer.members),
+            skip_assignment=bool(answer.skip_assignment),
+        )
+
+    async def sync(self, node_id: int, command: SendSync) -> SyncAnswered:
+        """Send the leader's assignments (a follower's are empty); held until the leader's have come."""
+        generation = command.generation
+        answer = await self._pool.request(
+            node_id,
+            Purpose.COORDINATOR,
+            SyncGroupRequest,
+            self._config.rebalance_timeout + _JOIN_MARGIN,
+            group_id=self._group,
+            generation_id=generation.id,
+            member_id=generation.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=generation.protocol,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+                for member_id, assignment in sorted(command.assignments.items())
+            ],
+        )
+        return SyncAnswered(command.token, answer.error_code, bytes(answer.assignment or b""))
+
+    async def heartbeat(self, node_id: int, command: SendHeartbeat) -> HeartbeatAnswered:
+        """One heartbeat; unanswered after half the session timeout, so that another can be tried in time."""
+        answer = await self._pool.request(
+            node_id,
+            Purpose.COORDINATOR,
+            HeartbeatRequest,
+            self._config.session_timeout / 2,
+            group_id=self._group,
+            generation_id=command.generation.id,
+            member_id=command.generation.member_id,
+            group_instance_id=self._config.group_instance_id,
+        )
+        return HeartbeatAnswered(command.token, answer.error_code)
+
+    async def leave(self, node_id: int, command: SendLeave) -> LeaveAnswered:
+        """Leave the group, telling why (KIP-800)."""
+        answer = await self._pool.request(
+            node_id,
+            Purpose.LEAVE,
+            LeaveGroupRequest,
+            self._config.close_timeout,
+            group_id=self._group,
+            member_id=command.member_id,
+            members=[
+                LeaveGroupRequest.MemberIdentity(
+                    member_id=command.member_id,
+                    group_instance_id=self._config.group_instance_id,
+                    reason=command.reason[:255],
+                )
+            ],
+        )
+        code = answer.error_code or next((m.error_code for m in answer.members or () if m.error_code), 0)
+        return LeaveAnswered(command.token, code)
+
+    async def commit(
+        self, node_id: int, generation: int, member_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, int]:
+        """Commit offsets under a generation; the error code for each partition, 0 where it was taken."""
+        request = OffsetCommitRequest
+        answer = await self._pool.request(
+            node_id,
+            Purpose.COORDINATOR,
+            request,
+            group_id=self._group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=self._config.group_instance_id,
+            retention_time_ms=-1,
+            topics=[
+                request.OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        request.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
+                            partition_index=number,
+                            committed_offset=offsets[TopicPartition(topic, number)].offset,
+                            committed_leader_epoch=offsets[TopicPartition(topic, number)].leader_epoch,
+                            committed_metadata=offsets[TopicPartition(topic, number)].metadata,
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(list(offsets)).items()
+            ],
+        )
+        return {
+            TopicPartition(topic.name, partition.partition_index): partition.error_code
+            for topic in answer.topics
+            for partition in topic.partitions
+        }
+
+    async def fetch_offsets(self, node_id: int, partitions: Iterable[TopicPartition]) -> FetchedOffsets:
+        """What the group has committed for all `partitions`, in one request; stable offsets only (KIP-447)."""
+        request = OffsetFetchRequest
+        answer = await self._pool.request(
+            node_id,
+            Purpose.COORDINATOR,
+            request,
+            group_id=self._group,
+            topics=[
+                request.OffsetFetchRequestTopic(name=topic, partition_indexes=list(numbers))
+                for topic, numbers in by_topic(list(partitions)).items()
+            ],
+            require_stable=True,
+        )
+        return FetchedOffsets(
+            answer.error_code,
+            {
+                TopicPartition(topic.name, partition.partition_index): (
+                    partition.error_code,
+                    CommittedOffset(
+                        partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
+                    )
+                    if partition.committed_offset >= 0
+                    else None,
+                )
+                for topic in answer.topics
+                for partition in topic.partitions
+            },
+        )
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,119 @@
+"""Keeps `ClusterMetadata` fresh: on demand, and when it has grown old. One task owns it; everyone may read it.
+
+A refresh that fails is tried again with backoff and said to the observer; it never replaces what is known (a
+failed look-up is not a change).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import trio
+from kafka.protocol.metadata import MetadataRequest
+
+from sarameya.config import Config
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import ConnectError, SarameyaError, kafka_error
+from sarameya.net.broker_pool import BrokerPool
+from sarameya.observe import Observer, Retrying
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.backoff import Retrying as Attempts
+from sarameya.protocol.metadata import ClusterMetadata, from_response
+
+
+class MetadataRefresher:
+    """`current` is the newest metadata; `refresh()` waits for a newer one."""
+
+    def __init__(self, pool: BrokerPool, config: Config, observer: Observer) -> None:
+        self.current = ClusterMetadata()
+        self._pool = pool
+        self._config = config
+        self._observer = observer
+        self._topics: set[str] = set()
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._wanted = trio.Event()
+        self._refreshed = trio.Event()
+        self._last_error: SarameyaError | None = None
+
+    def follow(self, topics: Iterable[str]) -> None:
+        """From now on look these topics up too."""
+        self._topics.update(topics)
+
+    def request_refresh(self) -> None:
+        """Ask for a refresh without waiting for it; many askers share one."""
+        self._wanted.set()
+
+    async def refresh(self) -> ClusterMetadata:
+        """Metadata newer than this call. Retries until it is had; bound it with a cancel scope."""
+        # A refresh on its way may have been sent before whatever the caller has just learnt.
+        self._wanted.set()
+        refreshed = self._refreshed
+        await refreshed.wait()
+        return self.current
+
+    async def reach_cluster(self, topics: Iterable[str]) -> ClusterMetadata:
+        """Metadata in which every one of `topics` has its partitions; `Config.bootstrap_timeout` seconds at most.
+
+        Raises ConnectError, with the last cause, if no broker answered in that time, and UnknownTopicError (or
+        the topic's own error) if a topic is still unknown at its end.
+        """
+        wanted = tuple(topics)
+        self.follow(wanted)
+        seen = False
+        with trio.move_on_after(self._config.bootstrap_timeout):
+            while True:
+                metadata = await self.refresh()
+                seen = True
+                missing = metadata.missing(wanted)
+                if not missing:
+                    return metadata
+                fatal = {t: c for t, c in missing.items() if c in _NEVER_APPEARS}
+                if fatal:
+                    break
+                await trio.sleep(self._config.retry_backoff_max / 4)
+        if not seen:
+            cause = str(self._last_error) if self._last_error else "no answer"
+            raise ConnectError(f"{cause} (gave up after {self._config.bootstrap_timeout:g} s)")
+        for topic, code in sorted(self.current.missing(wanted).items()):
+            raise kafka_error(code, f"topic {topic!r}")
+        return self.current
+
+    async def run(self) -> None:
+        """Refresh when asked, and every `Config.metadata_max_age` seconds. Runs until cancelled."""
+        while True:
+            with trio.move_on_after(self._config.metadata_max_age):
+                await self._wanted.wait()
+            self._wanted = trio.Event()
+            # Whoever asks from here on wants metadata newer than what this round brings.
+            refreshed, self._refreshed = self._refreshed, trio.Event()
+            await self._refresh_until_had()
+            refreshed.set()
+
+    async def _refresh_until_had(self) -> None:
+        attempts: Attempts | None = None
+        while True:
+            try:
+                # No topics in the request would mean all of them, so ask for none until some are followed.
+                topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(self._topics)]
+                answer = await self._pool.request_any(
+                    MetadataRequest,
+                    topics=topics,
+                    allow_auto_topic_creation=False,
+                    include_cluster_authorized_operations=False,
+                    include_topic_authorized_operations=False,
+                )
+            except SarameyaError as error:
+                now = trio.current_time()
+                attempts = attempts.again(str(error)) if attempts else Attempts.first(now, str(error))
+                self._last_error = error
+                delay = self._backoff.delay(attempts.attempt)
+                self._observer(Retrying("metadata", attempts.attempt, now - attempts.since, delay, attempts.cause))
+                await trio.sleep(delay)
+            else:
+                self.current = from_response(answer)
+                self._pool.update(self.current.brokers)
+                return
+
+
+_NEVER_APPEARS = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
+"""Errors that waiting does not mend, unlike a topic that somebody is about to create."""

@@ -1,0 +1,136 @@
+"""Where one partition is being read, and what an answer to a fetch means for it. Pure.
+
+The position moves on from batch headers, before anything is decoded: it is always the last batch's
+last offset + 1, also behind empty, compacted and control-only batches. `take` turns one partition's part of a
+fetch answer into one of four outcomes; the shells carry it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any
+
+import attrs
+
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import CorruptRecordError, RecordError, SarameyaError, kafka_error
+from sarameya.model import NO_LEADER_EPOCH, TopicPartition
+from sarameya.protocol.records import RawBatch, is_truncated, split
+from sarameya.protocol.transactions import aborted_batches
+
+
+@attrs.frozen(slots=True)
+class Records:
+    """Whole batches, in order, from the position asked for on."""
+
+    batches: tuple[RawBatch, ...]
+    size_bytes: int
+    aborted: frozenset[int] = frozenset()
+    """Base offsets of batches of aborted transactions, which are not shown (read_committed only)."""
+
+
+@attrs.frozen(slots=True)
+class Nothing:
+    """No records this time."""
+
+
+@attrs.frozen(slots=True)
+class Redispatch:
+    """This broker does not serve the partition (any more): find its leader again."""
+
+    cause: str
+
+
+@attrs.frozen(slots=True)
+class OutOfRange:
+    """The position is not in the log: the policy decides."""
+
+
+@attrs.frozen(slots=True)
+class Failed:
+    """The claim gets this error in place of messages."""
+
+    error: SarameyaError
+
+
+Outcome = Records | Nothing | Redispatch | OutOfRange | Failed
+
+
+class _Meaning(Enum):
+    REDISPATCH = auto()
+    OUT_OF_RANGE = auto()
+    FAIL = auto()
+
+
+_MEANINGS: Mapping[int, _Meaning] = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: _Meaning.REDISPATCH,
+    ErrorCode.LEADER_NOT_AVAILABLE: _Meaning.REDISPATCH,
+    ErrorCode.REPLICA_NOT_AVAILABLE: _Meaning.REDISPATCH,
+    ErrorCode.FENCED_LEADER_EPOCH: _Meaning.REDISPATCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: _Meaning.REDISPATCH,
+    ErrorCode.KAFKA_STORAGE_ERROR: _Meaning.REDISPATCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE: _Meaning.REDISPATCH,
+    # A topic's deletion, or metadata that has not reached this broker yet: the dispatcher's patience decides.
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _Meaning.REDISPATCH,
+    # The broker could not read its own log this time.
+    ErrorCode.UNKNOWN_SERVER_ERROR: _Meaning.REDISPATCH,
+    ErrorCode.OFFSET_OUT_OF_RANGE: _Meaning.OUT_OF_RANGE,
+}
+"""What a partition's error code in a fetch answer means; any other fails the claim."""
+
+
+@attrs.define(slots=True)
+class FetchCursor:
+    """One partition's place in its log. Offsets as Kafka counts them; -1 where not known yet."""
+
+    partition: TopicPartition
+    position: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    """The epoch of the leader we believe in, sent along so that a stale one is found out (KIP-320)."""
+    high_water_mark: int = -1
+    log_start_offset: int = -1
+
+    def take(self, answer: Any, asked: int) -> Outcome:
+        """Take in one partition's part of a fetch answer (a FetchResponse `PartitionData`).
+
+        `asked` is the offset the request named; an answer to another one is out of date, and Nothing.
+        """
+        if asked != self.position:
+            return Nothing()
+        if answer.error_code:
+            return self._refused(answer.error_code)
+        self.high_water_mark = answer.high_watermark
+        self.log_start_offset = answer.log_start_offset
+        data = answer.records
+        if not data:
+            return Nothing()
+        # A broker may begin with a batch that ends before the position (it seeks by index).
+        batches: list[RawBatch] = []
+        try:
+            batches.extend(b for b in split(data, self.partition, asked) if b.next_offset > asked)
+        except RecordError as error:
+            # What stands before the broken batch is good; the next fetch begins at it and fails alone.
+            if not batches:
+                return Failed(error)
+        try:
+            if not batches and is_truncated(data):
+                # From Fetch v3 on a broker sends the first batch whole, whatever its size (KIP-74).
+                raise CorruptRecordError(*self.partition, asked, "the broker sent less than one whole batch")
+            transactions = [(a.producer_id, a.first_offset) for a in answer.aborted_transactions or ()]
+            aborted = aborted_batches(batches, transactions, self.partition) if transactions else frozenset[int]()
+        except RecordError as error:
+            return Failed(error)
+        if not batches:
+            return Nothing()
+        self.position = batches[-1].next_offset
+        return Records(tuple(batches), len(data), aborted)
+
+    def _refused(self, code: int) -> Outcome:
+        match _MEANINGS.get(code, _Meaning.FAIL):
+            case _Meaning.REDISPATCH:
+                return Redispatch(ErrorCode.describe(code))
+            case _Meaning.OUT_OF_RANGE:
+                return OutOfRange()
+            case _Meaning.FAIL:
+                return Failed(kafka_error(code, f"fetch of {self.partition} at offset {self.position}"))

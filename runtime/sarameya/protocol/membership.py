@@ -1,0 +1,495 @@
+"""The membership of one client in one group: a state machine. Events in, commands out, `next_deadline()`.
+
+`TRANSITIONS` is the whole truth about states (h11's `_state.py` is the model): every move stands in it, and an
+input that has no row in the present state raises. How an error code becomes an input is a table too
+(`errors.reaction_to`). The machine does no I/O and knows no clock: the shell (`group/member.py`) carries out
+the commands, reports what came of each as an event with the command's token, and calls `handle_timer` when
+`next_deadline()` has come. An answer whose token is not the one awaited is late, and ignored.
+
+Rules that are easily broken (each has a test):
+
+- Heartbeats start with the join's answer and go on until the last commit; none is sent while a join or sync is
+  in flight, since a broker answers a connection's requests in order and keeps waiting members alive itself.
+- REBALANCE_IN_PROGRESS ends the session but not the heartbeats; UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and
+  fencing end both.
+- The rebalance deadline counts from the *send* time of the last heartbeat answered without error: the broker's
+  clock may have started right after it.
+- A static member does not leave (KIP-345): a restart within its session timeout moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+
+import attrs
+
+from sarameya.errors import GroupError, Reaction, Request, kafka_error, reaction_to
+from sarameya.model import Generation
+from sarameya.protocol.backoff import Backoff, Retrying
+from sarameya.protocol.membership_messages import (
+    Assign,
+    AssignmentFailed,
+    AssignmentMade,
+    Command,
+    CommitRefused,
+    CoordinatorFound,
+    CoordinatorLost,
+    EndSession,
+    Event,
+    Fail,
+    FindCoordinator,
+    FindFailed,
+    ForgetCoordinator,
+    HeartbeatAnswered,
+    JoinAnswered,
+    JoinWanted,
+    LeaveAnswered,
+    LeaveWanted,
+    Left,
+    RebalanceWanted,
+    RequestFailed,
+    RetryScheduled,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    StartSession,
+    StateChanged,
+    SyncAnswered,
+)
+
+
+class State(Enum):
+    """Where the membership stands. The names follow the coordinator's own (SEEDS §B)."""
+
+    UNJOINED = auto()
+    """No member of the group, and not trying to be."""
+    PREPARING_REBALANCE = auto()
+    """A join is on the wire, or about to be."""
+    COMPLETING_REBALANCE = auto()
+    """Joined; the leader is assigning, or a sync is on the wire."""
+    STABLE = auto()
+    """The assignment is in hand and a session runs on it."""
+    REVOKING = auto()
+    """The group rebalances: the session was told to end, heartbeats go on, the join follows the session's end."""
+    LOST = auto()
+    """The membership is gone: the session was told to end and must commit nothing; the join follows its end."""
+    LEAVING = auto()
+    """A leave is on the wire, or about to be."""
+    FENCED = auto()
+    """Refused for good; nothing but a new configuration helps."""
+
+
+class Input(Enum):
+    """What can happen to a membership."""
+
+    JOIN_WANTED = auto()
+    """The shell wants in: at the start, and after each session's end."""
+    JOINED = auto()
+    SYNCED = auto()
+    REBALANCE = auto()
+    MEMBER_ID_GIVEN = auto()
+    MEMBER_FORGOTTEN = auto()
+    GENERATION_DROPPED = auto()
+    LEAVE_WANTED = auto()
+    LEFT = auto()
+    REFUSED = auto()
+
+
+_U, _P, _C, _S = State.UNJOINED, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE
+_R, _X, _L, _F = State.REVOKING, State.LOST, State.LEAVING, State.FENCED
+
+TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
+    _U: {
+        Input.JOIN_WANTED: _P,
+        Input.LEAVE_WANTED: _L,
+    },
+    _P: {
+        Input.JOINED: _C,
+        Input.MEMBER_ID_GIVEN: _P,
+        Input.MEMBER_FORGOTTEN: _P,
+        Input.GENERATION_DROPPED: _P,
+        Input.REBALANCE: _P,
+        Input.LEAVE_WANTED: _L,
+        Input.REFUSED: _F,
+    },
+    _C: {
+        Input.SYNCED: _S,
+        Input.REBALANCE: _P,
+        Input.MEMBER_FORGOTTEN: _P,
+        Input.GENERATION_DROPPED: _P,
+        Input.LEAVE_WANTED: _L,
+        Input.REFUSED: _F,
+    },
+    _S: {
+        Input.JOIN_WANTED: _P,
+        Input.REBALANCE: _R,
+        Input.MEMBER_FORGOTTEN: _X,
+        Input.GENERATION_DROPPED: _X,
+        Input.LEAVE_WANTED: _L,
+        Input.REFUSED: _F,
+    },
+    _R: {
+        Input.JOIN_WANTED: _P,
+        Input.REBALANCE: _R,
+        Input.MEMBER_FORGOTTEN: _X,
+        Input.GENERATION_DROPPED: _X,
+        Input.LEAVE_WANTED: _L,
+        Input.REFUSED: _F,
+    },
+    _X: {
+        Input.JOIN_WANTED: _P,
+        Input.REBALANCE: _X,
+        Input.MEMBER_FORGOTTEN: _X,
+        Input.GENERATION_DROPPED: _X,
+        Input.LEAVE_WANTED: _L,
+        Input.REFUSED: _F,
+    },
+    _L: {
+        Input.LEFT: _U,
+        Input.LEAVE_WANTED: _L,
+        Input.REFUSED: _F,
+    },
+    _F: {
+        Input.LEAVE_WANTED: _F,
+        Input.REFUSED: _F,
+    },
+}
+"""state -> input -> next state. What is not here cannot happen."""
+
+HEARTBEATING = frozenset({_C, _S, _R})
+"""The states in which the coordinator expects to hear from us."""
+
+IN_SESSION = frozenset({_S, _R, _X})
+"""The states in which a session runs, or is ending."""
+
+_INPUTS: Mapping[Reaction, Input] = {
+    Reaction.FORGET_MEMBER: Input.MEMBER_FORGOTTEN,
+    Reaction.DROP_GENERATION: Input.GENERATION_DROPPED,
+    Reaction.ADOPT_MEMBER_ID: Input.MEMBER_ID_GIVEN,
+    Reaction.REBALANCE: Input.REBALANCE,
+}
+
+_ENDS_LOST = frozenset({Input.MEMBER_FORGOTTEN, Input.GENERATION_DROPPED, Input.REFUSED})
+
+
+class IllegalTransitionError(Exception):
+    """A defect in the shell or in the table: an input that has no row in the present state."""
+
+
+@attrs.frozen(slots=True)
+class MembershipOptions:
+    """What the machine needs of `Config`; seconds throughout."""
+
+    group: str
+    session_timeout: float = 10.0
+    heartbeat_interval: float = 3.0
+    rebalance_timeout: float = 60.0
+    rebalance_margin: float = 1.0
+    group_instance_id: str | None = None
+
+
+@attrs.frozen(slots=True)
+class _InFlight:
+    request: Request
+    token: int
+    sent_at: float
+
+
+class Membership:
+    """One client's membership. `state`, `generation`, `member_id` and `coordinator` may be read by anyone."""
+
+    def __init__(self, options: MembershipOptions, backoff: Backoff) -> None:
+        self.state = State.UNJOINED
+        self.member_id = ""
+        self.generation: Generation | None = None
+        self.coordinator: int | None = None
+        self._options = options
+        self._backoff = backoff
+        self._token = 0
+        self._in_flight: _InFlight | None = None
+        self._finding: int | None = None
+        self._assigning: int | None = None
+        self._assignments: Mapping[str, bytes] | None = None
+        self._leave_reason = ""
+        self._retries: dict[Request, Retrying] = {}
+        # When the next request of each kind may go out; a backoff moves it on.
+        self._send_at = 0.0
+        self._find_at = 0.0
+        self._heartbeat_at = 0.0
+        self._last_heard = 0.0
+        self._commands: list[Command] = []
+
+    # -- what the shell calls -----------------------------------------------------------------------
+
+    def receive(self, event: Event, now: float) -> list[Command]:
+        """Take in an event; the commands that follow from it, in order."""
+        self._handle(event, now)
+        self._advance(now)
+        return self._take()
+
+    def handle_timer(self, now: float) -> list[Command]:
+        """Call when `next_deadline()` has come (calling it early does no harm)."""
+        self._advance(now)
+        return self._take()
+
+    def next_deadline(self) -> float | None:
+        """When `handle_timer` is to be called, or None if only an event can move this on."""
+        if self.state in (_U, _X, _F):
+            return None
+        if self.coordinator is None:
+            return None if self._finding is not None else self._find_at
+        if self._in_flight is not None:
+            return None
+        if self.state in (_P, _L):
+            return self._send_at
+        return min(self._send_at, self._heartbeat_at) if self._sync_ready() else self._heartbeat_at
+
+    def rebalance_deadline(self) -> float:
+        """By when the group must hear our next join, or it gives our partitions away."""
+        return self._last_heard + self._options.rebalance_timeout - self._options.rebalance_margin
+
+    # -- deciding what to send ----------------------------------------------------------------------
+
+    def _advance(self, now: float) -> None:
+        """Decide, from the state alone, what goes out next."""
+        if self.state in (_U, _X, _F):
+            return
+        if self.coordinator is None:
+            if self._finding is None and now >= self._find_at:
+                self._finding = self._next_token()
+                self._commands.append(FindCoordinator(self._finding))
+        elif self._in_flight is not None:
+            return
+        elif self.state is _P:
+            if now >= self._send_at:
+                self._send(SendJoin(self._next_token(), self.member_id), Request.JOIN, now)
+        elif self.state is _L:
+            if now >= self._send_at:
+                self._send(SendLeave(self._next_token(), self.member_id, self._leave_reason), Request.LEAVE, now)
+        elif self._sync_ready() and now >= self._send_at:
+            assert self.generation is not None
+            assignments = self._assignments if self._assignments is not None else {}
+            self._send(SendSync(self._next_token(), self.generation, assignments), Request.SYNC, now)
+        elif self.state in HEARTBEATING and now >= self._heartbeat_at:
+            assert self.generation is not None
+            self._heartbeat_at = now + self._options.heartbeat_interval
+            self._send(SendHeartbeat(self._next_token(), self.generation), Request.HEARTBEAT, now)
+
+    def _sync_ready(self) -> bool:
+        return self.state is _C and self._assigning is None
+
+    def _send(self, command: SendJoin | SendSync | SendHeartbeat | SendLeave, request: Request, now: float) -> None:
+        self._in_flight = _InFlight(request, command.token, now)
+        self._commands.append(command)
+
+    # -- taking events in ---------------------------------------------------------------------------
+
+    def _handle(self, event: Event, now: float) -> None:
+        match event:
+            case JoinWanted():
+                if self.state not in (_P, _C):  # already on its way in
+                    self._move(Input.JOIN_WANTED, now, "the loop joins")
+            case RebalanceWanted(reason=reason):
+                if self.state in (_C, _S, _R):
+                    self._move(Input.REBALANCE, now, reason)
+            case LeaveWanted(reason=reason):
+                self._leave(now, reason)
+            case CoordinatorFound():
+                self._coordinator_found(event, now)
+            case FindFailed(token=token, code=code, cause=cause):
+                if token == self._finding:
+                    self._finding = None
+                    self._find_failed(code, cause, now)
+            case CoordinatorLost(coordinator=coordinator, cause=cause):
+                if coordinator == self.coordinator:
+                    self._forget_coordinator(cause)
+            case RequestFailed(token=token, cause=cause):
+                if (request := self._answered(token)) is not None:
+                    self._find_again(request.request, now, cause)
+            case AssignmentMade(token=token, assignments=assignments):
+                if token == self._assigning:
+                    self._assigning, self._assignments = None, assignments
+            case AssignmentFailed(token=token, error=error):
+                if token == self._assigning:
+                    self._assigning = None
+                    self._refuse(error, now)
+            case CommitRefused(generation=generation, code=code):
+                if self.generation is not None and self.generation.id == generation and self.state in IN_SESSION:
+                    self._react(Request.COMMIT, code, now, now)
+            case JoinAnswered() | SyncAnswered() | HeartbeatAnswered() | LeaveAnswered():
+                if (request := self._answered(event.token)) is not None:
+                    self._take_answer(event, request, now)
+
+    def _take_answer(
+        self,
+        event: JoinAnswered | SyncAnswered | HeartbeatAnswered | LeaveAnswered,
+        request: _InFlight,
+        now: float,
+    ) -> None:
+        if isinstance(event, JoinAnswered) and event.member_id:
+            self.member_id = event.member_id
+        if self._react(request.request, event.code, now, request.sent_at) is not Reaction.PROCEED:
+            return
+        self._retries.pop(request.request, None)
+        match event:
+            case JoinAnswered():
+                self._joined(event, now)
+            case SyncAnswered(assignment=assignment):
+                assert self.generation is not None
+                self._assignments = None
+                self._heard(now)
+                self._move(Input.SYNCED, now, "assigned")
+                self._commands.append(StartSession(self.generation, assignment))
+            case HeartbeatAnswered():
+                self._heard(request.sent_at)
+            case LeaveAnswered():
+                self._left(now)
+
+    def _joined(self, event: JoinAnswered, now: float) -> None:
+        leads = event.leader == event.member_id
+        self.generation = Generation(event.generation, event.member_id, event.protocol, leads)
+        self._assignments = None
+        self._heartbeat_at = now + self._options.heartbeat_interval
+        self._heard(now)
+        self._send_at = now
+        if leads and not event.skip_assignment:
+            self._assigning = self._next_token()
+            self._commands.append(Assign(self._assigning, self.generation, event.members))
+        self._move(Input.JOINED, now, f"joined generation {event.generation}")
+
+    def _react(self, request: Request, code: int, now: float, sent_at: float) -> Reaction:
+        """Meet an error code by the table; says what was done."""
+        reaction = reaction_to(request, code)
+        cause = f"{request.name.lower()}: {kafka_error(code, self._options.group)}" if code else ""
+        match reaction:
+            case Reaction.PROCEED | Reaction.RAISE:
+                pass
+            case Reaction.FIND_COORDINATOR:
+                self._find_again(request, now, cause)
+            case Reaction.RETRY:
+                self._retry(request, now, cause)
+            case Reaction.FATAL:
+                self._refuse(kafka_error(code, f"group {self._options.group!r}", GroupError), now)
+            case Reaction.REBALANCE if request is Request.HEARTBEAT:
+                # Before the sync it is no news: old brokers say so to every member of a rebalance (SEEDS §B, 002).
+                if self.state in IN_SESSION:
+                    self._move(_INPUTS[reaction], now, cause)
+            case Reaction.REBALANCE:
+                self._move(_INPUTS[reaction], now, cause)
+                self._retry(Request.JOIN, now, cause)
+            case Reaction.FORGET_MEMBER | Reaction.DROP_GENERATION | Reaction.ADOPT_MEMBER_ID:
+                if reaction is Reaction.FORGET_MEMBER:
+                    self.member_id = ""
+                self._move(_INPUTS[reaction], now, cause)
+        return reaction
+
+    # -- moving -------------------------------------------------------------------------------------
+
+    def _move(self, by: Input, now: float, cause: str) -> None:
+        before = self.state
+        try:
+            self.state = TRANSITIONS[before][by]
+        except KeyError:
+            raise IllegalTransitionError(f"{by.name} in {before.name} ({cause})") from None
+        if self.state is before:
+            return
+        self._commands.append(StateChanged(before.name, self.state.name, cause))
+        if before in IN_SESSION and self.state in (_R, _X, _F):
+            lost = by in _ENDS_LOST
+            deadline = now + self._options.rebalance_timeout if lost else self.rebalance_deadline()
+            self._commands.append(EndSession(cause, lost, deadline))
+        if self.state is _P:
+            self._assigning = self._assignments = None
+            self._send_at = now
+        if by in _ENDS_LOST:
+            self.generation = None
+
+    def _leave(self, now: float, reason: str) -> None:
+        if self.state is _F:
+            self._commands.append(Left())  # nothing to leave: we were thrown out
+        if self.state in (_L, _F):
+            return
+        joined = bool(self.member_id) and self.state not in (_U, _X)
+        # Whatever is in flight is answered to nobody: its token is no longer the one awaited.
+        self._in_flight = self._finding = self._assigning = None
+        self._leave_reason = reason
+        self._send_at = now
+        self._move(Input.LEAVE_WANTED, now, reason)
+        if not joined or self._options.group_instance_id is not None:
+            self._left(now)
+
+    def _left(self, now: float) -> None:
+        self._move(Input.LEFT, now, self._leave_reason)
+        self.member_id, self.generation = "", None
+        self._retries.clear()
+        self._commands.append(Left())
+
+    def _refuse(self, error: Exception, now: float) -> None:
+        self._in_flight = self._finding = None
+        self._move(Input.REFUSED, now, str(error))
+        self._commands.append(Fail(error))
+
+    # -- the coordinator, retries, time -------------------------------------------------------------
+
+    def _coordinator_found(self, event: CoordinatorFound, now: float) -> None:
+        # A second answer while a coordinator is known is ignored (SEEDS §A, phase 1): its token has passed.
+        if event.token != self._finding:
+            return
+        self._finding = None
+        self.coordinator = event.node_id
+        self._retries.pop(Request.FIND_COORDINATOR, None)
+
+    def _find_failed(self, code: int, cause: str, now: float) -> None:
+        if code and reaction_to(Request.FIND_COORDINATOR, code) is Reaction.FATAL:
+            self._refuse(kafka_error(code, f"group {self._options.group!r}", GroupError), now)
+            return
+        self._find_at = now + self._schedule(Request.FIND_COORDINATOR, now, cause)
+
+    def _find_again(self, request: Request, now: float, cause: str) -> None:
+        self._forget_coordinator(cause)
+        self._find_at = now
+        self._retry(request, now, cause)
+
+    def _forget_coordinator(self, cause: str) -> None:
+        if self.coordinator is not None:
+            self._commands.append(ForgetCoordinator(self.coordinator, cause))
+        self.coordinator = None
+        self._in_flight = None
+
+    def _retry(self, request: Request, now: float, cause: str) -> None:
+        """The same request once more, after backoff."""
+        at = now + self._schedule(request, now, cause)
+        if request is Request.HEARTBEAT:
+            self._heartbeat_at = at
+        elif request is not Request.COMMIT:  # whoever commits retries by himself
+            self._send_at = at
+
+    def _schedule(self, request: Request, now: float, cause: str) -> float:
+        known = self._retries.get(request)
+        retrying = known.again(cause) if known else Retrying.first(now, cause)
+        self._retries[request] = retrying
+        delay = self._backoff.delay(retrying.attempt)
+        what = f"{request.name.lower()} of group {self._options.group}"
+        self._commands.append(RetryScheduled(what, retrying.attempt, now - retrying.since, delay, cause))
+        return delay
+
+    def _heard(self, sent_at: float) -> None:
+        self._last_heard = max(self._last_heard, sent_at)
+
+    def _answered(self, token: int) -> _InFlight | None:
+        """What the answer with `token` answers; None if nobody waits for it any more."""
+        flight = self._in_flight
+        if flight is None or flight.token != token:
+            return None
+        self._in_flight = None
+        return flight
+
+    def _next_token(self) -> int:
+        self._token += 1
+        return self._token
+
+    def _take(self) -> list[Command]:
+        commands, self._commands = self._commands, []
+        return commands

@@ -1,0 +1,261 @@
+"""What goes into the membership machine (events) and what comes out of it (commands). Plain data.
+
+Every command that will be answered carries a `token`; the event that reports the answer carries the same.
+Times are those of the caller's monotonic clock, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from sarameya.model import Generation
+
+
+@attrs.frozen(slots=True)
+class GroupMember:
+    """One row of a join's answer, as the leader gets it. `metadata` is its subscription, undecoded."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+# -- events: from the shell ---------------------------------------------------------------------------
+
+
+@attrs.frozen(slots=True)
+class JoinWanted:
+    """Become a member, or rejoin: the session, if there was one, has ended."""
+
+
+@attrs.frozen(slots=True)
+class RebalanceWanted:
+    """We want a rebalance ourselves (partition counts or the subscription changed)."""
+
+    reason: str
+
+
+@attrs.frozen(slots=True)
+class LeaveWanted:
+    """Leave the group; the session, if there was one, has ended. `reason` goes to the broker (KIP-800)."""
+
+    reason: str
+
+
+@attrs.frozen(slots=True)
+class CoordinatorFound:
+    token: int
+    node_id: int
+
+
+@attrs.frozen(slots=True)
+class FindFailed:
+    """`code` is Kafka's, 0 where no broker could be asked."""
+
+    token: int
+    code: int
+    cause: str
+
+
+@attrs.frozen(slots=True)
+class CoordinatorLost:
+    """Somebody else (a commit) found that `coordinator` is no longer ours."""
+
+    coordinator: int
+    cause: str
+
+
+@attrs.frozen(slots=True)
+class RequestFailed:
+    """A request got no answer: connection lost, deadline passed, bytes that were no answer."""
+
+    token: int
+    cause: str
+
+
+@attrs.frozen(slots=True)
+class JoinAnswered:
+    token: int
+    code: int
+    member_id: str = ""
+    generation: int = -1
+    protocol: str = ""
+    leader: str = ""
+    members: tuple[GroupMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@attrs.frozen(slots=True)
+class SyncAnswered:
+    token: int
+    code: int
+    assignment: bytes = b""
+
+
+@attrs.frozen(slots=True)
+class HeartbeatAnswered:
+    token: int
+    code: int
+
+
+@attrs.frozen(slots=True)
+class LeaveAnswered:
+    token: int
+    code: int
+
+
+@attrs.frozen(slots=True)
+class AssignmentMade:
+    """The leader's assignor is done: member id -> its assignment, encoded."""
+
+    token: int
+    assignments: Mapping[str, bytes]
+
+
+@attrs.frozen(slots=True)
+class AssignmentFailed:
+    token: int
+    error: Exception
+
+
+@attrs.frozen(slots=True)
+class CommitRefused:
+    """A commit of `generation` was answered with a code that concerns the membership."""
+
+    generation: int
+    code: int
+
+
+Event = (
+    JoinWanted
+    | RebalanceWanted
+    | LeaveWanted
+    | CoordinatorFound
+    | FindFailed
+    | CoordinatorLost
+    | RequestFailed
+    | JoinAnswered
+    | SyncAnswered
+    | HeartbeatAnswered
+    | LeaveAnswered
+    | AssignmentMade
+    | AssignmentFailed
+    | CommitRefused
+)
+
+
+# -- commands: to the shell ---------------------------------------------------------------------------
+
+
+@attrs.frozen(slots=True)
+class FindCoordinator:
+    token: int
+
+
+@attrs.frozen(slots=True)
+class ForgetCoordinator:
+    """The coordinator is no longer at `node_id`."""
+
+    node_id: int
+    cause: str
+
+
+@attrs.frozen(slots=True)
+class SendJoin:
+    token: int
+    member_id: str
+
+
+@attrs.frozen(slots=True)
+class Assign:
+    """We lead: assign partitions to `members`, in a worker thread; heartbeats go on meanwhile."""
+
+    token: int
+    generation: Generation
+    members: tuple[GroupMember, ...]
+
+
+@attrs.frozen(slots=True)
+class SendSync:
+    """`assignments` is empty for a follower (and for a leader told to skip it, KIP-814)."""
+
+    token: int
+    generation: Generation
+    assignments: Mapping[str, bytes]
+
+
+@attrs.frozen(slots=True)
+class SendHeartbeat:
+    token: int
+    generation: Generation
+
+
+@attrs.frozen(slots=True)
+class SendLeave:
+    token: int
+    member_id: str
+    reason: str
+
+
+@attrs.frozen(slots=True)
+class StartSession:
+    """Stable: run a session on `assignment` (encoded, empty bytes for no partitions)."""
+
+    generation: Generation
+    assignment: bytes
+
+
+@attrs.frozen(slots=True)
+class EndSession:
+    """End the running session by `deadline`, then say JoinWanted. `lost`: commit nothing."""
+
+    reason: str
+    lost: bool
+    deadline: float
+
+
+@attrs.frozen(slots=True)
+class Left:
+    """The group has been left."""
+
+
+@attrs.frozen(slots=True)
+class Fail:
+    """Nothing more will come: the membership was refused for good."""
+
+    error: Exception
+
+
+@attrs.frozen(slots=True)
+class StateChanged:
+    before: str
+    after: str
+    cause: str
+
+
+@attrs.frozen(slots=True)
+class RetryScheduled:
+    what: str
+    attempt: int
+    elapsed: float
+    delay: float
+    cause: str
+
+
+Command = (
+    FindCoordinator
+    | ForgetCoordinator
+    | SendJoin
+    | Assign
+    | SendSync
+    | SendHeartbeat
+    | SendLeave
+    | StartSession
+    | EndSession
+    | Left
+    | Fail
+    | StateChanged
+    | RetryScheduled
+)

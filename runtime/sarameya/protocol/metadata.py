@@ -1,0 +1,101 @@
+"""What the cluster looks like: brokers, topics, partitions, leaders. Pure; replaced as a whole by a refresh."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from sarameya.error_codes import ErrorCode
+from sarameya.model import NO_LEADER_EPOCH, TopicPartition
+
+
+@attrs.frozen(slots=True)
+class Broker:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@attrs.frozen(slots=True)
+class Partition:
+    """`leader` is None while the partition has none; `leader_epoch` fences stale leaders (KIP-320)."""
+
+    leader: int | None
+    leader_epoch: int = NO_LEADER_EPOCH
+    replicas: tuple[int, ...] = ()
+
+
+@attrs.frozen(slots=True)
+class Topic:
+    """A topic as the cluster described it; `error` other than NONE means that its partitions are not known."""
+
+    name: str
+    error: int
+    partitions: Mapping[int, Partition] = attrs.field(factory=dict)
+    topic_id: uuid.UUID | None = None
+    is_internal: bool = False
+
+
+@attrs.frozen(slots=True)
+class ClusterMetadata:
+    """One answer to a Metadata request. An unknown topic is absent, or present with its error."""
+
+    brokers: Mapping[int, Broker] = attrs.field(factory=dict)
+    topics: Mapping[str, Topic] = attrs.field(factory=dict)
+    cluster_id: str | None = None
+
+    def partition(self, partition: TopicPartition) -> Partition | None:
+        topic = self.topics.get(partition.topic)
+        return topic.partitions.get(partition.partition) if topic else None
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """The node that leads the partition, if one does and its address is known."""
+        found = self.partition(partition)
+        return found.leader if found and found.leader in self.brokers else None
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """topic -> number of its partitions, of those `topics` that exist."""
+        known = {name: self.topics.get(name) for name in topics}
+        return {name: len(topic.partitions) for name, topic in known.items() if topic and topic.partitions}
+
+    def missing(self, topics: Iterable[str]) -> dict[str, int]:
+        """topic -> error code, of those `topics` whose partitions are not known."""
+        found: dict[str, int] = {}
+        for name in topics:
+            topic = self.topics.get(name)
+            if topic is None:
+                found[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif topic.error or not topic.partitions:
+                found[name] = topic.error or ErrorCode.LEADER_NOT_AVAILABLE
+        return found
+
+
+def from_response(response: Any) -> ClusterMetadata:
+    """A MetadataResponse (kafka-python's, any version) as ClusterMetadata."""
+    brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+    topics = {
+        t.name: Topic(
+            name=t.name,
+            error=t.error_code,
+            partitions={
+                p.partition_index: Partition(
+                    leader=p.leader_id if p.leader_id >= 0 else None,
+                    leader_epoch=p.leader_epoch,
+                    replicas=tuple(p.replica_nodes),
+                )
+                for p in t.partitions
+            },
+            topic_id=t.topic_id if t.topic_id and t.topic_id.int else None,
+            is_internal=bool(t.is_internal),
+        )
+        for t in response.topics
+    }
+    return ClusterMetadata(brokers, topics, response.cluster_id)

@@ -1,0 +1,67 @@
+"""What has been marked and what has been committed, for each partition of a session. Pure.
+
+A mark is the next offset to read, with the metadata and leader epoch that go into the commit. Marks move
+forward, resets backward. A partition is dirty until the very mark that was sent is acknowledged: one that moved
+while the request was under way stays dirty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from sarameya.model import CommittedOffset, TopicPartition
+
+
+@attrs.define(slots=True)
+class _Entry:
+    marked: CommittedOffset | None = None
+    committed: CommittedOffset | None = None
+
+
+class OffsetLedger:
+    """Marks and commits of a fixed set of partitions. Raises KeyError for a partition that is not owned."""
+
+    def __init__(self, committed: Mapping[TopicPartition, CommittedOffset | None]) -> None:
+        self._entries = {tp: _Entry(offset, offset) for tp, offset in committed.items()}
+
+    def mark(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
+        """Move the mark forward to `offset`; False, and nothing done, if it does not lie beyond the mark."""
+        entry = self._entries[partition]
+        if entry.marked is not None and offset.offset <= entry.marked.offset:
+            return False
+        entry.marked = offset
+        return True
+
+    def reset(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
+        """Move the mark back to `offset`; False, and nothing done, if it does not lie before the mark."""
+        entry = self._entries[partition]
+        if entry.marked is None or offset.offset >= entry.marked.offset:
+            return False
+        entry.marked = offset
+        return True
+
+    def dirty(self) -> dict[TopicPartition, CommittedOffset]:
+        """The marks that are not committed as they stand."""
+        return {
+            tp: entry.marked
+            for tp, entry in self._entries.items()
+            if entry.marked is not None and entry.marked != entry.committed
+        }
+
+    def acknowledge(self, sent: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """The coordinator has taken `sent`."""
+        for partition, offset in sent.items():
+            self._entries[partition].committed = offset
+
+    def marked(self, partition: TopicPartition) -> CommittedOffset | None:
+        """The mark as it stands, committed or not."""
+        return self._entries[partition].marked
+
+    def committed(self, partition: TopicPartition) -> CommittedOffset | None:
+        """What the group has committed, as far as this session knows."""
+        return self._entries[partition].committed
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        return self._entries.keys()
