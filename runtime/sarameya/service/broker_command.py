@@ -44,7 +44,7 @@ def _topic(text: str) -> tuple[str, int]:
     return name, int(partitions)
 
 
-def run(args: argparse.Namespace) -> ExitCode:
+def run(args: argparse.Namespace) -> int:
     """Serve until a signal. Raises OSError where the port is taken."""
     configure_logging("debug" if args.debug else args.log_level)
 

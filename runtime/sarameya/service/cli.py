@@ -35,12 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     try:
         args = build_parser(argv).parse_args(argv)
+        return int(args.run(args))
     except SystemExit as done:  # argparse has printed its help or its error
         return int(done.code or 0)
-    try:
-        return int(args.run(args))
     except Exception as error:  # noqa: BLE001  the end of the line: everything is told and becomes the exit code
-        return report(error, debug=args.debug)
+        return report(error, debug="--debug" in argv)
 
 
 def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:

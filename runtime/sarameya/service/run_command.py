@@ -22,7 +22,7 @@ from sarameya.service.handlers import build_handler
 from sarameya.service.log_lines import configure_logging
 from sarameya.service.runner import run_members
 from sarameya.service.signals import Stop
-from sarameya.service.watchdog import watch
+from sarameya.service.watchdog import Watchdog
 from sarameya.service.workers import Supervisor
 
 SUMMARY = "run members of a consumer group with the handler that an app file names"
@@ -47,7 +47,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def run(args: argparse.Namespace) -> ExitCode:
+def run(args: argparse.Namespace) -> int:
     """Run until a signal. Raises whatever made the members fail."""
     configure_logging("debug" if args.debug else args.log_level, name=f"worker {args.worker}" if args.worker else "")
     app = load_app(args.app_file)
@@ -91,17 +91,18 @@ def _make_handler(path: Path, app: App) -> ConsumerGroupHandler:
         raise AppFileError(path, [str(error)]) from error
 
 
-def _open_group(app: App) -> ConsumerGroup:
-    return ConsumerGroup(app.bootstrap_servers, app.group, app.config, observers=[log_event])
-
-
 async def _serve(apps: list[App], make_handler: partial[ConsumerGroupHandler], until_eof: bool, stop: Stop) -> ExitCode:
+    # After this long without a turn of the loop the group has given the members up in any case.
+    watchdog = Watchdog(max(app.config.rebalance_timeout for app in apps))
+
+    def open_group(app: App) -> ConsumerGroup:
+        return ConsumerGroup(app.bootstrap_servers, app.group, app.config, observers=[log_event, watchdog.observe])
+
     async with trio.open_nursery() as nursery:
-        # After this long the group has given the member up in any case.
-        nursery.start_soon(watch, max(app.config.rebalance_timeout for app in apps))
+        nursery.start_soon(watchdog.run)
         if until_eof:
             nursery.start_soon(signals.stop_at_end_of_input, stop)
-        await run_members(apps, make_handler, stop, _open_group)
+        await run_members(apps, make_handler, stop, open_group)
         nursery.cancel_scope.cancel()
     return ExitCode.OK
 

@@ -38,14 +38,14 @@ class Stop:
         await self._asked.wait()
 
 
-def run(program: Callable[[Stop], Awaitable[ExitCode]], *, before_exit: Callable[[], None] = lambda: None) -> ExitCode:
+def run(program: Callable[[Stop], Awaitable[int]], *, before_exit: Callable[[], None] = lambda: None) -> int:
     """Run `program` under trio; a second signal calls `before_exit` (it must not wait) and exits at once."""
 
     def at_once(code: int) -> None:
         before_exit()
         os._exit(code)  # no `finally`, no thread, no full pipe can hold this up
 
-    async def main() -> ExitCode:
+    async def main() -> int:
         stop = Stop()
         # The receiver stands before the nursery and beyond it, so that no KeyboardInterrupt can be raised inside.
         with trio.open_signal_receiver(*SIGNALS) as received:

@@ -1,0 +1,105 @@
+"""The job: produce flights into the embedded broker while the service lands them, and see it through to the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import attrs
+import trio
+from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded.groups.states import GroupState
+from sarameya.service.progress import Display
+
+from examples.flights.data import PARTITIONS, Flight
+from examples.flights.service import Service
+
+TOPIC = "flights"
+GROUP = "flights-landing"
+
+CHUNK = 500
+"""Flights of one partition that are produced at once."""
+GLANCE = 0.2
+"""Seconds between two looks at how far the group is."""
+
+
+@attrs.define
+class Job:
+    """Flights on their way: how many there are in all, and how many have been produced."""
+
+    cluster: EmbeddedCluster
+    total: int
+    shown: Display
+    produced: int = 0
+
+    @property
+    def landed(self) -> int:
+        """The rows that the group has committed, which it does only once they have landed."""
+        return sum(committed.offset for committed in self.cluster.committed(GROUP).values())
+
+    async def produce(self, flights: Iterator[Flight]) -> None:
+        """Append the flights to their partitions, a chunk at a time."""
+        waiting: list[list[Flight]] = [[] for _ in range(PARTITIONS)]
+        for flight in flights:
+            chunk = waiting[flight.partition]
+            chunk.append(flight)
+            if len(chunk) == CHUNK:
+                await self._send(chunk)
+        for chunk in waiting:
+            if chunk:
+                await self._send(chunk)
+
+    async def _send(self, chunk: list[Flight]) -> None:
+        records = ((flight.key, flight.value) for flight in chunk)
+        self.cluster.produce_many(TOPIC, chunk[0].partition, records)
+        self.produced += len(chunk)
+        chunk.clear()
+        await trio.lowlevel.checkpoint()  # the broker answers on this loop too
+
+    async def all_landed(self) -> None:
+        """Show the progress until the group has committed every flight."""
+        rate = Rate()
+        while (landed := self.landed) < self.total:
+            speed = rate.after(landed, trio.current_time())
+            self.shown.update(landed, f"landed; {self.produced:,} produced; {speed:,.0f} rows/s")
+            await trio.sleep(GLANCE)
+        self.shown.update(landed, f"landed; {self.produced:,} produced")
+
+    async def kill_one_member(self, service: Service) -> None:
+        """SIGKILL for one worker, in the middle: both are members, something has landed, something has not."""
+        await _until(lambda: self.landed > 0 and self.members() == 2)
+        pid = service.workers[1]
+        os.kill(pid, signal.SIGKILL)
+        self.shown.say(f"killed worker 1 (pid {pid}) when {self.landed:,} rows had landed")
+
+    async def other_member_took_over(self) -> None:
+        await _until(lambda: self.members() == 1)
+        generation = self.cluster.describe_group(GROUP).generation
+        self.shown.say(f"the other member has all {PARTITIONS} partitions now (generation {generation})")
+
+    def members(self) -> int:
+        """How many members the group has; 0 while it is rebalancing."""
+        group = self.cluster.describe_group(GROUP)
+        return len(group.members) if group.state is GroupState.STABLE else 0
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  the group is only looked at, from outside
+        await trio.sleep(GLANCE)
+
+
+class Rate:
+    """Rows a second over the last few seconds."""
+
+    def __init__(self, span: float = 5.0) -> None:
+        self._span = span
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def after(self, rows: int, now: float) -> float:
+        self._seen.append((now, rows))
+        while self._seen[0][0] < now - self._span:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        return (rows - before) / (now - then) if now > then else 0.0
