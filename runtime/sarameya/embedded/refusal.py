@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from sarameya.error_codes import ErrorCode
+from sarameya.errors import KafkaError
 
 
-class Refused(Exception):  # noqa: N818 - reads as what happened: `raise Refused(code, why)`
-    """A request, or one partition's part of it, is answered with `code`. Never leaves the broker as an exception."""
+class Refused(KafkaError):
+    """The broker does not do what was asked. `code` travels in the answer, `why` beside it where there is room.
+
+    Who calls the broker in the process (`EmbeddedCluster.produce`) gets it raised.
+    """
 
     def __init__(self, code: ErrorCode, why: str) -> None:
-        super().__init__(f"{why} ({code.name})")
-        self.code = code
+        super().__init__(code, why)
+        self.code: ErrorCode = code
         self.why = why

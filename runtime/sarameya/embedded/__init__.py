@@ -1,0 +1,19 @@
+"""A Kafka broker in the process: the real protocol, for any client, over TCP or in memory.
+
+    async with EmbeddedCluster(topics={"orders": 4}) as cluster:
+        cluster.produce("orders", 0, b"value")
+        ...                                        # clients at cluster.bootstrap_servers
+
+Map: `cluster` (lifetime, controls) and `server` (connections) and `networks` (TCP, memory) are trio; all else is
+pure: `framing` (bytes <-> requests), `apis` (a file an API), `cluster_state` (what brokers know), `topics`,
+`partition_log`, `group_coordinator` with `groups`, `purgatory` (who waits), `faults`.
+"""
+
+from sarameya.embedded.cluster import EmbeddedCluster
+from sarameya.embedded.cluster_state import BrokerSettings
+from sarameya.embedded.groups.config import CoordinatorConfig
+from sarameya.embedded.networks import Network
+from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.refusal import Refused
+
+__all__ = ["BrokerSettings", "CoordinatorConfig", "EmbeddedCluster", "Network", "PartitionLog", "Refused"]

@@ -1,0 +1,112 @@
+"""The APIs the broker answers, one small pure file each, and the table that leads from an API to its file.
+
+Each file has `answer(call)`, which calls `call.reply` once, now or later, and `refuse(body, code)`, the answer that
+carries one error code wherever that API has a place for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteTopicsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from kafka.protocol.consumer import (
+    FetchRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListOffsetsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+    SyncGroupRequest,
+)
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
+
+from sarameya.embedded.apis import (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_topics,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leader_epochs,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    produce,
+    sync_group,
+)
+from sarameya.embedded.apis.call import Call
+from sarameya.embedded.apis.versions import SERVED_VERSIONS
+from sarameya.error_codes import ErrorCode
+from sarameya.protocol.versions import Api
+
+__all__ = ["HANDLERS", "MESSAGES", "SERVED_VERSIONS", "Call", "Handler", "dispatch"]
+
+
+@attrs.frozen(slots=True)
+class Handler:
+    """An API's message, and the two functions of its file."""
+
+    message: Any
+    """kafka-python's request class."""
+    answer: Callable[[Call], None]
+    refuse: Callable[[Any, ErrorCode], Any]
+
+
+HANDLERS: Mapping[Api, Handler] = {
+    Api.PRODUCE: Handler(ProduceRequest, produce.answer, produce.refuse),
+    Api.FETCH: Handler(FetchRequest, fetch.answer, fetch.refuse),
+    Api.LIST_OFFSETS: Handler(ListOffsetsRequest, list_offsets.answer, list_offsets.refuse),
+    Api.METADATA: Handler(MetadataRequest, metadata.answer, metadata.refuse),
+    Api.OFFSET_COMMIT: Handler(OffsetCommitRequest, offset_commit.answer, offset_commit.refuse),
+    Api.OFFSET_FETCH: Handler(OffsetFetchRequest, offset_fetch.answer, offset_fetch.refuse),
+    Api.FIND_COORDINATOR: Handler(FindCoordinatorRequest, find_coordinator.answer, find_coordinator.refuse),
+    Api.JOIN_GROUP: Handler(JoinGroupRequest, join_group.answer, join_group.refuse),
+    Api.HEARTBEAT: Handler(HeartbeatRequest, heartbeat.answer, heartbeat.refuse),
+    Api.LEAVE_GROUP: Handler(LeaveGroupRequest, leave_group.answer, leave_group.refuse),
+    Api.SYNC_GROUP: Handler(SyncGroupRequest, sync_group.answer, sync_group.refuse),
+    Api.DESCRIBE_GROUPS: Handler(DescribeGroupsRequest, describe_groups.answer, describe_groups.refuse),
+    Api.LIST_GROUPS: Handler(ListGroupsRequest, list_groups.answer, list_groups.refuse),
+    Api.API_VERSIONS: Handler(ApiVersionsRequest, api_versions.answer, api_versions.refuse),
+    Api.CREATE_TOPICS: Handler(CreateTopicsRequest, create_topics.answer, create_topics.refuse),
+    Api.DELETE_TOPICS: Handler(DeleteTopicsRequest, delete_topics.answer, delete_topics.refuse),
+    Api.INIT_PRODUCER_ID: Handler(InitProducerIdRequest, init_producer_id.answer, init_producer_id.refuse),
+    Api.OFFSET_FOR_LEADER_EPOCH: Handler(OffsetForLeaderEpochRequest, leader_epochs.answer, leader_epochs.refuse),
+    Api.CREATE_PARTITIONS: Handler(CreatePartitionsRequest, create_partitions.answer, create_partitions.refuse),
+    Api.DELETE_GROUPS: Handler(DeleteGroupsRequest, delete_groups.answer, delete_groups.refuse),
+    Api.OFFSET_DELETE: Handler(OffsetDeleteRequest, offset_delete.answer, offset_delete.refuse),
+}
+
+MESSAGES: Mapping[Api, Any] = {api: handler.message for api, handler in HANDLERS.items()}
+
+
+def dispatch(call: Call) -> None:
+    """Answer one request, or fail it as a test has ordered; then wake whoever waited for what it changed."""
+    handler = HANDLERS[call.request.api]
+    fault = call.cluster.faults.take(call.request.api)
+    if fault is None:
+        handler.answer(call)
+    else:
+        call.reply(handler.refuse(call.body, fault))
+    call.cluster.settle(call.now)

@@ -1,0 +1,59 @@
+"""CreateTopics. A topic's configuration is accepted and not acted upon: nothing expires, nothing is compacted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kafka.protocol.admin import CreateTopicsResponse
+
+from sarameya.embedded.apis.call import Call
+from sarameya.embedded.refusal import Refused
+from sarameya.error_codes import ErrorCode
+
+_Result = CreateTopicsResponse.CreatableTopicResult
+
+_DEFAULT = -1
+
+
+def answer(call: Call) -> None:
+    times = Counter(topic.name for topic in call.body.topics)
+    call.reply(CreateTopicsResponse(topics=[_create(call, topic, times[topic.name]) for topic in call.body.topics]))
+
+
+def refuse(body: Any, code: ErrorCode) -> Any:
+    return CreateTopicsResponse(topics=[_refused(topic.name, code, code.name) for topic in body.topics])
+
+
+def _create(call: Call, wanted: Any, times: int) -> Any:
+    cluster = call.cluster
+    # A client that says where each partition goes gives their number by it; where they go is ours to say.
+    partitions = len(wanted.assignments) or wanted.num_partitions
+    if partitions == _DEFAULT:
+        partitions = cluster.settings.default_partitions
+    replicas = len(cluster.replica_ids)
+    try:
+        if times > 1:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named {times} times")
+        if not wanted.assignments and wanted.replication_factor not in (_DEFAULT, *range(1, replicas + 1)):
+            raise Refused(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"replication factor {wanted.replication_factor}: there are {replicas} brokers",
+            )
+        cluster.topics.check(wanted.name, partitions)
+    except Refused as refused:
+        return _refused(wanted.name, refused.code, refused.why)
+    topic = None if call.body.validate_only else cluster.create_topic(wanted.name, partitions)
+    return _Result(
+        name=wanted.name,
+        topic_id=topic.id if topic else None,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        configs=[],
+    )
+
+
+def _refused(name: str, code: ErrorCode, why: str) -> Any:
+    return _Result(name=name, error_code=code, error_message=why, configs=None)

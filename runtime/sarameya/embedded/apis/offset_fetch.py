@@ -1,0 +1,83 @@
+"""OffsetFetch: what a group has committed. From version 8 on, of many groups at once (KIP-709).
+
+No commit is ever pending here (there are no transactions), so `require_stable` asks for nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.consumer import OffsetFetchResponse
+
+from sarameya.embedded.apis.call import Call
+from sarameya.embedded.groups.messages import OffsetFetchAnswer
+from sarameya.error_codes import ErrorCode
+from sarameya.model import CommittedOffset, TopicPartition, by_topic
+
+_Topic = OffsetFetchResponse.OffsetFetchResponseTopic
+_Partition = _Topic.OffsetFetchResponsePartition
+_Group = OffsetFetchResponse.OffsetFetchResponseGroup
+_GroupTopic = _Group.OffsetFetchResponseTopics
+_GroupPartition = _GroupTopic.OffsetFetchResponsePartitions
+
+_NO_OFFSET = CommittedOffset(-1)
+
+
+def answer(call: Call) -> None:
+    body = call.body
+    if call.version >= 8:
+        call.reply(OffsetFetchResponse(groups=[_group(call, wanted) for wanted in body.groups]))
+        return
+    fetched = _fetch(call, body.group_id, body.topics)
+    call.reply(OffsetFetchResponse(error_code=fetched.error, topics=_topics(fetched, body.topics, _Topic, _Partition)))
+
+
+def refuse(body: Any, code: ErrorCode) -> Any:
+    return OffsetFetchResponse(
+        error_code=code,
+        topics=_topics(OffsetFetchAnswer(code), body.topics, _Topic, _Partition),
+        groups=[_Group(group_id=wanted.group_id, error_code=code, topics=[]) for wanted in body.groups or ()],
+    )
+
+
+def _group(call: Call, wanted: Any) -> Any:
+    fetched = _fetch(call, wanted.group_id, wanted.topics)
+    return _Group(
+        group_id=wanted.group_id,
+        error_code=fetched.error,
+        topics=_topics(fetched, wanted.topics, _GroupTopic, _GroupPartition),
+    )
+
+
+def _fetch(call: Call, group_id: str, topics: Any) -> OffsetFetchAnswer:
+    """`topics` None: all that have a commit."""
+    wanted = None
+    if topics is not None:
+        wanted = [TopicPartition(topic.name, number) for topic in topics for number in topic.partition_indexes]
+    return call.groups.fetch_offsets(group_id, wanted)
+
+
+def _topics(fetched: OffsetFetchAnswer, wanted: Any, topic_type: Any, partition_type: Any) -> list[Any]:
+    """The answer's topics: those asked for, or, where all were, those there are."""
+    if wanted is None:
+        asked = by_topic(list(fetched.offsets))
+    else:
+        asked = {topic.name: tuple(topic.partition_indexes) for topic in wanted}
+    return [
+        topic_type(
+            name=name,
+            partitions=[_partition(partition_type, TopicPartition(name, number), fetched) for number in numbers],
+        )
+        for name, numbers in asked.items()
+    ]
+
+
+def _partition(partition_type: Any, partition: TopicPartition, fetched: OffsetFetchAnswer) -> Any:
+    committed = fetched.offsets.get(partition, _NO_OFFSET)
+    return partition_type(
+        partition_index=partition.partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=fetched.error,
+    )

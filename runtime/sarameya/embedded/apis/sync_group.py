@@ -1,0 +1,40 @@
+"""SyncGroup: held until the leader has brought the assignment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.consumer import SyncGroupResponse
+
+from sarameya.embedded.apis.call import Call
+from sarameya.embedded.groups.messages import SyncAnswer, SyncRequest
+from sarameya.error_codes import ErrorCode
+
+
+def answer(call: Call) -> None:
+    body = call.body
+    request = SyncRequest(
+        group_id=body.group_id,
+        generation=body.generation_id,
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id,
+        protocol_type=body.protocol_type,
+        protocol_name=body.protocol_name,
+        assignments={entry.member_id: entry.assignment for entry in body.assignments},
+    )
+
+    def reply(synced: SyncAnswer) -> None:
+        call.reply(
+            SyncGroupResponse(
+                error_code=synced.error,
+                protocol_type=synced.protocol_type,
+                protocol_name=synced.protocol_name,
+                assignment=synced.assignment,
+            )
+        )
+
+    call.groups.sync(request, call.now, reply)
+
+
+def refuse(body: Any, code: ErrorCode) -> Any:
+    return SyncGroupResponse(error_code=code, assignment=b"")

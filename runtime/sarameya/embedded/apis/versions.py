@@ -1,0 +1,37 @@
+"""The APIs this broker serves, each with its versions: what ApiVersions answers and requests are held to.
+
+The client has a table of its own (`protocol/versions`); the two meet like strangers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sarameya.protocol.versions import Api, VersionRange
+
+SERVED_VERSIONS: Mapping[Api, VersionRange] = {
+    # Only v3+ can carry what the log takes. Older ones are named, as Kafka 4 does, because librdkafka
+    # compresses for no broker that does not name them; their records are refused.
+    Api.PRODUCE: VersionRange(0, 9),
+    # Below 4 records would have to be converted down; from 13 on topics are named by id.
+    Api.FETCH: VersionRange(4, 12),
+    Api.LIST_OFFSETS: VersionRange(1, 7),
+    Api.METADATA: VersionRange(0, 12),
+    Api.OFFSET_COMMIT: VersionRange(2, 9),
+    Api.OFFSET_FETCH: VersionRange(1, 8),
+    Api.FIND_COORDINATOR: VersionRange(0, 4),
+    Api.JOIN_GROUP: VersionRange(0, 9),
+    Api.HEARTBEAT: VersionRange(0, 4),
+    Api.LEAVE_GROUP: VersionRange(0, 5),
+    Api.SYNC_GROUP: VersionRange(0, 5),
+    Api.DESCRIBE_GROUPS: VersionRange(0, 5),
+    Api.LIST_GROUPS: VersionRange(0, 4),
+    Api.API_VERSIONS: VersionRange(0, 4),
+    Api.CREATE_TOPICS: VersionRange(2, 7),
+    Api.DELETE_TOPICS: VersionRange(1, 6),
+    Api.INIT_PRODUCER_ID: VersionRange(0, 4),
+    Api.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
+    Api.CREATE_PARTITIONS: VersionRange(0, 3),
+    Api.DELETE_GROUPS: VersionRange(0, 2),
+    Api.OFFSET_DELETE: VersionRange(0, 0),
+}

@@ -1,0 +1,305 @@
+"""A cluster in the process: its lifetime, its clock, and the controls that feed it, look into it and hurt it. Trio.
+
+`EmbeddedCluster` is what users see. It owns the tasks (a listener a broker, a task a connection, one timer) and calls
+the pure parts, all from one event loop: `cluster_state` for what the brokers know, `server` for what is on the wire.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from types import TracebackType
+
+import attrs
+import trio
+
+from sarameya.embedded.cluster_state import BrokerSettings, ClusterState, Node
+from sarameya.embedded.framing import DEFAULT_MAX_FRAME_SIZE
+from sarameya.embedded.groups.config import CoordinatorConfig
+from sarameya.embedded.groups.messages import GroupDescription
+from sarameya.embedded.networks import MemoryNetwork, Network, TcpNetwork
+from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, PartitionLog
+from sarameya.embedded.server import BrokerServer
+from sarameya.embedded.topics import OFFSETS_TOPIC
+from sarameya.error_codes import ErrorCode
+from sarameya.model import CommittedOffset, Headers, TopicPartition
+from sarameya.protocol.compression import Codec
+from sarameya.protocol.records import build
+from sarameya.protocol.versions import Api
+
+_BATCH_BYTES = 64 * 1024
+
+
+@attrs.define(slots=True, eq=False)
+class _Broker:
+    """One broker's tasks. `running` is cancelled to stop it, and None while it is stopped."""
+
+    node: Node
+    server: BrokerServer
+    running: trio.CancelScope | None = None
+    stopped: trio.Event = attrs.field(factory=trio.Event)
+
+
+class EmbeddedCluster:
+    """Kafka brokers in this process, for any client: `async with EmbeddedCluster(topics={"orders": 4}) as cluster`.
+
+    `brokers` of them, ids from 0. Over TCP on `host`: broker 0 at `port` (0: any free one), the next at the
+    ports behind it. With `in_memory` over streams of `cluster.transport` only, and then a virtual clock
+    (`trio.testing.MockClock`) rules every timer. `wall_clock` (seconds since 1970) dates records; `seed` makes
+    the ids the brokers give out the same in every run.
+
+    Everything is in memory and gone at the end. Every broker is a replica of every partition: partition n of a
+    topic is led by the n-th broker, round and round. Entering raises OSError if a port is taken, KafkaError for a
+    topic that cannot be. All methods are called from the event loop, inside the `async with`; those that
+    are not `async` do not wait. Errors raised by them are KafkaErrors, with the code a client would get.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, int] | None = None,
+        *,
+        brokers: int = 1,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        in_memory: bool = False,
+        auto_create_topics: bool = False,
+        default_partitions: int = 1,
+        max_batch_size: int = DEFAULT_MAX_BATCH_SIZE,
+        max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+        groups: CoordinatorConfig | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        seed: int | None = None,
+    ) -> None:
+        self._initial_topics = dict(topics or {})
+        self._initial_ports = [port + node_id if port else 0 for node_id in range(brokers)]
+        self._max_frame_size = max_frame_size
+        self._network: Network = MemoryNetwork() if in_memory else TcpNetwork(host)
+        self._state = ClusterState(
+            BrokerSettings(
+                auto_create_topics=auto_create_topics,
+                default_partitions=default_partitions,
+                max_batch_size=max_batch_size,
+                groups=groups or CoordinatorConfig(),
+            ),
+            wall_clock=wall_clock,
+            rng=random.Random(seed),
+        )
+        self._brokers: dict[int, _Broker] = {}
+        self._lifetime: AbstractAsyncContextManager[None] = self._run()
+        self._alarm = trio.Event()
+        self._alarm_at = math.inf
+
+    # Lifetime
+
+    async def __aenter__(self) -> EmbeddedCluster:
+        await self._lifetime.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._lifetime.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        # Whatever can go wrong at the start does so before there is a nursery, and is raised as it is.
+        async with AsyncExitStack() as unserved:
+            listeners = {}
+            for node_id, wanted_port in enumerate(self._initial_ports):
+                listener, host, port = await self._network.listen(node_id, wanted_port)
+                unserved.push_async_callback(listener.aclose)
+                listeners[node_id] = listener
+                server = BrokerServer(self._state, node_id, self._rearm, max_frame_size=self._max_frame_size)
+                self._brokers[node_id] = _Broker(Node(node_id, host, port), server)
+            for broker in self._brokers.values():
+                self._state.node_up(broker.node, trio.current_time())
+            for name, partitions in self._initial_topics.items():
+                self._state.create_topic(name, partitions)
+            unserved.pop_all()
+        async with trio.open_nursery() as self._nursery:
+            for node_id, listener in listeners.items():
+                self._nursery.start_soon(self._serve, self._brokers[node_id], listener)
+            self._nursery.start_soon(self._keep_time)
+            try:
+                yield
+            finally:
+                self._nursery.cancel_scope.cancel()
+
+    async def _serve(self, broker: _Broker, listener: trio.abc.Listener[trio.abc.Stream]) -> None:
+        async def serve(stream: trio.abc.Stream) -> None:
+            await broker.server.serve(stream, self._network.client_host(stream))
+
+        broker.stopped = trio.Event()
+        with trio.CancelScope() as broker.running:
+            await trio.serve_listeners(serve, [listener])
+        broker.running = None
+        broker.stopped.set()
+
+    async def _keep_time(self) -> None:
+        while True:
+            deadline = self._state.next_deadline()
+            self._alarm, self._alarm_at = trio.Event(), math.inf if deadline is None else deadline
+            with trio.move_on_at(self._alarm_at):
+                await self._alarm.wait()
+            self._state.handle_timer(trio.current_time())
+
+    def _rearm(self) -> None:
+        """Something changed: wake the timer if it would now come too late. Too early does no harm."""
+        deadline = self._state.next_deadline()
+        if deadline is not None and deadline < self._alarm_at:
+            self._alarm.set()
+
+    # Where it is
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """`host:port` of each broker."""
+        return [f"{broker.node.host}:{broker.node.port}" for broker in self._brokers.values()]
+
+    @property
+    def transport(self) -> Network:
+        """Opens streams to the brokers: `await transport.connect(host, port)`."""
+        return self._network
+
+    # Topics and records
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        self._state.create_topic(name, partitions)
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Let the topic have `partitions` of them in all."""
+        self._state.grow_topic(topic, partitions)
+
+    def delete_topic(self, name: str) -> None:
+        self._state.delete_topic(name, trio.current_time())
+        self._rearm()
+
+    def log(self, topic: str, partition: int) -> PartitionLog:
+        """The log itself, to look into. What changes it goes through the cluster, which wakes who waits."""
+        return self._state.topics.partition(topic, partition).log
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp: int | None = None,
+    ) -> int:
+        """Append one record and return its offset. `timestamp` is in milliseconds; None: now."""
+        if timestamp is None:
+            timestamp = self._now_ms()
+        return self.append(topic, partition, build([(timestamp, key, value, headers)]))
+
+    def produce_many(
+        self,
+        topic: str,
+        partition: int,
+        records: Iterable[tuple[bytes | None, bytes | None]],
+        *,
+        codec: Codec = Codec.NONE,
+        batch_bytes: int = _BATCH_BYTES,
+    ) -> range:
+        """Append (key, value) records in batches of about `batch_bytes` before compression. Returns their offsets."""
+        first = self.log(topic, partition).end_offset
+        timestamp = self._now_ms()
+        batch: list[tuple[int, bytes | None, bytes | None, Headers]] = []
+        size = 0
+        for key, value in records:
+            batch.append((timestamp, key, value, ()))
+            size += len(key or b"") + len(value or b"")
+            if size >= batch_bytes:
+                self.append(topic, partition, build(batch, codec=codec))
+                batch, size = [], 0
+        if batch:
+            self.append(topic, partition, build(batch, codec=codec))
+        return range(first, self.log(topic, partition).end_offset)
+
+    def append(self, topic: str, partition: int, batch: bytes) -> int:
+        """Append one record batch (v2, as `protocol.records.build` makes it) and return its base offset."""
+        appended = self._state.append(self._state.topics.partition(topic, partition), batch)
+        self._settle()
+        return appended.base_offset
+
+    # Groups
+
+    def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """All that the group has committed."""
+        coordinator = self._state.coordinator(self._state.coordinator_node(group_id).id)
+        return dict(coordinator.fetch_offsets(group_id, None).offsets)
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """The group's state and members, as its coordinator sees them now."""
+        return self._state.coordinator(self._state.coordinator_node(group_id).id).describe(group_id)
+
+    # What hurts
+
+    def append_raw(self, topic: str, partition: int, data: bytes, last_offset: int) -> None:
+        """Put any bytes into a log, standing for the offsets up to `last_offset`: see `PartitionLog.append_raw`."""
+        self.log(topic, partition).append_raw(data, last_offset)
+        self._touch(topic, partition)
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
+        """Let retention take the records before an offset."""
+        self.log(topic, partition).delete_before(before_offset)
+        self._touch(topic, partition)
+
+    def truncate(self, topic: str, partition: int, offset: int) -> None:
+        """Cut the log off at an offset, as an unclean election does; raise the epoch with `move_leader`."""
+        self.log(topic, partition).truncate(offset)
+        self._touch(topic, partition)
+
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Let another broker lead, under the next epoch; the old one answers NOT_LEADER_OR_FOLLOWER."""
+        self._state.move_leader(topic, partition, broker_id, trio.current_time())
+        self._rearm()
+
+    def move_coordinator(self, group_id: str, broker_id: int) -> None:
+        """Let another broker coordinate the group, and those that share its partition of `__consumer_offsets`.
+
+        What the old one held is answered NOT_COORDINATOR, as is what still comes to it.
+        """
+        number = self._state.offsets_partition(group_id).topic_partition.partition
+        self.move_leader(OFFSETS_TOPIC, number, broker_id)
+
+    def fail_next(self, api: Api, code: ErrorCode, count: int = 1) -> None:
+        """Answer the next `count` requests of `api`, to any broker, with `code`, and do nothing of what they ask."""
+        self._state.faults.fail_next(api, code, count)
+
+    def disconnect(self, broker_id: int | None = None) -> None:
+        """Drop all connections, or those of one broker, in the middle of whatever they do; new ones are welcome."""
+        for node_id, broker in self._brokers.items():
+            if broker_id in (None, node_id):
+                broker.server.disconnect()
+
+    async def stop_broker(self, broker_id: int) -> None:
+        """Stop a broker: connections drop, nobody listens, the others lead and coordinate what it did."""
+        broker = self._brokers[self._state.node(broker_id).id]
+        self._state.node_down(broker_id, trio.current_time())
+        self._rearm()
+        if broker.running is not None:
+            broker.running.cancel()
+            await broker.stopped.wait()
+
+    async def start_broker(self, broker_id: int) -> None:
+        """Start a stopped broker at its old address; it leads what nobody does. Raises OSError if its port is taken."""
+        broker = self._brokers[broker_id]
+        listener, _, _ = await self._network.listen(broker_id, broker.node.port)
+        self._nursery.start_soon(self._serve, broker, listener)
+        self._state.node_up(broker.node, trio.current_time())
+        self._rearm()
+
+    def _touch(self, topic: str, partition: int) -> None:
+        self._state.touch(TopicPartition(topic, partition), trio.current_time())
+        self._rearm()
+
+    def _settle(self) -> None:
+        self._state.settle(trio.current_time())
+        self._rearm()
+
+    def _now_ms(self) -> int:
+        return int(self._state.wall_clock() * 1000)

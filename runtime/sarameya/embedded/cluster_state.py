@@ -1,0 +1,239 @@
+"""What the brokers of a cluster know: nodes, topics, leaders, group coordinators, and who waits for what.
+
+Pure, and the one owner of all of it: everything changes here, called from one event loop, and every call that may
+change something ends in `settle(now)`, which wakes the requests that waited for the change. `apis` answer
+requests out of it, `cluster` (the trio half) drives its timers and hurts it for tests.
+
+Every broker is a replica of every partition: they are one process and share one log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import count
+
+import attrs
+
+from sarameya.embedded.faults import Faults
+from sarameya.embedded.group_coordinator import GroupCoordinator, partition_for
+from sarameya.embedded.groups.config import CoordinatorConfig
+from sarameya.embedded.groups.messages import GroupImage
+from sarameya.embedded.offsets_journal import OffsetsJournal
+from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, Appended
+from sarameya.embedded.purgatory import Purgatory
+from sarameya.embedded.refusal import Refused
+from sarameya.embedded.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic, Topics
+from sarameya.error_codes import ErrorCode
+from sarameya.model import TopicPartition
+
+
+@attrs.frozen(slots=True)
+class Node:
+    """A broker as clients see it."""
+
+    id: int
+    host: str
+    port: int
+
+
+@attrs.frozen(slots=True)
+class BrokerSettings:
+    """What a cluster's brokers have in common. Sizes are bytes, counts are counts."""
+
+    auto_create_topics: bool = False
+    """auto.create.topics.enable: a client that asks for a topic gets it made."""
+    default_partitions: int = 1
+    """num.partitions, for topics made without a number."""
+    max_batch_size: int = DEFAULT_MAX_BATCH_SIZE
+    """message.max.bytes; a larger batch is refused with MESSAGE_TOO_LARGE."""
+    offsets_partitions: int = 50
+    """offsets.topic.num.partitions; a group's partition of them decides its coordinator."""
+    groups: CoordinatorConfig = CoordinatorConfig()
+
+
+class ClusterState:
+    """The state of all brokers. `wall_clock` (seconds since 1970) dates records; `now` is the timers' clock."""
+
+    def __init__(
+        self, settings: BrokerSettings, *, wall_clock: Callable[[], float], rng: random.Random | None = None
+    ) -> None:
+        rng = rng or random.Random()
+        self.settings = settings
+        self.wall_clock = wall_clock
+        self.cluster_id = f"embedded-{rng.getrandbits(64):016x}"
+        self.topics = Topics(max_batch_size=settings.max_batch_size, rng=rng)
+        self.faults = Faults()
+        self.fetches = Purgatory()
+        """Fetches held back until there is enough to read, keyed by TopicPartition."""
+        self._rng = rng
+        self._nodes: dict[int, Node] = {}
+        self._coordinators: dict[int, GroupCoordinator] = {}
+        self._resting: dict[int, list[GroupImage]] = {}
+        """Groups nobody coordinates just now, by their partition of `__consumer_offsets`."""
+        self._producer_ids = count(1)
+        self._changed: dict[TopicPartition, None] = {}
+
+    # Brokers
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The brokers that are up, by id."""
+        return sorted(self._nodes.values(), key=lambda node: node.id)
+
+    @property
+    def replica_ids(self) -> list[int]:
+        """All brokers, up or not."""
+        return sorted(self._coordinators)
+
+    def node(self, node_id: int) -> Node:
+        """Raises Refused with BROKER_NOT_AVAILABLE for a broker that is not up."""
+        try:
+            return self._nodes[node_id]
+        except KeyError:
+            up = ", ".join(map(str, sorted(self._nodes))) or "none"
+            raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not up (up: {up})") from None
+
+    def node_up(self, node: Node, now: float) -> None:
+        """A broker is there, for the first time or again; it leads what has no leader."""
+        self._nodes[node.id] = node
+        if node.id not in self._coordinators:
+            self._coordinators[node.id] = GroupCoordinator(
+                self.settings.groups,
+                serves=lambda group_id: self._serves(node.id, group_id),
+                journal=OffsetsJournal(self.offsets_partition, self.append, self.wall_clock),
+                rng=self._rng,
+            )
+        for partition in self.topics.partitions():
+            if partition.leader == NO_LEADER:
+                self._lead(partition, node.id, now)
+        self.settle(now)
+
+    def node_down(self, node_id: int, now: float) -> None:
+        """A broker is gone; what it led goes to those that are up, round and round, or waits for one."""
+        del self._nodes[node_id]
+        up = sorted(self._nodes)
+        for partition in self.topics.partitions():
+            if partition.leader == node_id:
+                number = partition.topic_partition.partition
+                self._lead(partition, up[number % len(up)] if up else NO_LEADER, now)
+        self.settle(now)
+
+    # Topics
+
+    def create_topic(self, name: str, partitions: int | None = None) -> Topic:
+        """Raises Refused as `Topics.create` does. `partitions` None: the default."""
+        if partitions is None:
+            partitions = self.settings.default_partitions
+        return self.topics.create(name, partitions, sorted(self._nodes))
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Raises Refused as `Topics.grow` does."""
+        self.topics.grow(name, partitions, sorted(self._nodes))
+
+    def delete_topic(self, name: str, now: float) -> None:
+        """Raises Refused with UNKNOWN_TOPIC_OR_PARTITION."""
+        for partition in self.topics.delete(name).partitions:
+            self._changed[partition.topic_partition] = None
+        self.settle(now)
+
+    def led_partition(self, node_id: int, topic: str, number: int) -> Partition:
+        """The partition, for a broker that was asked about it as its leader.
+
+        Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+        """
+        partition = self.topics.partition(topic, number)
+        if partition.leader != node_id:
+            raise Refused(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{partition.topic_partition} is led by broker {partition.leader}, not by {node_id}",
+            )
+        return partition
+
+    def append(self, partition: Partition, batch: bytes) -> Appended:
+        """Store a batch; `settle` wakes the fetches that waited for it. Raises Refused as the log does."""
+        appended = partition.log.append(batch)
+        self._changed[partition.topic_partition] = None
+        return appended
+
+    def touch(self, partition: TopicPartition, now: float) -> None:
+        """The partition's log was changed by hand: whoever waits for it has another look."""
+        self._changed[partition] = None
+        self.settle(now)
+
+    def move_leader(self, topic: str, number: int, node_id: int, now: float) -> None:
+        """Broker `node_id` leads from now on, under a new epoch; the others refuse. Raises Refused."""
+        self._lead(self.topics.partition(topic, number), self.node(node_id).id, now)
+        self.settle(now)
+
+    def next_producer_id(self) -> int:
+        return next(self._producer_ids)
+
+    # Groups
+
+    def coordinator(self, node_id: int) -> GroupCoordinator:
+        return self._coordinators[node_id]
+
+    def offsets_partition(self, group_id: str) -> Partition:
+        """The partition of `__consumer_offsets` that keeps this group; made when it is first needed, as in Kafka."""
+        topic = self.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            topic = self.create_topic(OFFSETS_TOPIC, self.settings.offsets_partitions)
+        return topic.partitions[partition_for(group_id, len(topic.partitions))]
+
+    def coordinator_node(self, group_id: str) -> Node:
+        """The broker that coordinates this group. Raises Refused with COORDINATOR_NOT_AVAILABLE if none does."""
+        node = self._nodes.get(self.offsets_partition(group_id).leader)
+        if node is None:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no broker leads the offsets of group {group_id!r}")
+        return node
+
+    def _serves(self, node_id: int, group_id: str) -> ErrorCode:
+        leads = self.offsets_partition(group_id).leader == node_id
+        return ErrorCode.NONE if leads else ErrorCode.NOT_COORDINATOR
+
+    # Leaders
+
+    def _lead(self, partition: Partition, node_id: int, now: float) -> None:
+        if partition.leader == node_id:
+            return
+        keeps_groups = partition.topic_partition.topic == OFFSETS_TOPIC
+        if keeps_groups and partition.leader != NO_LEADER:
+            self._rest_groups(partition, now)
+        partition.leader = node_id
+        if node_id != NO_LEADER:
+            partition.log.begin_epoch(partition.log.leader_epoch + 1)
+            if keeps_groups:
+                for image in self._resting.pop(partition.topic_partition.partition, ()):
+                    self._coordinators[node_id].load(image, now)
+        self._changed[partition.topic_partition] = None
+
+    def _rest_groups(self, partition: Partition, now: float) -> None:
+        """Take a partition's groups from its coordinator; what it held for them is answered NOT_COORDINATOR."""
+        coordinator = self._coordinators[partition.leader]
+        for listing in coordinator.list_groups():
+            if self.offsets_partition(listing.group_id) is partition:
+                image = coordinator.unload(listing.group_id, now)
+                if image is not None:
+                    self._resting.setdefault(partition.topic_partition.partition, []).append(image)
+
+    # Time
+
+    def next_deadline(self) -> float | None:
+        """When `handle_timer` has something to do, on the clock of `now`; None if nothing waits."""
+        deadlines = [c.next_deadline() for c in self._coordinators.values()]
+        deadlines.append(self.fetches.next_deadline())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def handle_timer(self, now: float) -> None:
+        """Let everything expire whose time has come."""
+        for coordinator in self._coordinators.values():
+            coordinator.handle_timer(now)
+        self.fetches.expire(now)
+        self.settle(now)
+
+    def settle(self, now: float) -> None:
+        """Wake the fetches that wait for what has changed since the last call."""
+        while self._changed:
+            partition, _ = self._changed.popitem()
+            self.fetches.check_and_complete(partition, now)

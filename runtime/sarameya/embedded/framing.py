@@ -1,0 +1,167 @@
+"""The server's half of the wire: bytes -> frames -> requests, and answers -> bytes. Pure.
+
+kafka-python has the client's half only, and its messages trust the other side. Here nothing is trusted: frames are
+bounded, an unknown API or version, a body that is cut off, a null where the schema has none: each becomes a
+ProtocolError, upon which the server closes that connection, as Kafka does.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import attrs
+from kafka.protocol.api_header import RequestHeader
+
+from sarameya.errors import ProtocolError
+from sarameya.protocol.versions import Api, VersionRange
+
+DEFAULT_MAX_FRAME_SIZE = 100 * 1024 * 1024
+"""Bytes; Kafka's `socket.request.max.bytes`."""
+
+_SIZE = struct.Struct(">i")
+_KEY_AND_VERSION = struct.Struct(">hh")
+
+# What kafka-python's decoders raise for bytes that do not fit their schema.
+_DECODE_ERRORS = (struct.error, ValueError, IndexError, OverflowError, AssertionError, TypeError)
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames: int32 size, then that many bytes."""
+
+    def __init__(self, max_size: int = DEFAULT_MAX_FRAME_SIZE) -> None:
+        self._max_size = max_size
+        self._buffer = bytearray()
+
+    def receive(self, data: bytes | bytearray) -> None:
+        """Bytes as they arrived, in pieces of any length."""
+        self._buffer += data
+
+    def next_frame(self) -> bytes | None:
+        """The next whole frame, without its size; None until more bytes arrive.
+
+        Raises ProtocolError for a size that cannot be, before its bytes are waited for.
+        """
+        if len(self._buffer) < _SIZE.size:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer)
+        if not 0 <= size <= self._max_size:
+            raise ProtocolError(f"a frame of {size} bytes ({self._max_size} are allowed)")
+        end = _SIZE.size + size
+        if len(self._buffer) < end:
+            return None
+        with memoryview(self._buffer) as view:
+            frame = bytes(view[_SIZE.size : end])
+        del self._buffer[:end]
+        return frame
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the stream may end here: not in the middle of a frame."""
+        return not self._buffer
+
+
+@attrs.frozen(slots=True)
+class Request:
+    """A request as it came: what its header says, and the message itself.
+
+    `body` is None where the version is not served, which only ApiVersions may ask for (KIP-511).
+    """
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str
+    body: Any
+
+    @property
+    def expects_answer(self) -> bool:
+        """Only a Produce with acks=0 does not."""
+        return self.body is None or bool(self.body.expect_response())
+
+
+def decode_request(frame: bytes, messages: Mapping[Api, Any], served: Mapping[Api, VersionRange]) -> Request:
+    """The request in `frame`, as one of `messages` (api -> kafka-python's request class).
+
+    Raises ProtocolError for whatever is not a whole request of a served version.
+    """
+    if len(frame) < _KEY_AND_VERSION.size:
+        raise ProtocolError("a request without a header")
+    key, version = _KEY_AND_VERSION.unpack_from(frame)
+    try:
+        api = Api(key)
+        versions = served[api]
+    except (ValueError, KeyError):
+        raise ProtocolError(f"a request of an API that is not served (key {key}, version {version})") from None
+    in_range = versions.low <= version <= versions.high
+    if not in_range and api is not Api.API_VERSIONS:
+        raise ProtocolError(f"{api.name} version {version} is not served (served: {versions})")
+    message = messages[api]
+    stream = io.BytesIO(frame)  # shares the frame's bytes
+    try:
+        header = RequestHeader.decode(stream, flexible=message.flexible_version_q(version))
+        body = _decode_body(message, version, frame, stream.tell()) if in_range else None
+    except _DECODE_ERRORS as error:
+        raise ProtocolError(f"{api.name} version {version}: {error}") from None
+    return Request(api, version, header.correlation_id, header.client_id or "", body)
+
+
+def encode_answer(request: Request, answer: Any) -> bytes | bytearray:
+    """The frame that carries `answer`, a kafka-python response, back to who sent `request`."""
+    answer.API_VERSION = request.version if request.body is not None else 0
+    answer.with_header(correlation_id=request.correlation_id)
+    frame: bytearray = answer.encode(header=True, framed=True)
+    return frame
+
+
+def _decode_body(message: Any, version: int, frame: bytes, at: int) -> Any:
+    # Not `message.decode`: it copies the frame to read a header from it, and does not tell where it stopped,
+    # so that a body cut off in its last field would pass.
+    flexible = message.flexible_version_q(version)
+    decode = message._struct.compiled_decode_from(version, compact=flexible, tagged=flexible, data_class=message[None])
+    body, end = decode(memoryview(frame), at)
+    if end > len(frame):
+        raise ValueError("the request is cut off")
+    _refuse_nulls(body, _nullability(message, version))
+    return body
+
+
+class _Field(NamedTuple):
+    name: str
+    nullable: bool
+    inner: tuple[_Field, ...] | None
+    """For an array of structures, their fields."""
+
+
+@cache
+def _nullability(message: Any, version: int) -> tuple[_Field, ...]:
+    """The fields of a message that may turn out null (strings, bytes, arrays), with what its schema says of that."""
+    return _fields(message._struct, version)
+
+
+def _fields(structure: Any, version: int) -> tuple[_Field, ...]:
+    return tuple(
+        _Field(
+            field.name,
+            field.nullable_for_version_q(version),
+            _fields(field.array_of, version) if field.is_struct_array() else None,
+        )
+        for field in structure.untagged_fields(version)
+        if field.type_str in ("string", "bytes", "records") or field.is_array()
+    )
+
+
+def _refuse_nulls(item: Any, fields: tuple[_Field, ...]) -> None:
+    for name, nullable, inner in fields:
+        value = getattr(item, name)
+        if value is None:
+            if not nullable:
+                raise ValueError(f"{name} is null")
+        elif inner is not None:
+            for element in value:
+                _refuse_nulls(element, inner)
+        elif isinstance(value, list) and None in value:
+            raise ValueError(f"{name} has a null in it")
