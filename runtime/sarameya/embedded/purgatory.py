@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import count
 
 import attrs
@@ -41,7 +41,7 @@ class _Entry:
     """A place in the heap. Emptied when its operation completes, so that the heap keeps nothing alive."""
 
     operation: DelayedOperation | None
-    keys: tuple[Hashable, ...]
+    keys: frozenset[Hashable]
 
 
 class Purgatory:
@@ -61,7 +61,7 @@ class Purgatory:
         """How many operations wait for this key."""
         return len(self._watchers.get(key, ()))
 
-    def try_complete_else_watch(self, operation: DelayedOperation, keys: tuple[Hashable, ...], now: float) -> bool:
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable], now: float) -> bool:
         """Complete the operation if it can be or its deadline has passed, else watch it. True: it completed."""
         if operation.can_complete():
             operation.on_complete(now)
@@ -70,9 +70,9 @@ class Purgatory:
             operation.on_complete(now)
             operation.on_expire(now)
             return True
-        entry = _Entry(operation, keys)
+        entry = _Entry(operation, frozenset(keys))
         self._waiting[operation] = entry
-        for key in keys:
+        for key in entry.keys:
             self._watchers.setdefault(key, {})[operation] = None
         heapq.heappush(self._heap, (operation.deadline, next(self._order), entry))
         return False
@@ -125,7 +125,7 @@ class Purgatory:
         entry.operation = None
         for key in entry.keys:
             watchers = self._watchers[key]
-            watchers.pop(operation, None)
+            del watchers[operation]
             if not watchers:
                 del self._watchers[key]
         self._compact()

@@ -1,0 +1,147 @@
+"""LeaveGroup: one member or many, dynamic, static or pending, in each state."""
+
+from __future__ import annotations
+
+import pytest
+from coordinator_kit import GROUP, Kit, protocols
+from sarameya.embedded.groups.messages import LeaveAnswer, LeaveRequest, LeavingMember
+from sarameya.embedded.groups.states import GroupState
+from sarameya.error_codes import ErrorCode
+
+
+def test_leave_of_the_only_member_empties_the_group_at_once() -> None:
+    kit = Kit()
+    (member_id,) = kit.stable(1)
+    assert kit.leave(member_id) == LeaveAnswer(ErrorCode.NONE, ((LeavingMember(member_id), ErrorCode.NONE),))
+    assert (kit.state, kit.group.generation) == (GroupState.EMPTY, 2)
+    assert kit.coordinator.next_deadline() is None
+
+
+def test_leave_in_a_stable_group_begins_a_round_for_the_others() -> None:
+    kit = Kit()
+    first, second = kit.stable(2)
+    kit.leave(second)
+    assert kit.state is GroupState.PREPARING_REBALANCE
+    assert kit.heartbeat(first) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert kit.heartbeat(second) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert kit.join(first).answer.generation == 3
+
+
+def test_leave_in_completing_rebalance_begins_the_round_again() -> None:
+    kit = Kit()
+    first, second = kit.stable(2)
+    kit.join(first)
+    kit.join(second)
+    waiting = kit.sync(second)
+    kit.leave(first)
+    assert waiting.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert kit.join(second).answer.leader == second
+
+
+def test_leave_of_the_last_member_awaited_ends_the_join_phase() -> None:
+    kit = Kit()
+    first, second = kit.stable(2)
+    waiting = kit.join(first)
+    kit.leave(second)
+    assert waiting.answer.generation == 3
+
+
+def test_leave_of_a_member_whose_join_waits_answers_that_join() -> None:
+    kit = Kit()
+    first, _second = kit.stable(2)
+    waiting = kit.join(first)
+    kit.leave(first)
+    assert waiting.answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_leave_of_a_member_whose_sync_waits_answers_that_sync() -> None:
+    kit = Kit()
+    first, second = kit.stable(2)
+    kit.join(first)
+    kit.join(second)
+    waiting = kit.sync(second)
+    kit.leave(second)
+    assert waiting.answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_leave_of_several_answers_each_and_begins_one_round() -> None:
+    kit = Kit()
+    first, second, third = kit.stable(3)
+    answer = kit.leave(first, "ghost", second)
+    assert [error for _, error in answer.members] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.NONE,
+    ]
+    assert kit.join(third).answer.generation == 4
+
+
+def test_leave_of_a_stranger_disturbs_nobody() -> None:
+    kit = Kit()
+    kit.stable(2)
+    answer = kit.leave("ghost")
+    assert (answer.error, answer.single_error) == (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
+    assert kit.state is GroupState.STABLE
+
+
+def test_leave_to_no_group_is_of_unknown_members() -> None:
+    assert Kit().leave("ghost").single_error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_leave_to_a_group_without_an_id_is_refused() -> None:
+    answer = Kit().coordinator.leave(LeaveRequest("", (LeavingMember("m"),)), 0)
+    assert (answer.error, answer.single_error) == (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_GROUP_ID)
+
+
+@pytest.mark.parametrize("state", [GroupState.EMPTY, GroupState.STABLE])
+def test_leave_of_a_member_id_given_out_forgets_it(state: GroupState) -> None:
+    kit = Kit()
+    if state is GroupState.STABLE:
+        kit.stable(1)
+    pending = kit.new_id()
+    assert kit.leave(pending).single_error is ErrorCode.NONE
+    assert kit.state is state
+    assert kit.join(pending).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_leave_of_the_last_member_id_awaited_ends_the_join_phase() -> None:
+    kit = Kit()
+    (first,) = kit.stable(1)
+    pending = kit.new_id()
+    waiting = kit.join(first)
+    kit.leave(pending)
+    assert waiting.answer.generation == 2
+
+
+@pytest.mark.parametrize(
+    ("leaving", "error"),
+    [
+        (LeavingMember("", "i1"), ErrorCode.NONE),  # an administrator, by instance id
+        (LeavingMember("", "unheard-of"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (LeavingMember("", None), ErrorCode.UNKNOWN_MEMBER_ID),
+        (LeavingMember("someone else's", "i1"), ErrorCode.FENCED_INSTANCE_ID),
+    ],
+)
+def test_leave_of_a_static_member_goes_by_its_instance_id(leaving: LeavingMember, error: ErrorCode) -> None:
+    kit = Kit()
+    member_id = kit.join(group_instance_id="i1").answer.member_id
+    kit.settle([member_id])
+    assert kit.leave(leaving).single_error is error
+    assert kit.member_ids == ([] if error is ErrorCode.NONE else [member_id])
+
+
+def test_leave_of_a_static_member_by_both_ids_removes_it() -> None:
+    kit = Kit()
+    member_id = kit.join(group_instance_id="i1").answer.member_id
+    kit.settle([member_id])
+    assert kit.leave(LeavingMember(member_id, "i1")).single_error is ErrorCode.NONE
+    assert kit.group.static_members == {}
+
+
+def test_group_everyone_has_left_takes_members_of_another_type() -> None:
+    kit = Kit()
+    (member_id,) = kit.stable(1)
+    kit.leave(member_id)
+    _, reply = kit.join_new(protocol_type="connect", protocols=protocols("v1"))
+    assert (reply.answer.protocol_type, reply.answer.generation) == ("connect", 3)
+    assert kit.coordinator.describe(GROUP).protocol_type == "connect"

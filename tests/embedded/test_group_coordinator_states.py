@@ -1,0 +1,53 @@
+"""The transition table, and nothing but it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from sarameya.embedded.groups.group import Group
+from sarameya.embedded.groups.states import TRANSITIONS, GroupEvent, GroupState, IllegalTransitionError, next_state
+
+LEGAL = [
+    (GroupState.EMPTY, GroupEvent.REBALANCE, GroupState.PREPARING_REBALANCE),
+    (GroupState.EMPTY, GroupEvent.REMOVED, GroupState.DEAD),
+    (GroupState.PREPARING_REBALANCE, GroupEvent.JOINED, GroupState.COMPLETING_REBALANCE),
+    (GroupState.PREPARING_REBALANCE, GroupEvent.DESERTED, GroupState.EMPTY),
+    (GroupState.PREPARING_REBALANCE, GroupEvent.REMOVED, GroupState.DEAD),
+    (GroupState.COMPLETING_REBALANCE, GroupEvent.ASSIGNED, GroupState.STABLE),
+    (GroupState.COMPLETING_REBALANCE, GroupEvent.REBALANCE, GroupState.PREPARING_REBALANCE),
+    (GroupState.COMPLETING_REBALANCE, GroupEvent.REMOVED, GroupState.DEAD),
+    (GroupState.STABLE, GroupEvent.REBALANCE, GroupState.PREPARING_REBALANCE),
+    (GroupState.STABLE, GroupEvent.REMOVED, GroupState.DEAD),
+]
+ILLEGAL = sorted(
+    set(itertools.product(GroupState, GroupEvent)) - {(state, event) for state, event, _ in LEGAL},
+    key=lambda pair: (pair[0].value, pair[1].value),
+)
+
+
+def test_table_has_a_row_for_every_state() -> None:
+    assert set(TRANSITIONS) == set(GroupState)
+
+
+@pytest.mark.parametrize(("state", "event", "following"), LEGAL)
+def test_legal_event_leads_to_the_next_state(state: GroupState, event: GroupEvent, following: GroupState) -> None:
+    group = Group("g")
+    group.state = state
+    group.transition(event)
+    assert (group.previous_state, group.state) == (state, following)
+
+
+@pytest.mark.parametrize(("state", "event"), ILLEGAL)
+def test_illegal_event_raises_and_changes_nothing(state: GroupState, event: GroupEvent) -> None:
+    group = Group("g")
+    group.state = state
+    with pytest.raises(IllegalTransitionError, match=f"{event.name} cannot happen to a group in state {state.value}"):
+        group.transition(event)
+    assert group.state is state
+
+
+def test_dead_is_final() -> None:
+    for event in GroupEvent:
+        with pytest.raises(IllegalTransitionError):
+            next_state(GroupState.DEAD, event)
