@@ -18,6 +18,7 @@ from sarameya.embedded.groups.messages import (
     LeaveAnswer,
     LeaveRequest,
     LeavingMember,
+    Reply,
     SupportedProtocol,
     SyncAnswer,
     SyncRequest,
@@ -104,8 +105,11 @@ class Kit:
 
     def join(self, member_id: str = "", **fields: Any) -> Waiting[JoinAnswer]:
         reply: Waiting[JoinAnswer] = Waiting()
-        self.coordinator.join(join_request(member_id, **fields), self.now, reply)
+        self.join_with(reply, member_id, **fields)
         return reply
+
+    def join_with(self, reply: Reply[JoinAnswer], member_id: str = "", **fields: Any) -> None:
+        self.coordinator.join(join_request(member_id, **fields), self.now, reply)
 
     def new_id(self, **fields: Any) -> str:
         """The first half of a dynamic member's join: the member id it must come back with."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from coordinator_kit import GROUP, Kit, protocols
 from sarameya.embedded.groups.messages import LeaveAnswer, LeaveRequest, LeavingMember
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
+
+from tests.embedded.coordinator_kit import GROUP, Kit, protocols
 
 
 def test_leave_of_the_only_member_empties_the_group_at_once() -> None:
