@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import AsyncExitStack
+from functools import partial
 
 from sarameya.embedded import EmbeddedCluster
+from sarameya.errors import ConfigError
 from sarameya.service import signals
 from sarameya.service.failures import ExitCode
 from sarameya.service.log_lines import configure_logging
@@ -45,18 +48,21 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal. Raises OSError where the port is taken."""
+    """Serve until a signal. Raises ConfigError where the address cannot be listened on."""
     configure_logging("debug" if args.debug else args.log_level)
+    return signals.run(partial(_serve, args))
 
-    async def serve(stop: Stop) -> ExitCode:
-        async with EmbeddedCluster(
-            topics=dict(args.topics),
-            host=args.host,
-            port=args.port,
-            auto_create_topics=args.auto_create_topics,
-        ) as cluster:
-            print(f"sarameya broker: ready at {','.join(cluster.bootstrap_servers)}", flush=True)
-            await stop.wait()
-        return ExitCode.OK
 
-    return signals.run(serve)
+async def _serve(args: argparse.Namespace, stop: Stop) -> ExitCode:
+    cluster = EmbeddedCluster(
+        topics=dict(args.topics), host=args.host, port=args.port, auto_create_topics=args.auto_create_topics
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(cluster)
+        except OSError as error:
+            address = f"{args.host}:{args.port}"
+            raise ConfigError("--host, --port", address, f"cannot be listened on: {error.strerror}") from error
+        print(f"sarameya broker: ready at {','.join(cluster.bootstrap_servers)}", flush=True)
+        await stop.wait()
+    return ExitCode.OK

@@ -15,7 +15,15 @@ import traceback
 from collections.abc import Iterator
 from enum import IntEnum
 
-from sarameya.errors import CommitError, ConfigError, GroupError, HandlerError, SarameyaError, TopicAuthorizationError
+from sarameya.errors import (
+    CommitError,
+    ConfigError,
+    ConnectError,
+    GroupError,
+    HandlerError,
+    SarameyaError,
+    TopicAuthorizationError,
+)
 from sarameya.service.app_file import AppFileError
 
 
@@ -63,6 +71,8 @@ def _lines(error: BaseException) -> list[str]:
         return list(error.problems)
     # Foreign errors carry whole stacks of other languages in their text (py4j does); the first line names them.
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    if isinstance(error, ConnectError):
+        return [f"{text}; start the broker, or correct bootstrap_servers"]
     if isinstance(error, SarameyaError):
         return [text]
     return [f"{type(error).__name__}: {text}" if text else type(error).__name__]

@@ -64,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     if app.service.workers == 1 or app.service.in_process:
         apps = [member(app, number + 1) for number in range(app.service.workers)]
         return signals.run(partial(_serve, apps, make_handler, args.until_eof))
-    supervisor = Supervisor([worker_command(args, n + 1) for n in range(app.service.workers)], app.service)
+    workers = app.service.workers
+    supervisor = Supervisor([worker_command(args, n + 1, workers) for n in range(workers)], app.service)
     return signals.run(partial(_supervise, supervisor, args.until_eof), before_exit=supervisor.kill_nowait)
 
 
@@ -76,9 +77,9 @@ def member(app: App, number: int) -> App:
     return attrs.evolve(app, config=attrs.evolve(app.config, group_instance_id=f"{instance_id}-{number}"))
 
 
-def worker_command(args: argparse.Namespace, number: int) -> list[str]:
+def worker_command(args: argparse.Namespace, number: int, workers: int) -> list[str]:
     command = [sys.executable, "-m", "sarameya.service", "run", str(args.app_file)]
-    command += ["--worker", str(number), "--workers", str(args.workers), "--log-level", args.log_level]
+    command += ["--worker", str(number), "--workers", str(workers), "--log-level", args.log_level]
     return command + ["--debug"] * args.debug
 
 

@@ -1,0 +1,388 @@
+"""`sarameya run` and `sarameya broker` as real processes, against a broker over TCP; every wait has a deadline."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+from sarameya.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.integration
+
+DEADLINE = 30.0
+
+HANDLERS = """
+import time, trio
+from sarameya import ConsumerGroupHandler
+
+class Taking(ConsumerGroupHandler):
+    async def consume_claim(self, session, claim):
+        async for message in claim:
+            print("took", message.value.decode(), flush=True)
+            session.mark_message(message)
+
+class Slow(ConsumerGroupHandler):
+    "Takes its time over what it has when the session ends."
+    async def consume_claim(self, session, claim):
+        async for message in claim:
+            print("took", message.value.decode(), flush=True)
+        with trio.CancelScope(shield=True):
+            await trio.sleep(60)
+
+class Blocking(ConsumerGroupHandler):
+    async def consume_claim(self, session, claim):
+        async for message in claim:
+            time.sleep(60)
+
+class Failing(ConsumerGroupHandler):
+    async def consume_claim(self, session, claim):
+        async for message in claim:
+            raise ValueError(f"cannot do {message.value.decode()}")
+
+class Crashing(ConsumerGroupHandler):
+    async def consume_claim(self, session, claim):
+        async for message in claim:
+            print("took", message.value.decode(), flush=True)
+            session.mark_message(message)
+            await session.commit()
+            if message.value == b"deadly":
+                import os, signal
+                os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@attrs.frozen
+class Running:
+    """A `sarameya` process whose output goes to files."""
+
+    process: trio.Process
+    stdout_file: Path
+    stderr_file: Path
+
+    @property
+    def stdout(self) -> list[str]:
+        return self.stdout_file.read_text().splitlines()
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_file.read_text()
+
+    async def until(self, condition: Callable[[Running], bool]) -> None:
+        while not condition(self):
+            assert self.process.returncode is None, self.stderr
+            await trio.sleep(0.05)
+
+
+@asynccontextmanager
+async def sarameya(directory: Path, *arguments: str, stdin: int | None = None) -> AsyncIterator[Running]:
+    """`sarameya ARGUMENTS` started in `directory`, and killed at the end if it still runs."""
+    files = directory / "stdout", directory / "stderr"
+    with files[0].open("wb") as stdout, files[1].open("wb") as stderr:
+        command = [sys.executable, "-m", "sarameya.service", *arguments]
+        process = await trio.lowlevel.open_process(command, cwd=directory, stdin=stdin, stdout=stdout, stderr=stderr)
+    try:
+        with trio.fail_after(DEADLINE):
+            yield Running(process, *files)
+    finally:
+        with trio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+def app_file(
+    directory: Path, servers: list[str], *, handler: str = "handlers_of_this_test:Taking", extra: str = ""
+) -> str:
+    (directory / "handlers_of_this_test.py").write_text(HANDLERS)
+    path = directory / "app.toml"
+    path.write_text(
+        f"""
+        bootstrap_servers = {json.dumps(servers)}
+        group = "g"
+        topics = ["orders"]
+        handler.name = "{handler}"
+        [config]
+        offset_initial = "oldest"
+        bootstrap_timeout = 2.0
+        {extra}
+        """
+    )
+    return str(path)
+
+
+def committed(cluster: EmbeddedCluster) -> int:
+    return sum(offset.offset for offset in cluster.committed("g").values())
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+async def test_signal_ends_the_run_in_order_having_committed_what_was_handled(tmp_path: Path, signum: int) -> None:
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        for number in range(10):
+            cluster.produce("orders", number % 2, b"value-%d" % number)
+        async with sarameya(tmp_path, "run", app_file(tmp_path, cluster.bootstrap_servers)) as running:
+            await running.until(lambda r: len(r.stdout) == 10)
+            running.process.send_signal(signum)
+            assert await running.process.wait() == 0
+        assert committed(cluster) == 10
+        assert cluster.describe_group("g").members == ()
+    assert sorted(running.stdout) == [f"took value-{number}" for number in range(10)]
+    assert "Traceback" not in running.stderr
+    assert "error" not in running.stderr
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+async def test_second_signal_exits_at_once_with_its_own_code(tmp_path: Path, signum: int, code: int) -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", 0, b"value")
+        app = app_file(tmp_path, cluster.bootstrap_servers, handler="handlers_of_this_test:Slow")
+        async with sarameya(tmp_path, "run", app) as running:
+            await running.until(lambda r: r.stdout == ["took value"])
+            running.process.send_signal(signum)
+            await running.until(lambda r: "stopping" in r.stderr)
+            running.process.send_signal(signum)
+            with trio.fail_after(2):
+                assert await running.process.wait() == code
+    assert "Traceback" not in running.stderr
+
+
+async def test_two_workers_share_the_partitions_and_both_leave(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        app = app_file(tmp_path, cluster.bootstrap_servers, extra="heartbeat_interval = 0.2")
+        async with sarameya(tmp_path, "run", app, "--workers", "2") as running:
+            await running.until(lambda r: len(cluster.describe_group("g").members) == 2)
+            for number in range(10):
+                cluster.produce("orders", number % 2, b"value")
+            await running.until(lambda r: len(r.stdout) == 10)
+            running.process.terminate()
+            assert await running.process.wait() == 0
+        assert committed(cluster) == 10
+        assert cluster.describe_group("g").members == ()
+    assert "[worker 1]" in running.stderr
+    assert "[worker 2]" in running.stderr
+
+
+async def test_two_members_in_one_process_share_the_partitions(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        app = app_file(tmp_path, cluster.bootstrap_servers, extra="heartbeat_interval = 0.2")
+        async with sarameya(tmp_path, "run", app, "--workers", "2", "--in-process") as running:
+            await running.until(lambda r: len(cluster.describe_group("g").members) == 2)
+            running.process.terminate()
+            assert await running.process.wait() == 0
+        assert cluster.describe_group("g").members == ()
+    assert "worker" not in running.stderr
+
+
+async def test_worker_that_dies_is_restarted_where_the_app_says_so(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        service = '[service]\non_failure = "restart"\nrestart_backoff = 0.1\nworkers = 2'
+        app = app_file(
+            tmp_path,
+            cluster.bootstrap_servers,
+            handler="handlers_of_this_test:Crashing",
+            extra=f"session_timeout = 6.0\nheartbeat_interval = 0.2\n{service}",
+        )
+        async with sarameya(tmp_path, "run", app) as running:
+            cluster.produce("orders", 0, b"deadly")
+            await running.until(lambda r: "was killed by SIGKILL" in r.stderr)
+            cluster.produce("orders", 0, b"harmless")
+            await running.until(lambda r: "took harmless" in r.stdout)
+            running.process.terminate()
+            assert await running.process.wait() == 0
+        assert committed(cluster) == 2
+
+
+async def test_failing_handler_ends_the_run_with_a_line_that_says_where(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", 0, b"this")
+        app = app_file(tmp_path, cluster.bootstrap_servers, handler="handlers_of_this_test:Failing")
+        async with sarameya(tmp_path, "run", app) as running:
+            assert await running.process.wait() == 1
+        assert cluster.describe_group("g").members == ()
+    assert "sarameya: error: orders-0 at offset 1, generation 1: ValueError: cannot do this\n" in running.stderr
+    assert "Traceback" not in running.stderr
+
+
+async def test_closed_standard_input_ends_the_run_in_order(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        app = app_file(tmp_path, cluster.bootstrap_servers)
+        async with sarameya(tmp_path, "run", app, "--until-eof", stdin=subprocess.PIPE) as running:
+            await running.until(lambda r: len(cluster.describe_group("g").members) == 1)
+            assert running.process.stdin is not None
+            await running.process.stdin.aclose()
+            assert await running.process.wait() == 0
+        assert cluster.describe_group("g").members == ()
+
+
+async def test_handler_that_blocks_the_loop_is_ended_by_the_watchdog_with_its_stack(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", 0, b"value")
+        app = app_file(
+            tmp_path,
+            cluster.bootstrap_servers,
+            handler="handlers_of_this_test:Blocking",
+            extra="rebalance_timeout = 1.5",
+        )
+        async with sarameya(tmp_path, "run", app) as running:
+            assert await running.process.wait() == 1
+    assert "handlers_of_this_test.py" in running.stderr
+    assert "in consume_claim" in running.stderr
+
+
+async def test_handler_that_ignores_its_cancellation_is_ended_by_the_watchdog_after_the_member_left(
+    tmp_path: Path,
+) -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", 0, b"value")
+        app = app_file(
+            tmp_path,
+            cluster.bootstrap_servers,
+            handler="handlers_of_this_test:Slow",
+            extra="close_timeout = 0.5",
+        )
+        async with sarameya(tmp_path, "run", app) as running:
+            await running.until(lambda r: r.stdout == ["took value"])
+            running.process.terminate()
+            await running.until(lambda r: cluster.describe_group("g").members == ())
+            assert await running.process.wait() == 1
+    assert "claim of orders-0" in running.stderr
+    assert "in consume_claim" in running.stderr
+
+
+TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+async def test_ctrl_c_on_a_terminal_drains_every_worker_without_a_word_too_many(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster, trio.lowlevel.FdStream(ours) as terminal:
+        app = app_file(tmp_path, cluster.bootstrap_servers, extra="heartbeat_interval = 0.2")
+        command = [sys.executable, "-m", "sarameya.service", "run", app, "--workers", "2"]
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-c", TAKE_TERMINAL, *command],
+            cwd=tmp_path,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        try:
+            with trio.fail_after(DEADLINE):
+                while len(cluster.describe_group("g").members) < 2:  # noqa: ASYNC110  other processes make it true
+                    await trio.sleep(0.05)
+                await terminal.send_all(b"\x03")
+                assert await process.wait() == 0
+                shown = await everything(terminal)
+        finally:
+            with trio.CancelScope(shield=True):
+                process.kill()
+                await process.wait()
+        assert cluster.describe_group("g").members == ()
+    assert shown.count("SIGINT: stopping") == 1
+    assert shown.count("end of input: stopping") == 2
+    assert all(" INFO " in line for line in shown.splitlines() if line != "^C"), shown
+
+
+async def everything(terminal: trio.lowlevel.FdStream) -> str:
+    """What the terminal shows, now that all its programs have ended."""
+    shown = b""
+    with suppress(trio.BrokenResourceError):  # how Linux says that nobody holds the terminal any more
+        async for chunk in terminal:
+            shown += chunk
+    return shown.decode()
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+
+async def errors_of(directory: Path, *arguments: str, code: int, within: float = 10.0) -> list[str]:
+    """The error lines of a `sarameya` that ends by itself with `code`."""
+    async with sarameya(directory, *arguments) as running:
+        with trio.fail_after(within):
+            assert await running.process.wait() == code, running.stderr
+    assert "Traceback" not in running.stderr
+    return [line for line in running.stderr.splitlines() if line.startswith("sarameya: ")]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+async def test_no_broker_at_the_address_is_told_with_the_address(tmp_path: Path) -> None:
+    port = free_port()
+    (error,) = await errors_of(tmp_path, "run", app_file(tmp_path, [f"127.0.0.1:{port}"]), code=1)
+    assert error.startswith(f"sarameya: error: no broker could be reached: 127.0.0.1:{port}: ")
+    assert "Connection refused" in error
+    assert error.endswith("start the broker, or correct bootstrap_servers")
+
+
+async def test_server_that_answers_garbage_is_told_as_no_broker(tmp_path: Path) -> None:
+    async def garbage(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, garbage, 0)
+        port = listeners[0].socket.getsockname()[1]
+        (error,) = await errors_of(tmp_path, "run", app_file(tmp_path, [f"127.0.0.1:{port}"]), code=1)
+        nursery.cancel_scope.cancel()
+    assert f"127.0.0.1:{port}" in error
+    assert "is there a Kafka broker at this address?" in error
+
+
+async def test_unknown_topic_is_told_by_its_name(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"others": 1}) as cluster:
+        (error,) = await errors_of(tmp_path, "run", app_file(tmp_path, cluster.bootstrap_servers), code=1)
+    assert error == (
+        "sarameya: error: topic 'orders': UNKNOWN_TOPIC_OR_PARTITION (3); create the topic, or correct its name"
+    )
+
+
+async def test_wrong_key_in_the_app_file_is_told_at_once(tmp_path: Path) -> None:
+    path = app_file(tmp_path, ["127.0.0.1:9092"], extra="sesion_timeout = 6.0")
+    (error,) = await errors_of(tmp_path, "run", path, code=2)
+    assert error.startswith(
+        f"sarameya: error: {path}: config.sesion_timeout = 6.0: no such option; did you mean 'session_timeout'?"
+    )
+
+
+async def test_wrong_handler_option_is_told_once_whatever_the_number_of_workers(tmp_path: Path) -> None:
+    path = app_file(tmp_path, ["127.0.0.1:9092"], extra="[handler.options]\ncolour = 'red'")
+    (error,) = await errors_of(tmp_path, "run", path, "--workers", "2", code=2)
+    assert error.startswith(f"sarameya: error: {path}: handler.options.colour = 'red': ")
+
+
+# -- the broker ----------------------------------------------------------------------------------
+
+
+async def test_broker_serves_kcat_until_a_signal(tmp_path: Path) -> None:
+    port = free_port()
+    async with sarameya(tmp_path, "broker", "--port", str(port), "--topic", "orders:4", "--topic", "a:1") as running:
+        await running.until(lambda r: r.stdout == [f"sarameya broker: ready at 127.0.0.1:{port}"])
+        listing = await trio.run_process(["kcat", "-b", f"127.0.0.1:{port}", "-L"], capture_stdout=True)
+        assert 'topic "orders" with 4 partitions' in listing.stdout.decode()
+        assert 'topic "a" with 1 partitions' in listing.stdout.decode()
+        running.process.send_signal(signal.SIGINT)
+        assert await running.process.wait() == 0
+    assert "Traceback" not in running.stderr
+
+
+async def test_broker_on_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (error,) = await errors_of(tmp_path, "broker", "--port", str(port), code=2)
+    assert error == (
+        f"sarameya: error: --host, --port = '127.0.0.1:{port}': cannot be listened on: Address already in use"
+    )
