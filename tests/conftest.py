@@ -1,0 +1,42 @@
+"""What holds for every test: an integration test may be skipped by hand, never where CI=true."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# A busy machine makes an example slow, not wrong.
+settings.register_profile("sarameya", deadline=None)
+settings.load_profile("sarameya")
+
+_IN_CI = os.environ.get("CI") == "true"
+_INTEGRATION = Path(__file__).with_name("integration")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if item.get_closest_marker("integration"):
+        _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if _INTEGRATION in collector.path.parents:
+        _refuse_skip(report)
+    return report
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if _IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"an integration test may not be skipped where CI=true. {reason}"

@@ -1,0 +1,42 @@
+"""What integration tests share: one real Kafka for the whole run, and its log beside a failure."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from tests.integration.real_kafka import RealKafka
+
+
+@pytest.fixture(scope="session")
+def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """Apache Kafka, one broker. Tests share it: each has topics and groups of its own."""
+    _need("java", "mvn")
+    with RealKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def real_kafka_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """Apache Kafka, three brokers, for one test that hurts them."""
+    _need("java", "mvn")
+    with RealKafka(tmp_path_factory.mktemp("kafka-of-three"), brokers=3) as kafka:
+        yield kafka
+
+
+def _need(*programs: str) -> None:
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"needs {' and '.join(missing)} (make test says how to get them)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for kafka in getattr(item, "funcargs", {}).values():
+            if isinstance(kafka, RealKafka):
+                report.sections += [(f"log of broker {node.node_id}", node.last_lines()) for node in kafka.nodes]
+    return report

@@ -1,0 +1,186 @@
+"""A real Kafka cluster on loopback: one broker, or three for tests that hurt one of them.
+
+Owns the order of starting and stopping, what its brokers' properties share, topics, and Kafka's own admin tools.
+Everything here blocks; a trio test calls it through `trio.to_thread.run_sync`.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import attrs
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.integration.real_kafka.jars import KAFKA_VERSION, kafka_jars
+from tests.integration.real_kafka.node import KafkaStartError, Node, free_ports, java
+
+_START_SECONDS = 60
+_TOPIC_SECONDS = 20
+_TOOL_SECONDS = 60
+_POLL_SECONDS = 0.05
+
+
+class ToolError(Exception):
+    """One of Kafka's admin tools failed; the text has what it printed."""
+
+
+@attrs.frozen(order=True)
+class GroupLine:
+    """One partition of a group, as Kafka's own tool shows it. `None` stands for the tool's "-"."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    lag: int | None
+    member_id: str | None
+    client_id: str | None
+
+    @classmethod
+    def read(cls, line: dict[str, str]) -> GroupLine:
+        def number(column: str) -> int | None:
+            return None if line[column] == "-" else int(line[column])
+
+        def text(column: str) -> str | None:
+            return None if line[column] == "-" else line[column]
+
+        return cls(
+            line["TOPIC"],
+            int(line["PARTITION"]),
+            number("CURRENT-OFFSET"),
+            number("LOG-END-OFFSET"),
+            number("LAG"),
+            text("CONSUMER-ID"),
+            text("CLIENT-ID"),
+        )
+
+
+class RealKafka:
+    """`with RealKafka(directory) as kafka`: a cluster that answers, until the block ends.
+
+    It is formatted and started on entry, on free loopback ports, under `directory` (which may not exist yet). On
+    exit its data is removed; the brokers' logs (`directory/<node id>/server.log`) stay.
+    """
+
+    def __init__(self, directory: Path, brokers: int = 1, version: str = KAFKA_VERSION) -> None:
+        self._directory = directory
+        self._brokers = brokers
+        self._version = version
+        self._stack = ExitStack()
+        self.nodes: tuple[Node, ...] = ()
+
+    def __enter__(self) -> Self:
+        jars = kafka_jars(self._version)
+        ports = iter(free_ports(2 * self._brokers))
+        self.nodes = tuple(
+            Node(n, self._directory / str(n), jars, next(ports), next(ports)) for n in range(1, self._brokers + 1)
+        )
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        with ExitStack() as stack:
+            for node in self.nodes:
+                stack.callback(shutil.rmtree, node.directory / "data", ignore_errors=True)
+                node.format(cluster_id, self._shared())
+            for node in self.nodes:
+                # Nothing will be read again, and the last of several brokers would wait long for a quorum.
+                stack.callback(node.kill)
+                node.start()
+            admin = self._admin()
+            self._await(lambda: self._all_answer(admin), _START_SECONDS, f"{self._brokers} broker(s) to answer")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        return [node.address for node in self.nodes]
+
+    def create_topic(self, name: str, partitions: int = 1) -> str:
+        """Create a topic, replicated to every broker, and wait until each partition has a leader. Its name."""
+        admin = self._admin()
+        [done] = admin.create_topics([NewTopic(name, partitions, self._brokers)]).values()
+        done.result(_TOPIC_SECONDS)
+        self._await(lambda: _leaders(admin, name) == partitions, _TOPIC_SECONDS, f"the leaders of {name!r}")
+        return name
+
+    def run_tool(self, main: str, *args: str) -> str:
+        """What one of Kafka's tools prints, run against this cluster. Raises ToolError.
+
+        `main` is its class, for example `org.apache.kafka.tools.consumer.group.ConsumerGroupCommand`.
+        """
+        jars = kafka_jars(self._version)
+        command = java(jars, main, "--bootstrap-server", ",".join(self.bootstrap_servers), *args)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False)
+        if done.returncode != 0:
+            raise ToolError(f"{main} {' '.join(args)} exited with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def describe_group(self, group: str) -> list[GroupLine]:
+        """What `ConsumerGroupCommand --describe` shows of a group, ordered by topic and partition."""
+        shown = self.run_tool(
+            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--describe", "--group", group
+        )
+        rows = [line.split() for line in shown.splitlines() if line.strip()]
+        [header] = [row for row in rows if row[0] == "GROUP"]
+        lines = [dict(zip(header, row, strict=True)) for row in rows if row[0] == group]
+        return sorted(GroupLine.read(line) for line in lines)
+
+    def _shared(self) -> dict[str, str]:
+        replicas = str(self._brokers)
+        return {
+            "controller.quorum.voters": ",".join(node.voter for node in self.nodes),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "auto.create.topics.enable": "false",
+            # Tests are short: a group's first round waits for nobody, and sessions may be shorter than production's.
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "500",
+            # Each partition of the internal topics costs files and start-up time; five show all there is to see.
+            "offsets.topic.num.partitions": "5",
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.num.partitions": "5",
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": "1",
+            "log.cleaner.dedupe.buffer.size": str(4 * 2**20),
+        }
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": ",".join(self.bootstrap_servers), "log_level": 0})
+
+    def _all_answer(self, admin: AdminClient) -> bool:
+        return len(admin.list_topics(timeout=1).brokers) == self._brokers
+
+    def _await(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not _holds(condition):
+            for node in self.nodes:
+                node.check_running()
+            if time.monotonic() > deadline:
+                logs = "\n".join(node.last_lines() for node in self.nodes)
+                raise KafkaStartError(f"waited {seconds:g} s for {what}:\n{logs}")
+            time.sleep(_POLL_SECONDS)
+
+
+def _leaders(admin: AdminClient, topic: str) -> int:
+    partitions = admin.list_topics(topic, timeout=1).topics[topic].partitions
+    return sum(partition.leader >= 0 for partition in partitions.values())
+
+
+def _holds(condition: Callable[[], bool]) -> bool:
+    try:
+        return condition()
+    except KafkaException:  # not up yet, or between two leaders
+        return False

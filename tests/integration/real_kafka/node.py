@@ -1,0 +1,140 @@
+"""One broker of a real Kafka cluster: its directory, its properties, its process.
+
+Owns a process from start to stop; what the cluster's brokers share (ids, who votes) comes from `cluster`.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+
+import attrs
+
+HOST = "127.0.0.1"
+
+# A quick start matters more here than the speed of a warm JVM.
+JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+_HEAP = "-Xmx512m"
+_STOP_SECONDS = 15
+_FORMAT_SECONDS = 60
+
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+
+
+class KafkaStartError(Exception):
+    """A broker did not start; the text ends with the last lines of its log."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Different loopback ports that nobody listens on.
+
+    They lie outside the range from which the kernel takes ports for outgoing connections, so that none of those
+    takes one before the broker does.
+    """
+    return list(islice(filter(_is_free, random.sample(range(20_000, 32_000), 1_000)), count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+@attrs.define
+class Node:
+    """A broker and controller in one process (KRaft's combined mode), living in `directory`."""
+
+    node_id: int
+    directory: Path
+    jars: Path
+    port: int
+    controller_port: int
+    _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def voter(self) -> str:
+        """This node as an element of `controller.quorum.voters`."""
+        return f"{self.node_id}@{HOST}:{self.controller_port}"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "server.log"
+
+    def format(self, cluster_id: str, shared: Mapping[str, str]) -> None:
+        """Write the properties, `shared` among them, and format the storage. Raises KafkaStartError."""
+        self.directory.mkdir(parents=True)
+        properties = {
+            "node.id": str(self.node_id),
+            "process.roles": "broker,controller",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.directory / "data"),
+            **shared,
+        }
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        command = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_SECONDS, check=False)
+        if done.returncode != 0:
+            raise KafkaStartError(f"broker {self.node_id} could not format its storage:\n{done.stdout}{done.stderr}")
+
+    def start(self) -> None:
+        """Start the process; it answers some seconds later (`RealKafka` waits for that)."""
+        with self.log_file.open("ab") as log:
+            # A session of its own: Ctrl-C reaches the tests, and they end the broker in order.
+            self._process = subprocess.Popen(
+                self._java("kafka.Kafka", str(self._properties)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def check_running(self) -> None:
+        """Raises KafkaStartError if the process has ended."""
+        if self._process is None or self._process.poll() is not None:
+            raise KafkaStartError(f"broker {self.node_id} has ended:\n{self.last_lines()}")
+
+    def stop(self) -> None:
+        """End the process in order (its leaderships move first); after fifteen seconds by force."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def last_lines(self, count: int = 40) -> str:
+        """The end of the broker's log."""
+        lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
+        return "\n".join([*lines[-count:], f"(the whole log: {self.log_file})"])
+
+    @property
+    def _properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    def _java(self, main: str, *args: str) -> list[str]:
+        return java(self.jars, main, *args, options=(_HEAP, f"-Dlog4j2.configurationFile={_LOG4J}"))
+
+
+def java(jars: Path, main: str, *args: str, options: tuple[str, ...] = ()) -> list[str]:
+    """The command that runs the class `main` of the jars."""
+    return ["java", *JVM, *options, "-cp", f"{jars}/*", main, *args]

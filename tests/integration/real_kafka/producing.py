@@ -1,0 +1,45 @@
+"""librdkafka as the producer of what tests consume: another implementation's bytes, not our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError, Producer
+
+from tests.integration.real_kafka.cluster import RealKafka
+
+_FLUSH_SECONDS = 30
+
+
+def produce(
+    kafka: RealKafka,
+    topic: str,
+    values: Iterable[bytes | None],
+    *,
+    key: bytes | None = None,
+    headers: list[tuple[str, str | bytes | None]] | None = None,
+    **options: Any,
+) -> set[tuple[int, int]]:
+    """Produce `values`, keyed alike or else spread over the partitions; the (partition, offset) of each.
+
+    `options` are librdkafka's, with underscores for dots. Raises what a delivery failed with.
+    """
+    settings = {name.replace("_", "."): value for name, value in options.items()}
+    producer = Producer({"bootstrap.servers": ",".join(kafka.bootstrap_servers), "linger.ms": 5, **settings})
+    delivered: set[tuple[int, int]] = set()
+    failures: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            failures.append(error)
+        else:
+            delivered.add((message.partition(), message.offset()))
+
+    for value in values:
+        producer.produce(topic, value, key=key, headers=headers, on_delivery=on_delivery)
+        producer.poll(0)
+    left = producer.flush(_FLUSH_SECONDS)
+    if failures or left:
+        raise RuntimeError(f"{left} records were not sent, {len(failures)} failed: {failures[:1]}")
+    return delivered
