@@ -283,6 +283,19 @@ def test_timer_that_comes_late_expires_in_the_order_of_the_deadlines() -> None:
     assert first not in kit.member_ids
 
 
+def test_timer_that_comes_late_expires_sessions_before_a_join_phase_that_would_have_ended_later() -> None:
+    kit = Kit()
+    (first,) = kit.stable(1)
+    statics = [kit.join(group_instance_id=instance) for instance in ("i1", "i2")]
+    kit.join(first)
+    kit.settle([first, *(reply.answer.member_id for reply in statics)])
+    waiting = kit.join(first)
+    kit.now += 1000
+    kit.coordinator.handle_timer(kit.now)
+    # Static members may be late for a round, but these were dead long before it ended.
+    assert [member.member_id for member in waiting.answer.members] == [first]
+
+
 def test_timer_before_the_next_deadline_does_nothing() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1)

@@ -10,7 +10,7 @@ from sarameya.embedded.groups.messages import JoinAnswer, JoinedMember, SyncAnsw
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
 
-from tests.embedded.coordinator_kit import SESSION, Kit, join_request, protocols
+from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, join_request, protocols
 
 # --- a member id first (KIP-394) -----------------------------------------------------------------------------------
 
@@ -110,6 +110,20 @@ def test_join_beyond_the_maximum_size_is_refused() -> None:
     ids = kit.stable(2)
     assert kit.join().answer == JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert (kit.state, kit.member_ids) == (GroupState.STABLE, ids)
+
+
+def test_members_beyond_a_maximum_size_that_was_lowered_are_those_that_join_last() -> None:
+    large = Kit()
+    first, second, third = large.stable(3)
+    image = large.coordinator.unload(GROUP, 0)
+    assert image is not None
+    kit = Kit(CoordinatorConfig(max_size=2))
+    kit.coordinator.load(image, kit.now)
+    in_time = [kit.join(third), kit.join(first)]
+    assert kit.join(third).is_answered is False  # it has joined already, so it may again
+    assert kit.join(second).answer.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert in_time[1].answer.generation == 4
+    assert kit.member_ids == [first, third]
 
 
 def test_last_to_join_a_round_beyond_the_maximum_size_is_turned_away_and_waited_for_no_longer() -> None:
@@ -422,6 +436,18 @@ def test_initial_delay_is_not_paid_by_later_rounds() -> None:
     assert (reply.answer.generation, second.answer.generation) == (1, 2)
 
 
+def test_initial_delay_of_a_group_that_was_left_is_extended_only_by_newcomers_of_its_own() -> None:
+    kit = delayed(3)
+    first, _ = kit.join_new(rebalance_timeout=3.0)
+    kit.advance(1)
+    second, _ = kit.join_new(rebalance_timeout=3.0)
+    kit.advance(2)  # no time was left to extend the delay by
+    kit.leave(first, second)
+    _, reply = kit.join_new()
+    kit.advance(3)
+    assert reply.answer.generation == 3
+
+
 def test_initial_delay_with_everyone_gone_leaves_an_empty_group() -> None:
     kit = delayed(3)
     member_id, reply = kit.join_new()
@@ -508,6 +534,19 @@ def test_follower_that_never_syncs_is_removed_from_the_stable_group_at_the_rebal
         kit.advance(5)
     assert kit.member_ids == [first]
     assert kit.state is GroupState.PREPARING_REBALANCE
+
+
+def test_late_sync_in_a_stable_group_is_a_sign_of_life() -> None:
+    kit = Kit()
+    first, second = kit.stable(2)
+    kit.join(first)
+    kit.join(second)
+    kit.sync(first)
+    kit.advance(SESSION - 1)
+    kit.sync(second)
+    kit.heartbeat(first)
+    kit.advance(SESSION - 1)
+    assert kit.member_ids == [first, second]
 
 
 def test_generation_whose_members_have_all_synced_has_no_deadline_but_the_sessions() -> None:

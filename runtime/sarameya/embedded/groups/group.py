@@ -21,6 +21,7 @@ from sarameya.embedded.groups.messages import (
     SyncAnswer,
 )
 from sarameya.embedded.groups.states import GroupEvent, GroupState, may_happen, next_state
+from sarameya.embedded.purgatory import DelayedOperation
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 
@@ -39,7 +40,8 @@ class Member:
     assignment: bytes = b""
     is_new: bool = False
     """Its first join has not been answered, so it knows no member id and cannot send heartbeats."""
-    latest_heartbeat: float = float("-inf")
+    next_heartbeat: DelayedOperation | None = None
+    """The wait for its next sign of life. Each sign puts a later one in its place."""
     awaiting_join: Reply[JoinAnswer] | None = None
     awaiting_sync: Reply[SyncAnswer] | None = None
 
@@ -74,10 +76,10 @@ class Member:
         """The first of its own list that every member supports."""
         return next(p.name for p in self.protocols if p.name in candidates)
 
-    def must_be_kept_alive(self, deadline: float) -> bool:
-        """Whether it lives beyond `deadline`: it waits for us, or has been heard of since that deadline was set."""
-        waits = self.awaiting_join is not None or self.awaiting_sync is not None
-        return waits or self.latest_heartbeat + self.session_timeout > deadline
+    @property
+    def must_be_kept_alive(self) -> bool:
+        """It waits for an answer of ours, so it is not for it to be heard of."""
+        return self.awaiting_join is not None or self.awaiting_sync is not None
 
 
 class Group:
@@ -86,7 +88,6 @@ class Group:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
-        self.previous_state = GroupState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
         """None for a group that no member has ever joined: it only commits offsets."""
@@ -100,7 +101,7 @@ class Group:
         self.pending_sync: set[str] = set()
         """Who has had the answer to its join and has not sent its sync yet."""
         self.new_member_added = False
-        """A member came during the initial delay, which is a reason to extend it."""
+        """Somebody came after the round had begun: a reason to extend the initial delay."""
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         self.stored: GroupRecord | None = None
         """What the log holds of the group: a round that is under way is not in it yet."""
@@ -138,7 +139,7 @@ class Group:
 
     def transition(self, event: GroupEvent) -> None:
         """Move as the table says. Raises IllegalTransitionError where it says nothing."""
-        self.previous_state, self.state = self.state, next_state(self.state, event)
+        self.state = next_state(self.state, event)
 
     def can_rebalance(self) -> bool:
         return may_happen(self.state, GroupEvent.REBALANCE)
@@ -172,7 +173,8 @@ class Group:
 
     def replace_static(self, old: Member, new_id: str) -> Member:
         """Put a returning static member, under its new id, in the place of the old one, with all it had."""
-        new = attrs.evolve(old, member_id=new_id, awaiting_join=None, awaiting_sync=None, is_new=False)
+        new = attrs.evolve(old, member_id=new_id, is_new=False)
+        new.next_heartbeat = new.awaiting_join = new.awaiting_sync = None
         led, was_pending = self.leader == old.member_id, old.member_id in self.pending_sync
         self.remove(old)
         self.add(new)

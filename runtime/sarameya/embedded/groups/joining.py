@@ -81,8 +81,7 @@ class Joining:
         rounds = self._rounds
         if not group.members:
             group.protocol_type = request.protocol_type
-        if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
-            group.new_member_added = True
+        group.new_member_added = group.state is GroupState.PREPARING_REBALANCE
         member = Member.joining(request, member_id)
         group.add(member)
         rounds.park_join(member, reply)

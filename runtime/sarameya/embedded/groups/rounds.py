@@ -85,19 +85,16 @@ class DelayedSync(DelayedOperation):
         super().__init__(deadline)
         self.rounds = rounds
         self.group = group
-        self.generation = group.generation
 
     def can_complete(self) -> bool:
-        group = self.group
-        syncing = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
-        return not syncing or group.generation != self.generation or not group.pending_sync
+        in_this_generation = self.group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+        return not in_this_generation or not self.group.pending_sync
 
     def on_complete(self, now: float) -> None:
         pass
 
     def on_expire(self, now: float) -> None:
-        if not self.can_complete():
-            self.rounds.expire_sync(self.group, now)
+        self.rounds.expire_sync(self.group, now)
 
 
 def check_sync(group: Group, request: SyncRequest) -> ErrorCode:
@@ -144,11 +141,8 @@ class Rounds:
     def _prepare(self, group: Group, reason: str, now: float) -> None:
         log.info("Group %s: preparing to rebalance generation %d: %s", group.group_id, group.generation, reason)
         if group.state is GroupState.COMPLETING_REBALANCE:
-            for member in group.members.values():
-                member.assignment = b""
             self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
         is_first_round = group.state is GroupState.EMPTY
-        group.pending_sync.clear()
         group.transition(GroupEvent.REBALANCE)
         self._check_sync(group, now)
         timeout = group.rebalance_timeout

@@ -36,7 +36,8 @@ class DelayedHeartbeat(DelayedOperation):
     def can_complete(self) -> bool:
         if self.group.state is GroupState.DEAD or not self.group.has(self.member):
             return True
-        return self.member.must_be_kept_alive(self.deadline)
+        has_been_heard_of = self.member.next_heartbeat is not self
+        return has_been_heard_of or self.member.must_be_kept_alive
 
     def on_complete(self, now: float) -> None:
         pass
@@ -74,8 +75,7 @@ class DelayedSecondJoin(DelayedOperation):
         pass
 
     def on_expire(self, now: float) -> None:
-        if not self.can_complete():
-            self.failed(self.group, self.member_id, now)
+        self.failed(self.group, self.member_id, now)
 
 
 class Sessions:
@@ -88,9 +88,9 @@ class Sessions:
 
     def heard_of(self, group: Group, member: Member, now: float) -> None:
         """Complete the member's delayed heartbeat and put in the next, one session timeout from now."""
-        member.latest_heartbeat = now
-        self.check(group, member.member_id, now)
         heartbeat = DelayedHeartbeat(group, member, now + member.session_timeout, self._member_failed)
+        member.next_heartbeat = heartbeat
+        self.check(group, member.member_id, now)
         self.purgatory.try_complete_else_watch(heartbeat, (MemberKey(group.group_id, member.member_id),), now)
 
     def await_first_answer(self, group: Group, member: Member, timeout: float, now: float) -> None:
