@@ -48,6 +48,11 @@ def test_the_same_failure_twice_is_told_once() -> None:
         (ValueError("\n  late start\nmore"), "ValueError: late start"),
         (ValueError(), "ValueError"),
         (SarameyaError("ours"), "ours"),
+        (HandlerError("no JVM:\nits last words"), "no JVM:\nits last words"),
+        (
+            claim_error(0, 1, ValueError("what\n\tat Stack.java")),
+            "orders-0 at offset 1, generation 3: ValueError: what",
+        ),
         (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
     ],
 )

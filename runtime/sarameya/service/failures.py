@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 from sarameya.errors import (
+    ClaimError,
     CommitError,
     ConfigError,
     ConnectError,
@@ -62,20 +63,26 @@ def exit_code(error: BaseException) -> ExitCode:
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """One line for each failure, in order, none twice."""
+    """One line for each failure, in order, none twice; more only where our own error says more."""
     return list(dict.fromkeys(line for leaf in leaves(error) for line in _lines(leaf)))
 
 
 def _lines(error: BaseException) -> list[str]:
     if isinstance(error, AppFileError):
         return list(error.problems)
-    # Foreign errors carry whole stacks of other languages in their text (py4j does); the first line names them.
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     if isinstance(error, ConnectError):
-        return [f"{text}; start the broker, or correct bootstrap_servers"]
+        return [f"{error}; start the broker, or correct bootstrap_servers"]
+    if isinstance(error, ClaimError):
+        return [_first_line(error)]
     if isinstance(error, SarameyaError):
-        return [text]
+        return [str(error)]
+    text = _first_line(error)
     return [f"{type(error).__name__}: {text}" if text else type(error).__name__]
+
+
+def _first_line(error: BaseException) -> str:
+    """The line that names it: foreign errors carry whole stacks of other languages in their text (py4j does)."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
 
 
 def report(error: BaseException, *, debug: bool) -> ExitCode:

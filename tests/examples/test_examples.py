@@ -1,0 +1,67 @@
+"""Each example is run as a reader would run it: as a program, and app files with `sarameya run`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from sarameya.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.integration
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_handler_counts_every_order_and_ends() -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "handler.py"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout == "1000 orders of 499500 in all; 1000 committed\n"
+    assert done.returncode == 0
+
+
+async def run_app_file(name: str, cluster: EmbeddedCluster, directory: Path, done: Callable[[], bool]) -> str:
+    """Run `examples/NAME` against `cluster`, in `directory`, until `done`; what it printed."""
+    text = (EXAMPLES / name).read_text()
+    assert '["localhost:9092"]' in text
+    app_file = directory / name
+    app_file.write_text(text.replace("localhost:9092", cluster.bootstrap_servers[0]))
+    output = directory / "output"
+    with output.open("wb") as stdout:
+        command = [sys.executable, "-m", "sarameya.service", "run", str(app_file)]
+        process = await trio.lowlevel.open_process(command, cwd=directory, stdout=stdout)
+    try:
+        with trio.fail_after(60):
+            while not done():
+                assert process.returncode is None
+                await trio.sleep(0.05)
+            process.terminate()
+            assert await process.wait() == 0
+    finally:
+        with trio.CancelScope(shield=True):
+            process.kill()
+            await process.wait()
+    return output.read_text()
+
+
+async def test_print_app_prints_a_line_for_each_record(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 4}) as cluster:
+        for number in range(4):
+            cluster.produce("orders", number, b"hello %d" % number)
+
+        def all_committed() -> bool:
+            return [offset.offset for offset in cluster.committed("printing").values()] == [1, 1, 1, 1]
+
+        printed = await run_app_file("print.toml", cluster, tmp_path, all_committed)
+    lines = printed.splitlines()
+    assert len(lines) == 4
+    assert all(any(f"hello {number}" in line for line in lines) for number in range(4))
