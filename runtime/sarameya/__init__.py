@@ -33,7 +33,7 @@ from sarameya.errors import (
     UnsupportedFormatError,
     UnsupportedVersionError,
 )
-from sarameya.group.claim import Claim, ClaimBatches
+from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages
 from sarameya.group.consumer_group import ConsumerGroup
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.session import Session
@@ -52,6 +52,7 @@ __all__ = [
     "Claim",
     "ClaimBatches",
     "ClaimError",
+    "ClaimMessages",
     "CommitError",
     "CommittedOffset",
     "Config",

@@ -8,7 +8,7 @@ cancelling a read loses nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 
 import trio
 
@@ -25,10 +25,12 @@ class Claim:
         self._consumer = consumer
         self._config = config
         self._initial_offset = consumer.cursor.position
-        self._position = consumer.cursor.position
+        # Behind everything that has been taken, but for the messages taken of the present batch.
+        self._behind = consumer.cursor.position
         self._undecoded: deque[RawBatch] = deque()
         self._aborted: frozenset[int] = frozenset()
-        self._decoded: MessageBatch | None = None
+        self._batch: MessageBatch | None = None
+        self._messages: Sequence[Message] = ()
         self._taken = 0
         self._ended = False
 
@@ -52,7 +54,11 @@ class Claim:
     @property
     def position(self) -> int:
         """The next offset the handler will be given; where it has read everything, the next one to be written."""
-        return self._position
+        if self._batch is None or not self._taken:
+            return self._behind
+        if self._taken == len(self._messages):
+            return self._batch.next_offset
+        return self._messages[self._taken - 1].offset + 1
 
     @property
     def high_water_mark(self) -> int:
@@ -64,84 +70,93 @@ class Claim:
         """Whether the session asks the claim to finish. For handlers that wait for something else meanwhile."""
         return self._ended
 
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self._messages()
-
-    async def _messages(self) -> AsyncIterator[Message]:
-        """The messages, in order. A checkpoint is taken for each record batch, none for a message."""
-        while (batch := await self._next_batch()) is not None:
-            # The batch is kept until its last message is out: whoever stops in between goes on here later.
-            self._decoded = batch
-            messages = batch.messages
-            for index in range(self._taken, len(messages)):
-                if self._ended:
-                    return
-                message = messages[index]
-                self._taken = index + 1
-                self._position = message.offset + 1
-                yield message
-            self._decoded, self._taken = None, 0
-            self._position = batch.next_offset
+    def __aiter__(self) -> ClaimMessages:
+        return ClaimMessages(self)
 
     def batches(self) -> ClaimBatches:
         """The messages as `MessageBatch`es, a record batch of the log each."""
         return ClaimBatches(self)
 
-    async def _take_batch(self) -> MessageBatch | None:
-        batch = await self._next_batch()
-        if batch is None:
-            return None
-        taken, self._decoded, self._taken = self._taken, None, 0
-        self._position = batch.next_offset
-        if not taken:
-            return batch
-        rest = batch.messages[taken:]
-        return MessageBatch(batch.topic, batch.partition, rest, batch.next_offset, batch.leader_epoch, batch.size_bytes)
-
-    async def _next_batch(self) -> MessageBatch | None:
-        """The batch to go on with: the one begun, or the next that has messages; None once the session ends."""
+    async def _advance(self) -> bool:
+        """Have a batch with messages left to take; False once the session ends. Takes a checkpoint."""
         await trio.lowlevel.checkpoint()
         while not self._ended:
-            if self._decoded is not None:
-                if self._taken < len(self._decoded.messages):
-                    return self._decoded
-                self._decoded, self._taken = None, 0
+            if self._taken < len(self._messages):
+                return True
+            self._behind = self.position
+            self._batch, self._messages, self._taken = None, (), 0
             if self._undecoded:
-                # Taken out only once it is decoded: a batch that cannot be stays the next one.
-                self._decoded = self._decode(self._undecoded[0])
+                # Taken out only once it is decoded: a batch that cannot be decoded stays the next one.
+                self._decode(self._undecoded[0])
                 self._undecoded.popleft()
                 continue
             try:
                 records = await self._consumer.receive()
             except trio.EndOfChannel:
-                return None
+                return False
             self._undecoded.extend(records.batches)
             self._aborted = records.aborted
-        return None
+        return False
 
-    def _decode(self, raw: RawBatch) -> MessageBatch | None:
+    def _decode(self, raw: RawBatch) -> None:
         config, partition = self._config, self.topic_partition
-        if raw.is_control or raw.base_offset in self._aborted:
-            self._position = raw.next_offset
-            return None
-        messages = decode(raw, partition, check_crc=config.check_crcs, limit=config.fetch_max_decompressed_bytes)
-        if messages and messages[0].offset < self._position:
+        messages: list[Message] = []
+        if not raw.is_control and raw.base_offset not in self._aborted:
+            messages = decode(raw, partition, check_crc=config.check_crcs, limit=config.fetch_max_decompressed_bytes)
+        if messages and messages[0].offset < self._behind:
             # The broker begins at the batch that holds the position, not at the position itself.
-            messages = [message for message in messages if message.offset >= self._position]
-        if not messages:
-            self._position = raw.next_offset
-            return None
-        return MessageBatch(*partition, messages, raw.next_offset, raw.leader_epoch, len(raw.data))
+            messages = [message for message in messages if message.offset >= self._behind]
+        if messages:
+            self._messages = messages
+            self._batch = MessageBatch(*partition, messages, raw.next_offset, raw.leader_epoch, len(raw.data))
+        else:
+            self._behind = raw.next_offset
+
+    def _take_rest(self) -> MessageBatch:
+        """What is left of the present batch."""
+        batch, taken = self._batch, self._taken
+        assert batch is not None
+        self._taken = len(self._messages)
+        if not taken:
+            return batch
+        rest = batch.messages[taken:]
+        return MessageBatch(batch.topic, batch.partition, rest, batch.next_offset, batch.leader_epoch, batch.size_bytes)
 
     def _end(self) -> None:
         """The session ends: iterators end at their next step, and what is buffered is dropped."""
+        self._behind = self.position
         self._ended = True
-        self._consumer.end()
+        self._batch, self._messages, self._taken = None, (), 0
         self._undecoded.clear()
+        self._consumer.end()
+
+
+class ClaimMessages:
+    """A claim's messages, in order. A checkpoint is taken for each record batch, none for a message."""
+
+    __slots__ = ("_claim",)
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+
+    def __aiter__(self) -> ClaimMessages:
+        return self
+
+    async def __anext__(self) -> Message:
+        claim = self._claim
+        taken = claim._taken
+        if taken == len(claim._messages):
+            if not await claim._advance():
+                raise StopAsyncIteration
+            taken = claim._taken
+        claim._taken = taken + 1
+        return claim._messages[taken]
 
 
 class ClaimBatches:
     """A claim's batches. `anext` is cancel-safe: a cancelled call takes nothing, and the next one goes on."""
+
+    __slots__ = ("_claim",)
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
@@ -150,7 +165,6 @@ class ClaimBatches:
         return self
 
     async def __anext__(self) -> MessageBatch:
-        batch = await self._claim._take_batch()
-        if batch is None:
+        if not await self._claim._advance():
             raise StopAsyncIteration
-        return batch
+        return self._claim._take_rest()

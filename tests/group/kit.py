@@ -1,0 +1,205 @@
+"""What the group's tests share: a recording handler, and a member that runs in a nursery."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import attrs
+import trio
+from sarameya import (
+    Claim,
+    CommittedOffset,
+    Config,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    Event,
+    Message,
+    Session,
+    TopicPartition,
+)
+from sarameya.embedded import EmbeddedCluster
+
+E = TypeVar("E")
+OnMessage = Callable[[Session, Claim, Message], Awaitable[None]]
+
+
+async def inline(function: Callable[[], Any], /) -> Any:
+    """Runs assignors on the loop: trio's virtual clock does not wait for threads."""
+    return function()
+
+
+class Recorder(ConsumerGroupHandler):
+    """Marks and keeps every message, and what was called when; `on_message` may do more."""
+
+    def __init__(self, on_message: OnMessage | None = None) -> None:
+        self.calls: list[str] = []
+        self.messages: list[Message] = []
+        self.sessions: list[Session] = []
+        self._on_message = on_message
+        self._changed = trio.Event()
+
+    async def setup(self, session: Session) -> None:
+        self._note("setup")
+        self.sessions.append(session)
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        self._note(f"claim {claim.topic_partition}")
+        async for message in claim:
+            self.messages.append(message)
+            if self._on_message is not None:
+                await self._on_message(session, claim, message)
+            session.mark_message(message)
+            self._note(None)
+        self._note(f"end {claim.topic_partition}")
+
+    async def cleanup(self, session: Session) -> None:
+        self._note("cleanup")
+
+    def _note(self, call: str | None) -> None:
+        if call is not None:
+            self.calls.append(call)
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something this handler records makes `condition` true."""
+        while not condition():
+            await self._changed.wait()
+
+    async def received(self, count: int) -> None:
+        await self.until(lambda: len(self.messages) >= count)
+
+    def values(self) -> list[bytes | None]:
+        return [m.value for m in self.messages]
+
+    def offsets(self, topic: str, partition: int) -> list[int]:
+        return [m.offset for m in self.messages if (m.topic, m.partition) == (topic, partition)]
+
+
+@attrs.define(slots=True, eq=False)
+class Running:
+    """A member at work. `error` is what its `consume` raised."""
+
+    group: ConsumerGroup
+    scope: trio.CancelScope
+    events: list[Event]
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    error: BaseException | None = None
+
+    def seen(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def close(self) -> None:
+        self.group.close_nowait()
+        await self.ended.wait()
+
+
+DEFAULTS = {"offset_initial": "oldest"}
+
+
+async def start_member(
+    nursery: trio.Nursery,
+    cluster: EmbeddedCluster,
+    handler: ConsumerGroupHandler,
+    *,
+    group: str = "g",
+    topics: tuple[str, ...] = ("orders",),
+    transport: Any = None,
+    **options: Any,
+) -> Running:
+    """Start a member of `group`; it runs until it is closed, its scope is cancelled, or it fails."""
+    events: list[Event] = []
+    config = Config(**{**DEFAULTS, **options})
+
+    async def run(*, task_status: trio.TaskStatus[Running]) -> None:
+        with trio.CancelScope() as scope:
+            member = ConsumerGroup(
+                cluster.bootstrap_servers,
+                group,
+                config,
+                observers=[events.append],
+                transport=transport or cluster.transport,
+                run_sync=inline,
+            )
+            running = Running(member, scope, events)
+            task_status.started(running)
+            try:
+                async with member:
+                    await member.consume(topics, handler)
+            except Exception as error:
+                running.error = error
+            finally:
+                running.ended.set()
+
+    return await nursery.start(run)
+
+
+@asynccontextmanager
+async def deadline(seconds: float = 600.0) -> AsyncIterator[trio.Nursery]:
+    """A nursery that is done within `seconds` of virtual time, and cancelled at its end."""
+    with trio.fail_after(seconds):
+        async with trio.open_nursery() as nursery:
+            yield nursery
+            nursery.cancel_scope.cancel()
+
+
+def committed(cluster: EmbeddedCluster, group: str = "g") -> dict[str, int]:
+    """What the group has committed: "topic-partition" -> offset."""
+    return {str(tp): offset.offset for tp, offset in cluster.committed(group).items()}
+
+
+class CutOff:
+    """A transport that can go dead: streams neither deliver nor fail, as when a machine is frozen."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.alive = True
+        self._streams: list[_Stream] = []
+
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
+        if not self.alive:
+            await trio.sleep(math.inf)
+        stream = _Stream(self, await self._transport.connect(host, port))
+        self._streams.append(stream)
+        return stream
+
+
+class _Stream(trio.abc.Stream):
+    def __init__(self, owner: CutOff, stream: trio.abc.Stream) -> None:
+        self._owner = owner
+        self._stream = stream
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._pass()
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        data = await self._stream.receive_some(max_bytes)
+        await self._pass()
+        return data
+
+    async def _pass(self) -> None:
+        if not self._owner.alive:
+            await trio.sleep(math.inf)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+__all__ = [
+    "CommittedOffset",
+    "CutOff",
+    "Recorder",
+    "Running",
+    "TopicPartition",
+    "committed",
+    "deadline",
+    "inline",
+    "start_member",
+]
