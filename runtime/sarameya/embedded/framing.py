@@ -26,7 +26,7 @@ _SIZE = struct.Struct(">i")
 _KEY_AND_VERSION = struct.Struct(">hh")
 
 # What kafka-python's decoders raise for bytes that do not fit their schema.
-_DECODE_ERRORS = (struct.error, ValueError, IndexError, OverflowError, AssertionError, TypeError)
+_DECODE_ERRORS = (struct.error, ValueError, IndexError, OverflowError)
 
 
 class FrameReader:
@@ -111,7 +111,9 @@ def decode_request(frame: bytes, messages: Mapping[Api, Any], served: Mapping[Ap
 
 def encode_answer(request: Request, answer: Any) -> bytes | bytearray:
     """The frame that carries `answer`, a kafka-python response, back to who sent `request`."""
-    answer.API_VERSION = request.version if request.body is not None else 0
+    # Whoever asks for our versions may not know the one it asked in: errors are told in the first (KIP-511).
+    is_versions_error = request.api is Api.API_VERSIONS and answer.error_code
+    answer.API_VERSION = 0 if is_versions_error else request.version
     answer.with_header(correlation_id=request.correlation_id)
     frame: bytearray = answer.encode(header=True, framed=True)
     return frame

@@ -1,0 +1,91 @@
+"""A cluster's state without trio or sockets: requests go in as bytes, answers come out as bytes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from kafka.protocol.api_header import ResponseClassRegistry
+from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
+from sarameya.embedded.cluster_state import BrokerSettings, ClusterState, Node
+from sarameya.embedded.framing import decode_request, encode_answer
+from sarameya.model import TopicPartition
+from sarameya.protocol.records import build, decode, split
+
+WALL_TIME = 1_700_000_000.0
+
+
+class ApiKit:
+    """`ask` a broker; an answer that is held arrives in the list that `ask` returned once time or events release it."""
+
+    def __init__(
+        self, topics: Mapping[str, int] | None = None, *, brokers: int = 1, settings: BrokerSettings | None = None
+    ) -> None:
+        self.now = 0.0
+        self.cluster = ClusterState(
+            settings or BrokerSettings(), wall_clock=lambda: WALL_TIME + self.now, rng=random.Random(0)
+        )
+        for node_id in range(brokers):
+            self.cluster.node_up(Node(node_id, f"broker-{node_id}", 9092 + node_id), self.now)
+        for name, partitions in (topics or {}).items():
+            self.cluster.create_topic(name, partitions)
+
+    def ask(self, request: Any, node_id: int = 0) -> list[Any]:
+        """Send a versioned kafka-python request to a broker. Returns the list its one answer is put into."""
+        request.with_header(correlation_id=77, client_id="kit")
+        decoded = decode_request(bytes(request.encode(header=True)), MESSAGES, SERVED_VERSIONS)
+        answers: list[Any] = []
+
+        def reply(answer: Any) -> None:
+            frame = bytes(encode_answer(decoded, answer))
+            response = ResponseClassRegistry.get_response_class(request.header)
+            answers.append(response.decode(frame, header=True, framed=True))
+            assert answers[-1].header.correlation_id == 77
+
+        dispatch(Call(self.cluster, node_id, decoded, "/kit", self.now, reply))
+        return answers
+
+    def answer(self, request: Any, node_id: int = 0) -> Any:
+        """The answer, which is not held."""
+        (answer,) = self.ask(request, node_id)
+        return answer
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, each deadline in its turn."""
+        end = self.now + seconds
+        while (deadline := self.cluster.next_deadline()) is not None and deadline <= end:
+            self.now = deadline
+            self.cluster.handle_timer(self.now)
+        self.now = end
+
+    def append(self, topic: str, partition: int, *values: bytes) -> None:
+        """Store one batch, past the produce API."""
+        self.cluster.append(self.cluster.topics.partition(topic, partition), batch(*values))
+        self.cluster.settle(self.now)
+
+
+def request(message: Any, version: int, **fields: Any) -> Any:
+    """A kafka-python request out of plain data, structures as dicts; fields the version lacks are left out."""
+    return _filled(message, message._struct, version, fields)
+
+
+def _filled(kind: Any, structure: Any, version: int, fields: Mapping[str, Any]) -> Any:
+    values = {}
+    for name, value in fields.items():
+        field = structure.fields[name]
+        if not field.for_version_q(version):
+            continue
+        if field.is_struct_array() and value is not None:
+            value = [_filled(field.data_class, field, version, inner) for inner in value]
+        values[name] = value
+    return kind(version=version, **values)
+
+
+def batch(*values: bytes, timestamp: int = 1_000) -> bytes:
+    return build([(timestamp, None, value, ()) for value in values])
+
+
+def values(records: bytes) -> list[bytes | None]:
+    partition = TopicPartition("", 0)
+    return [message.value for raw in split(bytes(records), partition, 0) for message in decode(raw, partition)]

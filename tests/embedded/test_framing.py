@@ -1,0 +1,132 @@
+"""Bytes into requests: whole ones only, and nothing that could surprise a handler."""
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchRequest, HeartbeatRequest, JoinGroupRequest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.producer import ProduceRequest
+from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS
+from sarameya.embedded.framing import FrameReader, Request, decode_request, encode_answer
+from sarameya.errors import ProtocolError
+from sarameya.protocol.versions import Api
+
+from tests.embedded.api_kit import batch
+
+
+def encoded(request: object) -> bytes:
+    request.with_header(correlation_id=5, client_id="me")  # type: ignore[attr-defined]
+    return bytes(request.encode(header=True))  # type: ignore[attr-defined]
+
+
+def heartbeat(version: int = 4) -> bytes:
+    return encoded(HeartbeatRequest[version](group_id="group", generation_id=3, member_id="member"))
+
+
+def decoded(frame: bytes) -> Request:
+    return decode_request(frame, MESSAGES, SERVED_VERSIONS)
+
+
+class TestFrames:
+    @given(st.lists(st.binary(max_size=50), max_size=10), st.data())
+    def test_any_cut_of_the_stream_gives_the_same_frames(self, frames: list[bytes], data: st.DataObject) -> None:
+        stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
+        reader, got = FrameReader(), []
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+            reader.receive(stream[start:end])
+            while (frame := reader.next_frame()) is not None:
+                got.append(frame)
+        assert got == frames
+        assert reader.is_empty
+
+    @pytest.mark.parametrize("size", [-1, 101, 2**31 - 1])
+    def test_a_size_that_cannot_be_is_refused_before_its_bytes_come(self, size: int) -> None:
+        reader = FrameReader(max_size=100)
+        reader.receive(struct.pack(">i", size))
+        with pytest.raises(ProtocolError, match=str(size)):
+            reader.next_frame()
+
+    def test_half_a_frame_is_no_end_of_a_stream(self) -> None:
+        reader = FrameReader()
+        reader.receive(b"\0\0\0\x09half")
+        assert reader.next_frame() is None
+        assert not reader.is_empty
+
+
+class TestRequests:
+    def test_header_and_body_come_through(self) -> None:
+        request = decoded(heartbeat())
+        assert (request.api, request.version, request.correlation_id, request.client_id) == (Api.HEARTBEAT, 4, 5, "me")
+        assert (request.body.group_id, request.body.generation_id) == ("group", 3)
+
+    def test_only_a_produce_without_acks_expects_no_answer(self) -> None:
+        def produce(acks: int) -> Request:
+            return decoded(encoded(ProduceRequest[9](acks=acks, timeout_ms=1, topic_data=[])))
+
+        assert [produce(acks).expects_answer for acks in (0, 1, -1)] == [False, True, True]
+        assert decoded(heartbeat()).expects_answer
+
+    @pytest.mark.parametrize("version", [0, 3, 4])
+    def test_a_request_cut_off_anywhere_is_refused(self, version: int) -> None:
+        whole = heartbeat(version)
+        for length in range(len(whole)):
+            with pytest.raises(ProtocolError):
+                decoded(whole[:length])
+
+    def test_records_cut_off_in_the_last_field_are_refused(self) -> None:
+        request = ProduceRequest[3](acks=1, timeout_ms=1, topic_data=[("t", [(0, batch(b"value"))])])
+        with pytest.raises(ProtocolError, match="PRODUCE version 3: the request is cut off"):
+            decoded(encoded(request)[:-1])
+
+    def test_an_unknown_api_is_refused(self) -> None:
+        for key in (-1, 17, 9999):
+            with pytest.raises(ProtocolError, match=f"key {key}, version 0"):
+                decoded(struct.pack(">hhi", key, 0, 1) + b"\xff\xff")
+
+    def test_an_unserved_version_is_refused_naming_what_is_served(self) -> None:
+        with pytest.raises(ProtocolError, match=r"FETCH version 3 is not served \(served: 4..12\)"):
+            decoded(encoded(FetchRequest[3](max_wait_ms=1, min_bytes=1, topics=[])))
+
+    def test_a_null_that_the_schema_does_not_allow_is_refused(self) -> None:
+        join = {"group_id": "g", "session_timeout_ms": 1, "member_id": "", "protocol_type": "consumer"}
+        with pytest.raises(ProtocolError, match="protocols is null"):
+            decoded(encoded(JoinGroupRequest[5](**join, protocols=None)))
+        with pytest.raises(ProtocolError, match="name is null"):
+            decoded(encoded(JoinGroupRequest[5](**join, protocols=[(None, b"")])))
+        allowed = decoded(encoded(JoinGroupRequest[5](**join, protocols=[("range", b"")], group_instance_id=None)))
+        assert allowed.body.group_instance_id is None
+
+    def test_an_unknown_version_of_api_versions_is_answered_in_version_zero(self) -> None:
+        # Version 99 of the header is flexible; of the body nothing is known, so it is not read (KIP-511).
+        frame = struct.pack(">hhih", Api.API_VERSIONS, 99, 5, -1) + b"\0" + b"whatever version 99 has"
+        request = decoded(frame)
+        assert request.body is None
+        answer = encode_answer(request, ApiVersionsResponse(error_code=35, api_keys=[]))
+        assert bytes(answer) == struct.pack(">iihi", 10, 5, 35, 0)
+
+    def test_the_newest_api_versions_is_read_whole(self) -> None:
+        body = decoded(encoded(ApiVersionsRequest[4](client_software_name="x", client_software_version="1"))).body
+        assert body.client_software_name == "x"
+
+    @given(st.binary(max_size=200))
+    @example(b"")
+    def test_random_bytes_are_refused_or_read_but_never_surprise(self, frame: bytes) -> None:
+        with contextlib.suppress(ProtocolError):
+            decoded(frame)
+
+    @settings(max_examples=500)
+    @given(
+        st.sampled_from([(api, v) for api, (low, high) in SERVED_VERSIONS.items() for v in range(low, high + 1)]),
+        st.binary(max_size=120),
+    )
+    def test_random_bodies_behind_a_good_header_never_surprise(self, served: tuple[Api, int], body: bytes) -> None:
+        api, version = served
+        header = struct.pack(">hhih", api, version, 1, -1)
+        if MESSAGES[api].flexible_version_q(version):
+            header += b"\0"
+        with contextlib.suppress(ProtocolError):
+            decoded(header + body)
