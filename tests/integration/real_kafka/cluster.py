@@ -7,6 +7,7 @@ Everything here blocks; a trio test calls it through `trio.to_thread.run_sync`.
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 import subprocess
 import time
@@ -24,6 +25,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.integration.real_kafka.jars import KAFKA_VERSION, kafka_jars
 from tests.integration.real_kafka.node import KafkaStartError, Node, free_ports, java
+
+GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 _START_SECONDS = 60
 _TOPIC_SECONDS = 20
@@ -120,7 +123,7 @@ class RealKafka:
     def run_tool(self, main: str, *args: str) -> str:
         """What one of Kafka's tools prints, run against this cluster. Raises ToolError.
 
-        `main` is its class, for example `org.apache.kafka.tools.consumer.group.ConsumerGroupCommand`.
+        `main` is its class, for example `org.apache.kafka.tools.TopicCommand`.
         """
         jars = kafka_jars(self._version)
         command = java(jars, main, "--bootstrap-server", ",".join(self.bootstrap_servers), *args)
@@ -131,13 +134,19 @@ class RealKafka:
 
     def describe_group(self, group: str) -> list[GroupLine]:
         """What `ConsumerGroupCommand --describe` shows of a group, ordered by topic and partition."""
-        shown = self.run_tool(
-            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--describe", "--group", group
-        )
+        shown = self.run_tool(GROUP_COMMAND, "--describe", "--group", group)
         rows = [line.split() for line in shown.splitlines() if line.strip()]
         [header] = [row for row in rows if row[0] == "GROUP"]
         lines = [dict(zip(header, row, strict=True)) for row in rows if row[0] == group]
         return sorted(GroupLine.read(line) for line in lines)
+
+    def coordinator(self, group: str) -> Node:
+        """The broker that coordinates a group, as `ConsumerGroupCommand --describe --state` shows it."""
+        shown = self.run_tool(GROUP_COMMAND, "--describe", "--state", "--group", group)
+        match = re.search(r"\((\d+)\)", shown)
+        if match is None:
+            raise ToolError(f"no coordinator in:\n{shown}")
+        return next(node for node in self.nodes if node.node_id == int(match[1]))
 
     def _shared(self) -> dict[str, str]:
         replicas = str(self._brokers)

@@ -43,3 +43,16 @@ def produce(
     if failures or left:
         raise RuntimeError(f"{left} records were not sent, {len(failures)} failed: {failures[:1]}")
     return delivered
+
+
+def produce_transaction(kafka: RealKafka, topic: str, value: bytes, *, commit: bool) -> None:
+    """Produce one record in a transaction of its own, committed or aborted after it has reached the log."""
+    producer = Producer({"bootstrap.servers": ",".join(kafka.bootstrap_servers), "transactional.id": f"{topic}-tx"})
+    producer.init_transactions(_FLUSH_SECONDS)
+    producer.begin_transaction()
+    producer.produce(topic, value)
+    producer.flush(_FLUSH_SECONDS)
+    if commit:
+        producer.commit_transaction(_FLUSH_SECONDS)
+    else:
+        producer.abort_transaction(_FLUSH_SECONDS)
