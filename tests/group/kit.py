@@ -146,6 +146,12 @@ async def deadline(seconds: float = 600.0) -> AsyncIterator[trio.Nursery]:
             nursery.cancel_scope.cancel()
 
 
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait, in virtual time, until `condition` holds; for what nobody announces."""
+    while not condition():
+        await trio.sleep(0.1)
+
+
 def committed(cluster: EmbeddedCluster, group: str = "g") -> dict[str, int]:
     """What the group has committed: "topic-partition" -> offset."""
     return {str(tp): offset.offset for tp, offset in cluster.committed(group).items()}
@@ -200,6 +206,7 @@ __all__ = [
     "TopicPartition",
     "committed",
     "deadline",
+    "eventually",
     "inline",
     "start_member",
 ]

@@ -33,10 +33,9 @@ from sarameya.observe import (
     TaskStuck,
 )
 from sarameya.protocol.versions import Api
+from trio.testing import MockClock
 
-from tests.group.kit import CutOff, Recorder, committed, deadline, start_member
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
+from tests.group.kit import CutOff, Recorder, committed, deadline, eventually, start_member
 
 
 def orders(partitions: int = 1, brokers: int = 1) -> EmbeddedCluster:
@@ -51,7 +50,7 @@ def fill(cluster: EmbeddedCluster, count: int, partition: int = 0, topic: str = 
 # -- a session ------------------------------------------------------------------------------------------
 
 
-async def test_session_runs_setup_claims_cleanup_in_order_and_commits() -> None:
+async def test_session_runs_setup_claims_cleanup_in_order_and_commits(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 10, 0)
         fill(cluster, 5, 1)
@@ -68,7 +67,7 @@ async def test_session_runs_setup_claims_cleanup_in_order_and_commits() -> None:
         assert member.error is None
 
 
-async def test_session_tells_who_it_is_and_what_it_claims() -> None:
+async def test_session_tells_who_it_is_and_what_it_claims(autojump_clock: MockClock) -> None:
     async with orders(3) as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler)
@@ -79,7 +78,7 @@ async def test_session_tells_who_it_is_and_what_it_claims() -> None:
         assert session.member_id in str(cluster.describe_group("g"))
 
 
-async def test_new_session_begins_where_the_last_one_committed() -> None:
+async def test_new_session_begins_where_the_last_one_committed(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
         first = Recorder()
@@ -93,7 +92,7 @@ async def test_new_session_begins_where_the_last_one_committed() -> None:
         assert second.offsets("orders", 0) == [5, 6, 7]
 
 
-async def test_autocommit_commits_marks_while_the_session_runs() -> None:
+async def test_autocommit_commits_marks_while_the_session_runs(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
         handler = Recorder()
@@ -103,7 +102,7 @@ async def test_autocommit_commits_marks_while_the_session_runs() -> None:
         assert committed(cluster) == {"orders-0": 5}
 
 
-async def test_without_autocommit_only_commit_commits() -> None:
+async def test_without_autocommit_only_commit_commits(autojump_clock: MockClock) -> None:
     async def commit_at_three(session: Session, claim: Claim, message: Message) -> None:
         if message.offset == 3:
             await session.commit()  # the marks so far: up to and with offset 2
@@ -118,7 +117,7 @@ async def test_without_autocommit_only_commit_commits() -> None:
         assert committed(cluster) == {"orders-0": 3}
 
 
-async def test_resolved_newest_start_is_committed_before_any_mark() -> None:
+async def test_resolved_newest_start_is_committed_before_any_mark(autojump_clock: MockClock) -> None:
     """sarama does not, so that a rejoin before the first mark skips what came in between."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
@@ -134,7 +133,7 @@ async def test_resolved_newest_start_is_committed_before_any_mark() -> None:
         assert second.offsets("orders", 0) == [5, 6]
 
 
-async def test_start_offset_of_the_handler_overrules_the_commit() -> None:
+async def test_start_offset_of_the_handler_overrules_the_commit(autojump_clock: MockClock) -> None:
     asked: list[tuple[TopicPartition, CommittedOffset | None]] = []
 
     class Knows(Recorder):
@@ -155,7 +154,7 @@ async def test_start_offset_of_the_handler_overrules_the_commit() -> None:
         assert whys == {0: "handler", 1: "oldest"}
 
 
-async def test_mark_of_a_partition_that_is_not_claimed_raises() -> None:
+async def test_mark_of_a_partition_that_is_not_claimed_raises(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler)
@@ -166,7 +165,7 @@ async def test_mark_of_a_partition_that_is_not_claimed_raises() -> None:
             handler.sessions[0].reset_offset("other", 0, 1)
 
 
-async def test_reset_offset_lets_the_next_session_read_again() -> None:
+async def test_reset_offset_lets_the_next_session_read_again(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 6)
         handler = Recorder()
@@ -178,7 +177,7 @@ async def test_reset_offset_lets_the_next_session_read_again() -> None:
         assert committed(cluster) == {"orders-0": 2}
 
 
-async def test_commit_metadata_and_leader_epoch_travel_with_the_commit() -> None:
+async def test_commit_metadata_and_leader_epoch_travel_with_the_commit(autojump_clock: MockClock) -> None:
     class Annotates(ConsumerGroupHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             async for message in claim:
@@ -195,7 +194,7 @@ async def test_commit_metadata_and_leader_epoch_travel_with_the_commit() -> None
 # -- several members --------------------------------------------------------------------------------------
 
 
-async def test_second_member_takes_its_share_and_gives_it_back() -> None:
+async def test_second_member_takes_its_share_and_gives_it_back(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
         first = await start_member(nursery, cluster, one)
@@ -211,7 +210,7 @@ async def test_second_member_takes_its_share_and_gives_it_back() -> None:
         assert second.error is None
 
 
-async def test_rebalance_loses_nothing_and_repeats_nothing() -> None:
+async def test_rebalance_loses_nothing_and_repeats_nothing(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
         await start_member(nursery, cluster, one)
@@ -230,7 +229,7 @@ async def test_rebalance_loses_nothing_and_repeats_nothing() -> None:
         assert sorted(one.values() + two.values(), key=lambda v: int(v or b"")) == [b"%d" % i for i in range(200)]
 
 
-async def test_surplus_member_stays_idle_and_takes_over() -> None:
+async def test_surplus_member_stays_idle_and_takes_over(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
         first = await start_member(nursery, cluster, one)
@@ -244,7 +243,7 @@ async def test_surplus_member_stays_idle_and_takes_over() -> None:
         await idle.received(3)
 
 
-async def test_round_robin_group_deals_partitions_in_turn() -> None:
+async def test_round_robin_group_deals_partitions_in_turn(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
         await start_member(nursery, cluster, one, rebalance_strategies=("roundrobin",))
@@ -255,7 +254,7 @@ async def test_round_robin_group_deals_partitions_in_turn() -> None:
         assert sorted([one.sessions[1].claims["orders"], two.sessions[0].claims["orders"]]) == [(0, 2), (1, 3)]
 
 
-async def test_frozen_member_is_expelled_and_its_partitions_go_on_elsewhere() -> None:
+async def test_frozen_member_is_expelled_and_its_partitions_go_on_elsewhere(autojump_clock: MockClock) -> None:
 
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
@@ -273,7 +272,7 @@ async def test_frozen_member_is_expelled_and_its_partitions_go_on_elsewhere() ->
         await frozen.ended.wait()
 
 
-async def test_expelled_member_that_wakes_commits_nothing_and_rejoins() -> None:
+async def test_expelled_member_that_wakes_commits_nothing_and_rejoins(autojump_clock: MockClock) -> None:
 
     async with orders(1) as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
@@ -298,7 +297,7 @@ async def test_expelled_member_that_wakes_commits_nothing_and_rejoins() -> None:
 # -- slow, failing, returning handlers ------------------------------------------------------------------
 
 
-async def test_handler_that_waits_three_session_timeouts_keeps_its_membership() -> None:
+async def test_handler_that_waits_three_session_timeouts_keeps_its_membership(autojump_clock: MockClock) -> None:
     async def dawdle(session: Session, claim: Claim, message: Message) -> None:
         await trio.sleep(3 * 10.0)
 
@@ -306,12 +305,14 @@ async def test_handler_that_waits_three_session_timeouts_keeps_its_membership() 
         fill(cluster, 3)
         handler = Recorder(dawdle)
         member = await start_member(nursery, cluster, handler, session_timeout=10.0, heartbeat_interval=3.0)
-        await handler.until(lambda: committed(cluster).get("orders-0", 0) == 3)
+        await eventually(lambda: committed(cluster).get("orders-0", 0) == 3)
         assert len(handler.sessions) == 1
         assert not member.seen(SessionEnding)
 
 
-async def test_failing_claim_ends_session_in_order_and_is_raised_with_its_coordinates() -> None:
+async def test_failing_claim_ends_session_in_order_and_is_raised_with_its_coordinates(
+    autojump_clock: MockClock,
+) -> None:
     boom = ValueError("cannot handle this")
 
     async def fail_at_five(session: Session, claim: Claim, message: Message) -> None:
@@ -334,7 +335,7 @@ async def test_failing_claim_ends_session_in_order_and_is_raised_with_its_coordi
         assert not cluster.describe_group("g").members, "the member has left"
 
 
-async def test_all_failing_claims_are_in_the_group() -> None:
+async def test_all_failing_claims_are_in_the_group(autojump_clock: MockClock) -> None:
     async def fail(session: Session, claim: Claim, message: Message) -> None:
         raise ValueError(f"partition {claim.partition}")
 
@@ -349,7 +350,7 @@ async def test_all_failing_claims_are_in_the_group() -> None:
         assert all(isinstance(e, ClaimError) for e in member.error.exceptions)
 
 
-async def test_failing_setup_runs_cleanup_and_no_claim() -> None:
+async def test_failing_setup_runs_cleanup_and_no_claim(autojump_clock: MockClock) -> None:
     class Broken(Recorder):
         async def setup(self, session: Session) -> None:
             raise RuntimeError("no database")
@@ -365,7 +366,7 @@ async def test_failing_setup_runs_cleanup_and_no_claim() -> None:
         assert error.__notes__ == ["in setup of group 'g', generation 1"]
 
 
-async def test_failing_offset_fetch_runs_no_cleanup() -> None:
+async def test_failing_offset_fetch_runs_no_cleanup(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         cluster.fail_next(Api.OFFSET_FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         handler = Recorder()
@@ -376,7 +377,7 @@ async def test_failing_offset_fetch_runs_no_cleanup() -> None:
         assert "TOPIC_AUTHORIZATION_FAILED" in str(member.error.exceptions[0])
 
 
-async def test_unstable_offset_fetch_is_retried_and_never_starts_at_the_policy() -> None:
+async def test_unstable_offset_fetch_is_retried_and_never_starts_at_the_policy(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
         first = Recorder()
@@ -391,7 +392,7 @@ async def test_unstable_offset_fetch_is_retried_and_never_starts_at_the_policy()
         assert [e.attempt for e in member.seen(Retrying) if "offset fetch" in e.what] == [1, 2, 3, 4]
 
 
-async def test_claim_that_returns_ends_the_session_and_the_group_rejoins() -> None:
+async def test_claim_that_returns_ends_the_session_and_the_group_rejoins(autojump_clock: MockClock) -> None:
     class Takes(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")
@@ -410,7 +411,7 @@ async def test_claim_that_returns_ends_the_session_and_the_group_rejoins() -> No
         assert not [e for e in member.seen(SessionEnding) if e.lost]
 
 
-async def test_claim_that_returns_at_once_again_and_again_meets_backoff() -> None:
+async def test_claim_that_returns_at_once_again_and_again_meets_backoff(autojump_clock: MockClock) -> None:
     class Returns(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             return
@@ -426,7 +427,7 @@ async def test_claim_that_returns_at_once_again_and_again_meets_backoff() -> Non
 # -- grace, deadline, cancellation ---------------------------------------------------------------------
 
 
-async def test_claim_that_ignores_the_end_is_cancelled_after_its_grace() -> None:
+async def test_claim_that_ignores_the_end_is_cancelled_after_its_grace(autojump_clock: MockClock) -> None:
     cancelled_at: list[float] = []
 
     class Deaf(Recorder):
@@ -449,7 +450,7 @@ async def test_claim_that_ignores_the_end_is_cancelled_after_its_grace() -> None
         assert member.error is None
 
 
-async def test_grace_leaves_time_for_cleanup_before_the_close_timeout() -> None:
+async def test_grace_leaves_time_for_cleanup_before_the_close_timeout(autojump_clock: MockClock) -> None:
     class Deaf(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")
@@ -464,7 +465,9 @@ async def test_grace_leaves_time_for_cleanup_before_the_close_timeout() -> None:
         assert trio.current_time() - asked == pytest.approx(8.0)
 
 
-async def test_task_that_swallows_its_cancellation_is_named_and_the_member_leaves_without_it() -> None:
+async def test_task_that_swallows_its_cancellation_is_named_and_the_member_leaves_without_it(
+    autojump_clock: MockClock,
+) -> None:
     release = trio.Event()
 
     class Stubborn(Recorder):
@@ -490,7 +493,7 @@ async def test_task_that_swallows_its_cancellation_is_named_and_the_member_leave
         assert isinstance(member.error.exceptions[0], RebalanceDeadlineError)
 
 
-async def test_rebalance_deadline_bounds_a_cleanup_that_hangs() -> None:
+async def test_rebalance_deadline_bounds_a_cleanup_that_hangs(autojump_clock: MockClock) -> None:
     class Hangs(Recorder):
         async def cleanup(self, session: Session) -> None:
             self._note("cleanup")
@@ -507,7 +510,7 @@ async def test_rebalance_deadline_bounds_a_cleanup_that_hangs() -> None:
         assert isinstance(member.error.exceptions[0], RebalanceDeadlineError)
 
 
-async def test_cancelled_consume_cleans_up_commits_and_leaves() -> None:
+async def test_cancelled_consume_cleans_up_commits_and_leaves(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
         handler = Recorder()
@@ -521,7 +524,7 @@ async def test_cancelled_consume_cleans_up_commits_and_leaves() -> None:
         assert not cluster.describe_group("g").members
 
 
-async def test_commit_in_cleanup_of_a_cancelled_session_works() -> None:
+async def test_commit_in_cleanup_of_a_cancelled_session_works(autojump_clock: MockClock) -> None:
     class Commits(Recorder):
         async def cleanup(self, session: Session) -> None:
             await session.commit()
@@ -539,7 +542,7 @@ async def test_commit_in_cleanup_of_a_cancelled_session_works() -> None:
         assert committed(cluster) == {"orders-0": 5}
 
 
-async def test_buffered_messages_are_dropped_when_the_session_ends() -> None:
+async def test_buffered_messages_are_dropped_when_the_session_ends(autojump_clock: MockClock) -> None:
     async def close_at_two(session: Session, claim: Claim, message: Message) -> None:
         if message.offset == 2:
             member.group.close_nowait()
@@ -557,7 +560,7 @@ async def test_buffered_messages_are_dropped_when_the_session_ends() -> None:
 # -- the coordinator ------------------------------------------------------------------------------------
 
 
-async def test_coordinator_that_moves_costs_no_session() -> None:
+async def test_coordinator_that_moves_costs_no_session(autojump_clock: MockClock) -> None:
     async with orders(2, brokers=3) as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
@@ -573,7 +576,7 @@ async def test_coordinator_that_moves_costs_no_session() -> None:
         assert member.error is None
 
 
-async def test_coordinator_not_available_at_first_is_waited_for() -> None:
+async def test_coordinator_not_available_at_first_is_waited_for(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         cluster.fail_next(Api.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, 5)
         fill(cluster, 1)
@@ -582,7 +585,7 @@ async def test_coordinator_not_available_at_first_is_waited_for() -> None:
         await handler.received(1)
 
 
-async def test_commit_is_retried_within_the_generation() -> None:
+async def test_commit_is_retried_within_the_generation(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 3)
         handler = Recorder()
@@ -597,7 +600,9 @@ async def test_commit_is_retried_within_the_generation() -> None:
         assert len([e for e in member.seen(Retrying) if "commit" in e.what]) == 3
 
 
-async def test_commit_with_oversized_metadata_raises_to_its_caller_and_commits_the_rest() -> None:
+async def test_commit_with_oversized_metadata_raises_to_its_caller_and_commits_the_rest(
+    autojump_clock: MockClock,
+) -> None:
     errors: list[Exception] = []
 
     class Verbose(Recorder):
@@ -624,7 +629,7 @@ async def test_commit_with_oversized_metadata_raises_to_its_caller_and_commits_t
         assert member.error is None
 
 
-async def test_handler_whose_commit_comes_after_its_generation_is_no_failure() -> None:
+async def test_handler_whose_commit_comes_after_its_generation_is_no_failure(autojump_clock: MockClock) -> None:
     class Commits(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")
@@ -646,7 +651,7 @@ async def test_handler_whose_commit_comes_after_its_generation_is_no_failure() -
         assert member.seen(SessionEnding)[0].lost
 
 
-async def test_commit_error_is_raised_from_commit() -> None:
+async def test_commit_error_is_raised_from_commit(autojump_clock: MockClock) -> None:
     errors: list[CommitError] = []
 
     class Commits(Recorder):
@@ -672,12 +677,12 @@ async def test_commit_error_is_raised_from_commit() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-async def test_lost_membership_rejoins_and_reads_on_from_the_commit(code: ErrorCode) -> None:
+async def test_lost_membership_rejoins_and_reads_on_from_the_commit(autojump_clock: MockClock, code: ErrorCode) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 4)
         handler = Recorder()
         await start_member(nursery, cluster, handler)
-        await handler.until(lambda: committed(cluster).get("orders-0") == 4)
+        await eventually(lambda: committed(cluster).get("orders-0") == 4)
         cluster.fail_next(Api.HEARTBEAT, code, 1)
         await handler.until(lambda: len(handler.sessions) == 2)
         fill(cluster, 2)
@@ -685,7 +690,7 @@ async def test_lost_membership_rejoins_and_reads_on_from_the_commit(code: ErrorC
         assert handler.offsets("orders", 0) == list(range(6))
 
 
-async def test_fenced_member_fails_with_what_to_change() -> None:
+async def test_fenced_member_fails_with_what_to_change(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
@@ -696,7 +701,7 @@ async def test_fenced_member_fails_with_what_to_change() -> None:
         assert handler.calls[-1] == "cleanup"
 
 
-async def test_two_members_with_one_instance_id_leave_exactly_one() -> None:
+async def test_two_members_with_one_instance_id_leave_exactly_one(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
         first = await start_member(nursery, cluster, one, group_instance_id="i-1")
@@ -711,7 +716,7 @@ async def test_two_members_with_one_instance_id_leave_exactly_one() -> None:
 # -- bad input ------------------------------------------------------------------------------------------
 
 
-async def test_unknown_topic_fails_after_the_bootstrap_timeout_and_says_what_to_do() -> None:
+async def test_unknown_topic_fails_after_the_bootstrap_timeout_and_says_what_to_do(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         began = trio.current_time()
         member = await start_member(nursery, cluster, Recorder(), topics=("orderz",), bootstrap_timeout=5.0)
@@ -722,7 +727,7 @@ async def test_unknown_topic_fails_after_the_bootstrap_timeout_and_says_what_to_
         assert trio.current_time() - began == pytest.approx(5.0)
 
 
-async def test_topic_created_while_the_group_waits_is_consumed() -> None:
+async def test_topic_created_while_the_group_waits_is_consumed(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler, topics=("late",), bootstrap_timeout=30.0)
@@ -732,18 +737,16 @@ async def test_topic_created_while_the_group_waits_is_consumed() -> None:
         await handler.received(2)
 
 
-async def test_no_broker_at_the_address_names_it_and_the_cause() -> None:
+async def test_no_broker_at_the_address_names_it_and_the_cause(autojump_clock: MockClock) -> None:
     async with orders() as cluster:
-        group = ConsumerGroup(
-            ["nowhere:9092"], "g", Config(bootstrap_timeout=3.0), transport=cluster.transport
-        )
+        group = ConsumerGroup(["nowhere:9092"], "g", Config(bootstrap_timeout=3.0), transport=cluster.transport)
         async with group:
             with pytest.raises(ConnectError, match="nowhere:9092"):
                 await group.consume(["orders"], Recorder())
 
 
 @pytest.mark.parametrize("topics", ["orders", [], [""], [1]])
-async def test_topics_that_cannot_be_are_refused(topics: object) -> None:
+async def test_topics_that_cannot_be_are_refused(autojump_clock: MockClock, topics: object) -> None:
     async with orders() as cluster:
         async with ConsumerGroup(cluster.bootstrap_servers, "g", transport=cluster.transport) as group:
             with pytest.raises(ConfigError, match="non-empty list of topic names"):
@@ -751,22 +754,22 @@ async def test_topics_that_cannot_be_are_refused(topics: object) -> None:
 
 
 @pytest.mark.parametrize("servers", [[], ["localhost"], ["localhost:0"], ["localhost:x"], [":9092"], ["h:70000"]])
-async def test_bootstrap_address_that_cannot_be_is_refused(servers: list[str]) -> None:
+async def test_bootstrap_address_that_cannot_be_is_refused(autojump_clock: MockClock, servers: list[str]) -> None:
     with pytest.raises(ConfigError, match="HOST:PORT"):
         ConsumerGroup(servers, "g")
 
 
-async def test_empty_group_id_is_refused() -> None:
+async def test_empty_group_id_is_refused(autojump_clock: MockClock) -> None:
     with pytest.raises(ConfigError, match="group_id"):
         ConsumerGroup(["localhost:9092"], "")
 
 
-async def test_consume_outside_its_block_says_so() -> None:
+async def test_consume_outside_its_block_says_so(autojump_clock: MockClock) -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await ConsumerGroup(["localhost:9092"], "g").consume(["orders"], Recorder())
 
 
-async def test_second_consume_at_the_same_time_is_refused() -> None:
+async def test_second_consume_at_the_same_time_is_refused(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
@@ -775,7 +778,7 @@ async def test_second_consume_at_the_same_time_is_refused() -> None:
             await member.group.consume(["orders"], Recorder())
 
 
-async def test_closed_group_consumes_no_more() -> None:
+async def test_closed_group_consumes_no_more(autojump_clock: MockClock) -> None:
     async with orders() as cluster:
         async with ConsumerGroup(cluster.bootstrap_servers, "g", transport=cluster.transport) as group:
             group.close_nowait()
@@ -784,7 +787,7 @@ async def test_closed_group_consumes_no_more() -> None:
             assert handler.calls == []
 
 
-async def test_close_while_the_cluster_cannot_be_reached_returns_at_once() -> None:
+async def test_close_while_the_cluster_cannot_be_reached_returns_at_once(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         member = await start_member(nursery, cluster, Recorder(), topics=("nothing",), bootstrap_timeout=100.0)
         await trio.sleep(5)
@@ -794,7 +797,7 @@ async def test_close_while_the_cluster_cannot_be_reached_returns_at_once() -> No
         assert member.error is None
 
 
-async def test_events_tell_the_way_into_the_group() -> None:
+async def test_events_tell_the_way_into_the_group(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 1)
         handler = Recorder()
