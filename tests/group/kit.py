@@ -146,6 +146,15 @@ async def deadline(seconds: float = 600.0) -> AsyncIterator[trio.Nursery]:
             nursery.cancel_scope.cancel()
 
 
+def orders(partitions: int = 1, brokers: int = 1) -> EmbeddedCluster:
+    return EmbeddedCluster(topics={"orders": partitions}, brokers=brokers, in_memory=True, seed=1)
+
+
+def fill(cluster: EmbeddedCluster, count: int, partition: int = 0, topic: str = "orders") -> None:
+    for i in range(count):
+        cluster.produce(topic, partition, b"%d" % i)
+
+
 async def eventually(condition: Callable[[], bool]) -> None:
     """Wait, in virtual time, until `condition` holds; for what nobody announces."""
     while not condition():
@@ -207,6 +216,8 @@ __all__ = [
     "committed",
     "deadline",
     "eventually",
+    "fill",
     "inline",
+    "orders",
     "start_member",
 ]
