@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from sarameya.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.integration
 
+SARAMEYA = str(Path(sysconfig.get_path("scripts"), "sarameya"))
 DEADLINE = 30.0
 
 HANDLERS = """
@@ -88,7 +90,6 @@ async def sarameya(directory: Path, *arguments: str, stdin: int | None = None) -
     """`sarameya ARGUMENTS` started in `directory`, and killed at the end if it still runs."""
     files = directory / "stdout", directory / "stderr"
     with files[0].open("wb") as stdout, files[1].open("wb") as stderr:
-        command = [sys.executable, "-m", "sarameya.service", *arguments]
         process = await trio.lowlevel.open_process(command, cwd=directory, stdin=stdin, stdout=stdout, stderr=stderr)
     try:
         with trio.fail_after(DEADLINE):
@@ -258,6 +259,15 @@ async def test_handler_that_ignores_its_cancellation_is_ended_by_the_watchdog_af
     assert "in consume_claim" in running.stderr
 
 
+@pytest.mark.parametrize("delay", [0.1, 0.2, 0.3, 0.4, 0.5])
+async def test_ctrl_c_while_it_starts_ends_it_without_a_traceback(tmp_path: Path, delay: float) -> None:
+    async with sarameya(tmp_path, "broker", "--port", "0") as running:
+        await trio.sleep(delay)  # somewhere in the imports, or behind them
+        running.process.send_signal(signal.SIGINT)
+        assert await running.process.wait() in (0, -signal.SIGINT)
+    assert "Traceback" not in running.stderr
+
+
 TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 )
@@ -267,9 +277,8 @@ async def test_ctrl_c_on_a_terminal_drains_every_worker_without_a_word_too_many(
     ours, theirs = os.openpty()
     async with EmbeddedCluster(topics={"orders": 2}) as cluster, trio.lowlevel.FdStream(ours) as terminal:
         app = app_file(tmp_path, cluster.bootstrap_servers, extra="heartbeat_interval = 0.2")
-        command = [sys.executable, "-m", "sarameya.service", "run", app, "--workers", "2"]
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-c", TAKE_TERMINAL, *command],
+            [sys.executable, "-c", TAKE_TERMINAL, SARAMEYA, "run", app, "--workers", "2"],
             cwd=tmp_path,
             stdin=theirs,
             stdout=theirs,
@@ -279,7 +288,7 @@ async def test_ctrl_c_on_a_terminal_drains_every_worker_without_a_word_too_many(
         os.close(theirs)
         try:
             with trio.fail_after(DEADLINE):
-                while len(cluster.describe_group("g").members) < 2:  # noqa: ASYNC110  other processes make it true
+                while len(cluster.describe_group("g").members) < 2:
                     await trio.sleep(0.05)
                 await terminal.send_all(b"\x03")
                 assert await process.wait() == 0

@@ -26,10 +26,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:  # before the command could take the signal itself
         return ExitCode.on_signal(signal.SIGINT)
-    finally:
-        if argv is None:
-            # All that is left is the interpreter's own end, where an impatient Ctrl-C would print a traceback.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run(argv: Sequence[str]) -> int:
