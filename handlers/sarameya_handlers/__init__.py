@@ -1,0 +1,10 @@
+"""Stock handlers for Sarameya. Importing them costs neither pyspark nor pyarrow.
+
+printing.py   PrintHandler: a line for each message
+spark/        SparkSink: partitions land in tables through Spark
+"""
+
+from sarameya_handlers.printing import PrintHandler
+from sarameya_handlers.spark import LandingError, ParquetTable, SparkOptions, SparkSink
+
+__all__ = ["LandingError", "ParquetTable", "PrintHandler", "SparkOptions", "SparkSink"]

@@ -1,0 +1,184 @@
+"""The JVM behind a SparkSession: started, listened to, ended. Blocking; run in worker threads.
+
+pyspark would start it by itself, but in our process group, where the signal that asks us to stop (a terminal's,
+a supervisor's) kills it before the last landing, and would leave it there until the Python process ends.
+However it ends, also by SIGKILL, the JVM sees its standard input end and exits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from sarameya import HandlerError
+
+from sarameya_handlers.spark.errors import cause_of
+from sarameya_handlers.spark.java import require_java, require_packages
+from sarameya_handlers.spark.options import LOG_LEVELS, SparkOptions
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("sarameya.spark")
+
+END_TIMEOUT = 10.0
+"""Seconds for a JVM to end by itself before it is killed."""
+
+_STARTED_BY_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
+
+
+@attrs.frozen(slots=True)
+class Jvm:
+    """A running Spark. `_gateway` is pyspark's way into a JVM that we started, None for one that stays."""
+
+    session: SparkSession
+    _gateway: Any
+
+    def stop(self) -> None:
+        """Stop Spark and end the JVM, also one that is dead already."""
+        process = self._gateway.proc if self._gateway else None
+        if process is not None and process.poll() is not None:
+            logger.error("Spark's JVM has died (exit code %s)", process.returncode)
+            _forget(self.session)
+        else:
+            self.session.stop()
+        if self._gateway:
+            _end(self._gateway)
+
+
+def start(options: SparkOptions) -> Jvm:
+    """Start Spark as `options` say. Raises HandlerError where something is missing, or in Spark's own words."""
+    require_packages()
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        raise HandlerError(
+            "Spark runs in this process already, and one process has one Spark: give its SparkSession to the sink"
+        )
+    _quieten()
+    conf = SparkConf().setAll(list(options.properties.items()))
+    is_there = SparkContext._gateway is not None or _STARTED_BY_SPARK_SUBMIT in os.environ
+    gateway = None if is_there else _launch(conf, options.log_level)
+    try:
+        context = SparkContext(conf=conf, gateway=gateway)
+        _choose_python(context)
+        return Jvm(SparkSession(context), gateway)
+    except BaseException as error:
+        if gateway:
+            _end(gateway)
+        if isinstance(error, Exception):
+            raise HandlerError(f"Spark does not start: {cause_of(error)}") from error
+        raise
+
+
+def _quieten() -> None:
+    """Keep pyspark's own loggers from repeating what is raised, and from telling of each connection they close."""
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    py4j = logging.getLogger("py4j")
+    if py4j.level == logging.NOTSET:
+        py4j.setLevel(logging.WARNING)
+
+
+def _launch(conf: SparkConf, log_level: str) -> Any:
+    require_java()
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    output = Output(log_level)
+    try:
+        streams = {"stdout": output.write_end, "stderr": output.write_end}
+        return launch_gateway(conf, {**streams, "process_group": 0})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        failure = error
+    finally:
+        os.close(output.write_end)
+    raise HandlerError(f"Spark's JVM does not start:\n{output.tail()}") from failure
+
+
+def _choose_python(context: SparkContext) -> None:
+    """Let local Python workers (UDFs) be this very Python, not whichever `python3` is first in the path."""
+    if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+
+
+def _end(gateway: Any) -> None:
+    from pyspark import SparkContext
+
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    process = gateway.proc
+    process.stdin.close()
+    try:
+        process.wait(END_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        logger.warning("Spark's JVM does not end within %.0f s and is killed", END_TIMEOUT)
+        process.kill()
+        process.wait()
+
+
+def _forget(session: SparkSession) -> None:
+    """Take a dead Spark out of pyspark's globals, so that another may start; `stop` would speak to the dead."""
+    from pyspark.sql import SparkSession
+
+    context = session.sparkContext
+    context._jsc = None
+    context.stop()
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+class Output:
+    """What the JVM prints, passed on line by line to the `sarameya.spark` logger by a thread that ends with it."""
+
+    def __init__(self, minimum: str) -> None:
+        self._wanted = LOG_LEVELS[: LOG_LEVELS.index(minimum) + 1]
+        self._last: deque[str] = deque(maxlen=20)
+        read_end, self.write_end = os.pipe()
+        self._thread = threading.Thread(target=self._pass_on, args=[read_end], name="spark-output", daemon=True)
+        self._thread.start()
+
+    def tail(self) -> str:
+        """The last lines, once the JVM has ended."""
+        self._thread.join(END_TIMEOUT)
+        return "\n".join(self._last)
+
+    def _pass_on(self, read_end: int) -> None:
+        level = ""
+        with open(read_end, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                text = line.rstrip()
+                self._last.append(text)
+                level = level_of(text, level)
+                if level in self._wanted:
+                    logger.log(_PYTHON_LEVELS.get(level, logging.DEBUG), "%s", text)
+
+
+_PYTHON_LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}
+_LOG_LINE = re.compile(rf"\d\S* \S+ ({'|'.join(LOG_LEVELS)}) ")
+_CONTINUED = re.compile(r"\s|Caused by: |$")
+_BANNER = re.compile(
+    "WARNING: Using incubator modules|Using Spark's default log4j|To adjust logging level|"
+    "Setting default log level|Setting Spark log level"
+)
+
+
+def level_of(line: str, before: str) -> str:
+    """The level of a line that the JVM prints, when the line before it had the level `before`.
+
+    Banners are INFO; what neither log4j nor a banner explains comes from a JVM in trouble and is ERROR.
+    """
+    if match := _LOG_LINE.match(line):
+        return match[1]
+    if _CONTINUED.match(line):
+        return before
+    return "INFO" if _BANNER.match(line) else "ERROR"
