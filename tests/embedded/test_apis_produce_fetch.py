@@ -1,0 +1,238 @@
+"""Produce and Fetch: what is stored, what is read, and when a held fetch is answered."""
+
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
+from sarameya.embedded.cluster_state import BrokerSettings
+from sarameya.error_codes import ErrorCode
+from sarameya.protocol.records import build
+
+from tests.embedded.api_kit import ApiKit, batch, request, values
+
+
+@pytest.fixture
+def kit() -> ApiKit:
+    return ApiKit({"orders": 2}, brokers=2)
+
+
+def produce(records: bytes | None, partition: int = 0, *, topic: str = "orders", acks: int = -1) -> Any:
+    data = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
+    return request(ProduceRequest, 9, acks=acks, timeout_ms=1000, topic_data=data)
+
+
+def produced(answer: Any) -> tuple[int, int]:
+    """(error, base offset) of the one partition produced to."""
+    (topic,) = answer.responses
+    (partition,) = topic.partition_responses
+    return partition.error_code, partition.base_offset
+
+
+def fetch(
+    *offsets: int,
+    max_wait: float = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
+    version: int = 12,
+    topic: str = "orders",
+    **fields: int,
+) -> Any:
+    """A fetch of partitions 0, 1, ... of one topic from the given offsets."""
+    partitions = [
+        {"partition": number, "fetch_offset": offset, "partition_max_bytes": partition_max_bytes, **fields}
+        for number, offset in enumerate(offsets)
+    ]
+    return request(
+        FetchRequest,
+        version,
+        max_wait_ms=int(max_wait * 1000),
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[{"topic": topic, "partitions": partitions}],
+        forgotten_topics_data=[],
+    )
+
+
+def fetched(answer: Any) -> list[Any]:
+    (topic,) = answer.responses
+    return list(topic.partitions)
+
+
+class TestProduce:
+    def test_a_batch_is_stored_and_its_offset_told(self, kit: ApiKit) -> None:
+        assert produced(kit.answer(produce(batch(b"a", b"b")))) == (ErrorCode.NONE, 0)
+        assert produced(kit.answer(produce(batch(b"c")))) == (ErrorCode.NONE, 2)
+        assert kit.cluster.topics.partition("orders", 0).log.end_offset == 3
+
+    def test_another_brokers_partition_is_refused(self, kit: ApiKit) -> None:
+        assert produced(kit.answer(produce(batch(b"a"), 1))) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert produced(kit.answer(produce(batch(b"a"), 1), node_id=1)) == (ErrorCode.NONE, 0)
+
+    @pytest.mark.parametrize(("topic", "partition"), [("unknown", 0), ("orders", 2), ("orders", -1)])
+    def test_what_does_not_exist_is_refused(self, kit: ApiKit, topic: str, partition: int) -> None:
+        answer = kit.answer(produce(batch(b"a"), partition, topic=topic))
+        assert produced(answer) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+    @pytest.mark.parametrize("records", [None, b"", b"nonsense", batch(b"a")[:-1]])
+    def test_what_is_no_batch_is_corrupt_and_says_so(self, kit: ApiKit, records: bytes | None) -> None:
+        answer = kit.answer(produce(records))
+        assert produced(answer) == (ErrorCode.CORRUPT_MESSAGE, -1)
+        assert "orders-0" in answer.responses[0].partition_responses[0].error_message
+
+    def test_a_batch_over_the_limit_is_refused(self) -> None:
+        kit = ApiKit({"orders": 1}, settings=BrokerSettings(max_batch_size=100))
+        assert produced(kit.answer(produce(batch(b"x" * 100)))) == (ErrorCode.MESSAGE_TOO_LARGE, -1)
+
+    def test_acks_that_do_not_exist_are_refused(self, kit: ApiKit) -> None:
+        assert produced(kit.answer(produce(batch(b"a"), acks=2))) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+        assert kit.cluster.topics.partition("orders", 0).log.end_offset == 0
+
+    def test_an_idempotent_producer_gets_an_id_of_its_own_and_its_retry_the_first_offset(self, kit: ApiKit) -> None:
+        ask = request(InitProducerIdRequest, 4, transactional_id=None, transaction_timeout_ms=0)
+        one, other = kit.answer(ask), kit.answer(ask)
+        assert one.producer_id != other.producer_id
+        records = build([(1, None, b"v", ())], producer_id=one.producer_id, producer_epoch=0, base_sequence=0)
+        assert [produced(kit.answer(produce(records))) for _ in range(2)] == [(ErrorCode.NONE, 0)] * 2
+        assert kit.cluster.topics.partition("orders", 0).log.end_offset == 1
+
+    def test_a_transactional_producer_is_refused(self, kit: ApiKit) -> None:
+        ask = request(InitProducerIdRequest, 4, transactional_id="t", transaction_timeout_ms=1000)
+        assert kit.answer(ask).error_code == ErrorCode.INVALID_REQUEST
+
+    def test_the_brokers_own_topic_is_closed_to_producers(self, kit: ApiKit) -> None:
+        partition = kit.cluster.offsets_partition("g")
+        number = partition.topic_partition.partition
+        answer = kit.answer(produce(batch(b"a"), number, topic="__consumer_offsets"), node_id=partition.leader)
+        assert produced(answer) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+
+
+class TestFetch:
+    def test_records_and_where_the_log_stands(self, kit: ApiKit) -> None:
+        kit.append("orders", 0, b"a", b"b")
+        kit.append("orders", 0, b"c")
+        kit.cluster.topics.partition("orders", 0).log.delete_before(1)
+        (read,) = fetched(kit.answer(fetch(1)))
+        assert values(read.records) == [b"a", b"b", b"c"]
+        assert (read.high_watermark, read.last_stable_offset, read.log_start_offset) == (3, 3, 1)
+        assert (read.preferred_read_replica, read.aborted_transactions) == (-1, [])
+
+    def test_no_session_is_made_and_none_is_known(self, kit: ApiKit) -> None:
+        assert kit.answer(fetch(0)).session_id == 0
+        again = fetch(0)
+        again.session_id, again.session_epoch = 5, 1
+        assert kit.answer(again).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    def test_size_limits_hold_but_the_first_batch_always_comes(self, kit: ApiKit) -> None:
+        for partition in (0, 1):
+            kit.cluster.move_leader("orders", partition, 0, kit.now)
+            for _ in range(3):
+                kit.append("orders", partition, b"x" * 100)
+        size = len(batch(b"x" * 100))
+
+        def batches(**limits: int) -> list[int]:
+            return [len(read.records) // size for read in fetched(kit.answer(fetch(0, 0, **limits)))]
+
+        assert batches() == [3, 3]
+        assert batches(partition_max_bytes=2 * size) == [2, 2]
+        assert batches(max_bytes=4 * size) == [3, 1]
+        assert batches(partition_max_bytes=1) == [1, 0]
+        assert batches(max_bytes=1) == [1, 0]
+
+    @pytest.mark.parametrize(
+        ("offset", "fields", "code"),
+        [
+            (2, {}, ErrorCode.OFFSET_OUT_OF_RANGE),
+            (-1, {}, ErrorCode.OFFSET_OUT_OF_RANGE),
+            (0, {"current_leader_epoch": 0}, ErrorCode.FENCED_LEADER_EPOCH),
+            (0, {"current_leader_epoch": 2}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            (0, {"current_leader_epoch": 1}, ErrorCode.NONE),
+        ],
+    )
+    def test_errors_are_told_at_once(self, kit: ApiKit, offset: int, fields: dict[str, int], code: ErrorCode) -> None:
+        kit.cluster.move_leader("orders", 0, 1, kit.now)
+        kit.append("orders", 0, b"a")
+        (read,) = fetched(kit.answer(fetch(offset, max_wait=30, **fields), node_id=1))
+        assert read.error_code == code
+        assert read.high_watermark == (-1 if code else 1)
+
+    def test_one_bad_partition_does_not_hide_another(self, kit: ApiKit) -> None:
+        kit.append("orders", 0, b"a")
+        good, bad = fetched(kit.answer(fetch(0, 0, max_wait=30)))
+        assert (good.error_code, values(good.records)) == (ErrorCode.NONE, [b"a"])
+        assert bad.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def test_a_reader_whose_log_parted_from_this_one_is_told_where(self, kit: ApiKit) -> None:
+        kit.append("orders", 0, b"a")
+        kit.cluster.move_leader("orders", 0, 1, kit.now)
+        kit.append("orders", 0, b"b")
+        # Epoch 0 ends at offset 1 here; who read offset 1 under it has read something that is gone.
+        (read,) = fetched(kit.answer(fetch(2, max_wait=30, last_fetched_epoch=0), node_id=1))
+        assert (read.diverging_epoch.epoch, read.diverging_epoch.end_offset) == (0, 1)
+        assert read.records == b""
+        (read,) = fetched(kit.answer(fetch(1, last_fetched_epoch=0), node_id=1))
+        assert values(read.records) == [b"b"]
+
+
+class TestLongPoll:
+    def test_an_empty_fetch_is_answered_at_its_deadline_and_not_before(self, kit: ApiKit) -> None:
+        answers = kit.ask(fetch(0, max_wait=30))
+        kit.sleep(29.999)
+        assert answers == []
+        kit.sleep(0.001)
+        (read,) = fetched(answers.pop())
+        assert (read.error_code, read.records) == (ErrorCode.NONE, b"")
+        assert len(kit.cluster.fetches) == 0
+
+    def test_a_produce_answers_the_fetch_that_waits_for_it(self, kit: ApiKit) -> None:
+        answers = kit.ask(fetch(0, max_wait=30))
+        kit.sleep(1)
+        kit.answer(produce(batch(b"a")))
+        (read,) = fetched(answers.pop())
+        assert values(read.records) == [b"a"]
+
+    def test_another_partitions_produce_does_not(self, kit: ApiKit) -> None:
+        answers = kit.ask(fetch(0, max_wait=30))
+        kit.answer(produce(batch(b"a"), 1), node_id=1)
+        assert answers == []
+
+    def test_it_waits_until_all_partitions_together_have_enough(self, kit: ApiKit) -> None:
+        kit.cluster.move_leader("orders", 1, 0, kit.now)
+        size = len(batch(b"x"))
+        answers = kit.ask(fetch(0, 0, max_wait=30, min_bytes=2 * size))
+        kit.answer(produce(batch(b"x"), 0))
+        assert answers == []
+        kit.answer(produce(batch(b"x"), 1))
+        assert [values(read.records) for read in fetched(answers.pop())] == [[b"x"], [b"x"]]
+
+    def test_what_was_gathered_is_answered_at_the_deadline(self, kit: ApiKit) -> None:
+        answers = kit.ask(fetch(0, max_wait=30, min_bytes=1 << 20))
+        kit.answer(produce(batch(b"x")))
+        kit.sleep(30)
+        (read,) = fetched(answers.pop())
+        assert values(read.records) == [b"x"]
+
+    def test_a_leader_that_moves_ends_the_wait(self, kit: ApiKit) -> None:
+        answers = kit.ask(fetch(0, max_wait=30))
+        kit.cluster.move_leader("orders", 0, 1, kit.now)
+        (read,) = fetched(answers.pop())
+        assert read.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def test_a_topic_deleted_ends_the_wait(self, kit: ApiKit) -> None:
+        answers = kit.ask(fetch(0, max_wait=30))
+        kit.cluster.delete_topic("orders", kit.now)
+        (read,) = fetched(answers.pop())
+        assert read.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_a_fetch_of_nothing_is_not_held(self, kit: ApiKit) -> None:
+        empty = request(FetchRequest, 12, max_wait_ms=30_000, min_bytes=1, topics=[], forgotten_topics_data=[])
+        assert kit.answer(empty).responses == []
+
+    def test_a_partition_named_twice_is_answered_twice(self, kit: ApiKit) -> None:
+        twice = fetch(0, 0, max_wait=30)
+        twice.topics[0].partitions[1].partition = 0
+        answers = kit.ask(twice)
+        kit.answer(produce(batch(b"a")))
+        first, second = fetched(answers.pop())
+        assert [values(first.records), values(second.records)] == [[b"a"], [b"a"]]
