@@ -119,10 +119,10 @@ def test_members_beyond_a_maximum_size_that_was_lowered_are_those_that_join_last
     assert image is not None
     kit = Kit(CoordinatorConfig(max_size=2))
     kit.coordinator.load(image, kit.now)
-    in_time = [kit.join(third), kit.join(first)]
-    assert kit.join(third).is_answered is False  # it has joined already, so it may again
+    rejoin, given_up, again = kit.join(first), kit.join(third), kit.join(third)  # it has joined, so it may again
     assert kit.join(second).answer.error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert in_time[1].answer.generation == 4
+    assert given_up.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert (rejoin.answer.generation, again.answer.generation) == (4, 4)
     assert kit.member_ids == [first, third]
 
 

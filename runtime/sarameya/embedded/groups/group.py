@@ -173,8 +173,7 @@ class Group:
 
     def replace_static(self, old: Member, new_id: str) -> Member:
         """Put a returning static member, under its new id, in the place of the old one, with all it had."""
-        new = attrs.evolve(old, member_id=new_id, is_new=False)
-        new.next_heartbeat = new.awaiting_join = new.awaiting_sync = None
+        new = attrs.evolve(old, member_id=new_id, is_new=False, next_heartbeat=None)
         led, was_pending = self.leader == old.member_id, old.member_id in self.pending_sync
         self.remove(old)
         self.add(new)

@@ -60,7 +60,6 @@ class InitialDelayedJoin(DelayedJoin):
 
     def __init__(self, rounds: Rounds, group: Group, now: float, delay: float, remaining: float) -> None:
         super().__init__(rounds, group, now + delay)
-        self.delay = delay
         self.remaining = remaining
         """What is left of the rebalance timeout beyond this delay."""
 
@@ -163,7 +162,6 @@ class Rounds:
             # Static members alone, and none has come: their sessions will end, or they will join.
             self.await_joins(DelayedJoin(self, group, now + max(group.rebalance_timeout, RETRY_AFTER_AT_LEAST)), now)
             return
-        group.new_member_added = False
         group.next_generation()
         log.info("Group %s: generation %d has %d members", group.group_id, group.generation, len(group.members))
         if group.state is GroupState.EMPTY:
@@ -237,9 +235,9 @@ class Rounds:
 
     # --- members go --------------------------------------------------------------------------------------------
 
-    def remove(self, group: Group, member: Member, now: float, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
+    def remove(self, group: Group, member: Member, now: float) -> None:
         """Take a member out and let go what it waits for. What that means for the group is asked by `rebalance`."""
-        self.dismiss(member, error)
+        self.dismiss(member, ErrorCode.UNKNOWN_MEMBER_ID)
         group.remove(member)
         self.sessions.check(group, member.member_id, now)
 
