@@ -20,8 +20,8 @@ COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE). Authorisation comes be
 `unload` and `load` move a group to another broker's coordinator; what moves is what `__consumer_offsets` holds.
 
 Left to others: bytes on the wire (`apis`), the offsets log (`Journal`), timers and connections (`server`); the rules of
-a join (`groups.joining`), a round (`groups.rounds`), a heartbeat (`groups.heartbeats`), a commit (`groups.offsets`), and
-who is alive (`groups.sessions`).
+a join (`groups.joining`), a round (`groups.rounds`), a heartbeat (`groups.heartbeats`), a commit (`groups.offsets`),
+and who is alive (`groups.sessions`).
 """
 
 from __future__ import annotations
