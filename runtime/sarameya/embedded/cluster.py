@@ -100,8 +100,9 @@ class EmbeddedCluster:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return await self._lifetime.__aexit__(kind, error, traceback)
+    ) -> None:
+        # What the block raised goes on as it is: through the nursery it would come out in a group.
+        await self._lifetime.__aexit__(None, None, None)
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
@@ -123,10 +124,8 @@ class EmbeddedCluster:
             for node_id, listener in listeners.items():
                 self._nursery.start_soon(self._serve, self._brokers[node_id], listener)
             self._nursery.start_soon(self._keep_time)
-            try:
-                yield
-            finally:
-                self._nursery.cancel_scope.cancel()
+            yield
+            self._nursery.cancel_scope.cancel()
 
     async def _serve(self, broker: _Broker, listener: trio.abc.Listener[trio.abc.Stream]) -> None:
         async def serve(stream: trio.abc.Stream) -> None:

@@ -24,6 +24,11 @@ _Partition = _Topic.PartitionData
 
 _NEW_SESSION, _NO_SESSION = 0, -1
 
+_CONCERN_THE_SESSION = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
+)
+"""Codes that an answer bears as a whole (KIP-227); any other is said of each partition."""
+
 
 def answer(call: Call) -> None:
     if call.body.session_epoch not in (_NEW_SESSION, _NO_SESSION):
@@ -34,8 +39,10 @@ def answer(call: Call) -> None:
 
 
 def refuse(body: Any, code: ErrorCode) -> Any:
+    if code in _CONCERN_THE_SESSION:
+        return FetchResponse(error_code=code, responses=[])
     return FetchResponse(
-        error_code=code,
+        error_code=ErrorCode.NONE,
         responses=[
             _Topic(
                 topic=topic.topic,

@@ -1,0 +1,433 @@
+"""Fetch and fan out, seen from a claim. Over the in-memory cluster under virtual time."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+import trio
+from sarameya import (
+    Claim,
+    ClaimError,
+    ConsumerGroupHandler,
+    CorruptRecordError,
+    DecompressionLimitError,
+    ErrorCode,
+    Message,
+    MessageBatch,
+    OffsetOutOfRangeError,
+    Session,
+    TopicPartition,
+    UnsupportedFormatError,
+)
+from sarameya.embedded import EmbeddedCluster
+from sarameya.observe import LeaderChanged, OffsetReset, Retrying
+from sarameya.protocol.compression import Codec
+from sarameya.protocol.records import build
+from sarameya.protocol.versions import Api
+from trio.testing import MockClock
+
+from tests.group.kit import Recorder, Running, committed, deadline, eventually, fill, orders, start_member
+
+PARTITION = TopicPartition("orders", 0)
+
+
+class Batches(ConsumerGroupHandler):
+    """Takes batches, and stops waiting for one after `patience` seconds to start waiting anew."""
+
+    def __init__(self, patience: float = float("inf")) -> None:
+        self.batches: list[MessageBatch] = []
+        self.timeouts = 0
+        self._patience = patience
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        batches = claim.batches()
+        while True:
+            with trio.move_on_after(self._patience) as scope:
+                try:
+                    batch = await anext(batches)
+                except StopAsyncIteration:
+                    return
+                self.batches.append(batch)
+                session.mark_batch(batch)
+            self.timeouts += scope.cancelled_caught
+
+    def offsets(self) -> list[int]:
+        return [m.offset for batch in self.batches for m in batch]
+
+
+def failure(member: Running) -> BaseException:
+    """What the one failed claim raised."""
+    assert isinstance(member.error, ExceptionGroup)
+    (claim_error,) = member.error.exceptions
+    assert isinstance(claim_error, ClaimError)
+    assert claim_error.__cause__ is not None
+    return claim_error.__cause__
+
+
+# -- what arrives ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+async def test_every_codec_arrives_unchanged(autojump_clock: MockClock, codec: Codec) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        headers = (("h", b"\xff\x00"), ("h", None), ("", b""))
+        records = [(1_700_000_000_000 + i, b"k%d" % i, b"v" * i, headers) for i in range(100)]
+        cluster.append("orders", 0, build([*records, (0, None, None, ())], codec=codec))
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.received(101)
+        assert [m.offset for m in handler.messages] == list(range(101))
+        assert [(m.timestamp, m.key, m.value, m.headers) for m in handler.messages[:100]] == records
+        assert (handler.messages[100].key, handler.messages[100].value) == (None, None)
+
+
+async def test_old_formats_in_one_log_arrive_in_order(autojump_clock: MockClock) -> None:
+    from kafka.record.legacy_records import LegacyRecordBatchBuilder
+
+    def legacy(magic: int, first: int, codec: int) -> bytes:
+        builder = LegacyRecordBatchBuilder(magic=magic, compression_type=codec, batch_size=1 << 20)
+        for i in range(3):
+            # Inner offsets are relative in v1, absolute in v0 (KIP-31).
+            builder.append(i if magic == 1 else first + i, 1000 + i, b"k", b"m%d-%d" % (magic, i))
+        data = bytearray(builder.build())
+        if codec:
+            struct.pack_into(">q", data, 0, first + 2)
+        elif magic == 1:
+            at = 0
+            for i in range(3):
+                struct.pack_into(">q", data, at, first + i)
+                at += 12 + struct.unpack_from(">i", data, at + 8)[0]
+        return bytes(data)
+
+    async with orders() as cluster, deadline() as nursery:
+        offset = 0
+        for magic in (0, 1):
+            for codec in (0, 1):
+                cluster.append_raw("orders", 0, legacy(magic, offset, codec), offset + 2)
+                offset += 3
+        cluster.produce("orders", 0, b"new")
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.received(13)
+        assert [m.offset for m in handler.messages] == list(range(13))
+        assert handler.values()[6:9] == [b"m1-0", b"m1-1", b"m1-2"]
+        assert [m.timestamp for m in handler.messages[:3]] == [-1, -1, -1]
+        assert [m.timestamp for m in handler.messages[6:9]] == [1000, 1001, 1002]
+
+
+async def test_claim_begins_in_the_middle_of_a_batch(autojump_clock: MockClock) -> None:
+    class FromSeven(Recorder):
+        async def start_offset(self, partition: TopicPartition, committed: object) -> int:
+            return 7
+
+    async with orders() as cluster, deadline() as nursery:
+        cluster.produce_many("orders", 0, [(None, b"%d" % i) for i in range(20)])
+        handler = FromSeven()
+        await start_member(nursery, cluster, handler)
+        await handler.received(13)
+        assert handler.offsets("orders", 0) == list(range(7, 20))
+
+
+async def test_message_larger_than_every_fetch_limit_still_arrives(autojump_clock: MockClock) -> None:
+    """KIP-74: the first batch of an answer is whole, whatever its size."""
+    async with orders() as cluster, deadline() as nursery:
+        cluster.produce("orders", 0, b"x" * 500_000)
+        fill(cluster, 2)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, fetch_max_bytes=1000, fetch_max_partition_bytes=1000)
+        await handler.received(3)
+        assert len(handler.messages[0].value or b"") == 500_000
+
+
+async def test_high_water_mark_and_position_are_told(autojump_clock: MockClock) -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def note(session: Session, claim: Claim, message: Message) -> None:
+        seen.append((claim.position, claim.high_water_mark))
+
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 3)
+        handler = Recorder(note)
+        await start_member(nursery, cluster, handler)
+        await handler.received(3)
+        assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+# -- the two views --------------------------------------------------------------------------------------
+
+
+async def test_batches_are_the_logs_own(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        for size in (3, 1, 5):
+            cluster.produce_many("orders", 0, [(None, b"x")] * size)
+        handler = Batches()
+        await start_member(nursery, cluster, handler)
+        await eventually(lambda: len(handler.batches) == 3)
+        assert [len(batch) for batch in handler.batches] == [3, 1, 5]
+        assert [batch.next_offset for batch in handler.batches] == [3, 4, 9]
+        assert [batch.first_offset for batch in handler.batches] == [0, 3, 4]
+
+
+async def test_cancelled_read_of_a_batch_loses_nothing(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        handler = Batches(patience=0.05)
+        await start_member(nursery, cluster, handler)
+        for i in range(50):
+            cluster.produce("orders", 0, b"%d" % i)
+            await trio.sleep(0.13)
+        await eventually(lambda: len(handler.offsets()) == 50)
+        assert handler.offsets() == list(range(50))
+        assert handler.timeouts > 50
+
+
+async def test_both_views_share_one_place(autojump_clock: MockClock) -> None:
+    taken: list[object] = []
+
+    class Both(ConsumerGroupHandler):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async for message in claim:
+                taken.append(message.offset)
+                if message.offset == 3:
+                    break
+            async for batch in claim.batches():
+                taken.append([m.offset for m in batch])
+                if batch.last_offset == 9:
+                    break
+            async for message in claim:
+                taken.append((message.offset, claim.position))  # noqa: PERF401 - the position is read at each step
+
+    async with orders() as cluster, deadline() as nursery:
+        cluster.produce_many("orders", 0, [(None, b"x")] * 10)
+        cluster.produce_many("orders", 0, [(None, b"x")] * 2)
+        await start_member(nursery, cluster, Both())
+        await eventually(lambda: len(taken) == 7)
+        assert taken == [0, 1, 2, 3, [4, 5, 6, 7, 8, 9], (10, 11), (11, 12)]
+
+
+async def test_iteration_can_be_left_and_taken_up_again(autojump_clock: MockClock) -> None:
+    taken: list[int] = []
+
+    class Stops(ConsumerGroupHandler):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            while not claim.has_ended:
+                with trio.move_on_after(0.3):
+                    async for message in claim:
+                        taken.append(message.offset)
+                        if len(taken) % 4 == 0:
+                            break
+
+    async with orders() as cluster, deadline() as nursery:
+        cluster.produce_many("orders", 0, [(None, b"x")] * 10)
+        await start_member(nursery, cluster, Stops())
+        await trio.sleep(2)
+        fill(cluster, 3)
+        await eventually(lambda: len(taken) == 13)
+        assert taken == list(range(13))
+
+
+# -- leaders and connections ----------------------------------------------------------------------------
+
+
+async def test_leader_that_moves_is_followed_without_loss_or_repetition(autojump_clock: MockClock) -> None:
+    async with orders(2, brokers=3) as cluster, deadline() as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        for i in range(60):
+            cluster.produce("orders", i % 2, b"%d" % i)
+            if i % 10 == 5:
+                cluster.move_leader("orders", i % 2, (i // 10) % 3)
+            await trio.sleep(0.5)
+        await handler.received(60)
+        assert handler.offsets("orders", 0) == list(range(30))
+        assert handler.offsets("orders", 1) == list(range(30))
+        assert len(handler.sessions) == 1
+        assert member.seen(LeaderChanged)
+
+
+async def test_dropped_connections_are_made_anew_without_loss_or_repetition(autojump_clock: MockClock) -> None:
+    async with orders(2, brokers=2) as cluster, deadline() as nursery:
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        for i in range(60):
+            cluster.produce("orders", i % 2, b"%d" % i)
+            if i % 7 == 3:
+                cluster.disconnect()
+            await trio.sleep(0.5)
+        await handler.received(60)
+        assert handler.offsets("orders", 0) == list(range(30))
+        assert handler.offsets("orders", 1) == list(range(30))
+        assert len(handler.sessions) == 1
+
+
+async def test_broker_that_stops_hands_its_partitions_over(autojump_clock: MockClock) -> None:
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.until(lambda: bool(handler.sessions))
+        await cluster.stop_broker(1)
+        for partition in range(3):
+            fill(cluster, 5, partition)
+        await handler.received(15)
+        await cluster.start_broker(1)
+        cluster.move_leader("orders", 1, 1)
+        fill(cluster, 5, 1)
+        await handler.received(20)
+        assert handler.offsets("orders", 1) == list(range(10))
+
+
+async def test_partition_whose_leader_cannot_serve_waits_and_says_so_while_others_go_on(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        handler = Recorder()
+        cluster.fail_next(Api.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, 5)
+        fill(cluster, 1)
+        member = await start_member(nursery, cluster, handler)
+        await handler.received(1)
+        attempts = [e.attempt for e in member.seen(Retrying) if e.what == "leader of orders-0"]
+        assert attempts == [1, 2, 3, 4, 5], "one retry after the other, counted"
+
+
+# -- backpressure ---------------------------------------------------------------------------------------
+
+
+async def test_slow_partition_does_not_hold_up_its_neighbours(autojump_clock: MockClock) -> None:
+    async def slow_on_zero(session: Session, claim: Claim, message: Message) -> None:
+        if claim.partition == 0:
+            await trio.sleep(60)
+
+    async with orders(4) as cluster, deadline() as nursery:
+        fill(cluster, 100, 0)
+        handler = Recorder(slow_on_zero)
+        await start_member(nursery, cluster, handler, fetch_max_partition_bytes=500)
+        await trio.sleep(5)
+        began = trio.current_time()
+        for i in range(50):
+            for partition in (1, 2, 3):
+                cluster.produce("orders", partition, b"%d" % i)
+            await trio.sleep(0.1)
+        await handler.until(lambda: sum(m.partition != 0 for m in handler.messages) == 150)
+        assert trio.current_time() - began < 6.0
+
+
+async def test_buffers_of_a_slow_claim_stay_bounded(autojump_clock: MockClock) -> None:
+    release = trio.Event()
+
+    async def wait(session: Session, claim: Claim, message: Message) -> None:
+        await release.wait()
+
+    async with orders(1) as cluster, deadline() as nursery:
+        for _ in range(100):
+            cluster.produce("orders", 0, b"x" * 1000)
+        handler = Recorder(wait)
+        await start_member(nursery, cluster, handler, fetch_max_partition_bytes=2000, channel_buffer_fetches=2)
+        await trio.sleep(30)
+        assert len(handler.messages) == 1
+        release.set()
+        await handler.received(100)
+        assert handler.offsets("orders", 0) == list(range(100))
+
+
+async def test_idle_neighbour_does_not_slow_a_busy_partition_down(autojump_clock: MockClock) -> None:
+    """A full buffer is waited for, rather than long-polling for the idle ones meanwhile."""
+
+    async def quick(session: Session, claim: Claim, message: Message) -> None:
+        await trio.sleep(0.001)
+
+    async with orders(2) as cluster, deadline() as nursery:
+        fill(cluster, 2000, 0)
+        handler = Recorder(quick)
+        began = trio.current_time()
+        await start_member(nursery, cluster, handler, fetch_max_partition_bytes=1000, fetch_max_wait=10.0)
+        await handler.received(2000)
+        assert trio.current_time() - began < 3.0
+
+
+# -- out of range ---------------------------------------------------------------------------------------
+
+
+class FromBefore(Recorder):
+    async def start_offset(self, partition: TopicPartition, committed: object) -> int:
+        return 2
+
+
+async def test_position_before_the_log_fails_by_default_and_says_what_to_do(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 10)
+        cluster.delete_records("orders", 0, 5)
+        member = await start_member(nursery, cluster, FromBefore())
+        await member.ended.wait()
+        error = failure(member)
+        assert isinstance(error, OffsetOutOfRangeError)
+        assert str(error) == (
+            "orders-0: offset 2 is outside the log [5, 10); "
+            "set offset_out_of_range to 'oldest' or 'newest', or reset the group's offset"
+        )
+
+
+@pytest.mark.parametrize(("policy", "first"), [("oldest", 5), ("newest", 10)])
+async def test_position_before_the_log_is_moved_by_the_policy_and_told(
+    autojump_clock: MockClock, policy: str, first: int
+) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 10)
+        cluster.delete_records("orders", 0, 5)
+        handler = FromBefore()
+        member = await start_member(nursery, cluster, handler, offset_out_of_range=policy)
+        await eventually(lambda: bool(member.seen(OffsetReset)))
+        fill(cluster, 1)
+        await handler.until(lambda: 10 in handler.offsets("orders", 0))
+        assert handler.offsets("orders", 0)[0] == first
+        assert member.seen(OffsetReset) == [OffsetReset(PARTITION, 2, first, policy)]
+
+
+# -- bytes that are no records ----------------------------------------------------------------------------
+
+
+def broken(change: str) -> tuple[bytes, dict[str, int], type[Exception], str]:
+    good = bytearray(build([(0, None, b"x" * 100, ())] * 5, base_offset=5))
+    options: dict[str, int] = {}
+    if change == "crc":
+        good[-1] ^= 0xFF
+        return bytes(good), options, CorruptRecordError, "CRC"
+    if change == "magic":
+        good[16] = 9
+        return bytes(good), options, UnsupportedFormatError, "magic 9"
+    if change == "length":
+        struct.pack_into(">i", good, 8, -5)
+        return bytes(good), options, CorruptRecordError, "-5 bytes"
+    bomb = build([(0, None, b"\x00" * 2_000_000, ())], base_offset=5, codec=Codec.ZSTD)
+    return bomb, {"fetch_max_decompressed_bytes": 10_000}, DecompressionLimitError, "10000 bytes"
+
+
+@pytest.mark.parametrize("change", ["crc", "magic", "length", "bomb"])
+async def test_broken_batch_fails_its_claim_alone_with_its_coordinates(autojump_clock: MockClock, change: str) -> None:
+    data, options, kind, words = broken(change)
+    async with orders(2) as cluster, deadline() as nursery:
+        fill(cluster, 5, 0)
+        fill(cluster, 5, 1)
+        cluster.append_raw("orders", 0, data, 9)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, **options)
+        await member.ended.wait()
+        error = failure(member)
+        assert type(error) is kind
+        assert str(error).startswith("orders-0 at offset 5: ")
+        assert words in str(error)
+        assert handler.offsets("orders", 0) == list(range(5)), "what stood before it was delivered"
+        assert committed(cluster)["orders-0"] == 5, "and nothing behind it was skipped"
+
+
+async def test_unauthorised_topic_fails_the_claim(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        cluster.fail_next(Api.FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1)
+        member = await start_member(nursery, cluster, Recorder())
+        await member.ended.wait()
+        assert "grant this principal READ" in str(failure(member))
+
+
+async def test_cluster_of_the_test_kit_passes_errors_as_they_are(autojump_clock: MockClock) -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with EmbeddedCluster(in_memory=True):
+            raise KeyError("mine")
