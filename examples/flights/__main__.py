@@ -42,7 +42,13 @@ heartbeat_interval = 1.0
 
 [handler]
 name = "spark"
-options = {{ path = {landing}, master = "local[1]" }}
+
+[handler.options]
+path = {landing}
+transform = "examples.flights.transform:flights"
+max_rows = 20_000
+max_age = 3.0
+spark.master = "local[1]" # the two members share two cores
 
 [service]
 on_failure = "restart"
