@@ -1,0 +1,173 @@
+"""What a partition's part of a fetch answer means, without a broker."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchResponse
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import CorruptRecordError, TopicAuthorizationError
+from sarameya.model import TopicPartition
+from sarameya.protocol.fetch_cursor import Failed, FetchCursor, Nothing, OutOfRange, Records, Redispatch
+from sarameya.protocol.records import build
+
+TP = TopicPartition("t", 0)
+_CONTROL, _TRANSACTIONAL = 0x20, 0x10
+
+
+def part(records: bytes = b"", code: int = 0, high_water_mark: int = 100, aborted: Any = None) -> Any:
+    part_class = FetchResponse.FetchableTopicResponse.PartitionData
+    return part_class(
+        partition_index=0,
+        error_code=code,
+        high_watermark=high_water_mark,
+        log_start_offset=0,
+        aborted_transactions=[part_class.AbortedTransaction(producer_id=p, first_offset=o) for p, o in aborted or ()],
+        records=records,
+    )
+
+
+def batch(base: int, count: int = 1, **options: Any) -> bytes:
+    return build([(0, b"k", b"v", ())] * count, base_offset=base, **options)
+
+
+def compacted(base: int, last: int, count: int) -> bytes:
+    """A batch that compaction has thinned: `count` records are left of base..last."""
+    data = bytearray(batch(base, count))
+    struct.pack_into(">i", data, 23, last - base)
+    return bytes(data)
+
+
+def control(base: int, producer_id: int, kind: int) -> bytes:
+    marker = struct.pack(">hh", 0, kind)
+    data = bytearray(build([(0, marker, b"", ())], base_offset=base, producer_id=producer_id, producer_epoch=0))
+    struct.pack_into(">h", data, 21, _CONTROL | _TRANSACTIONAL)
+    from sarameya.protocol.records import crc32c
+
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+def test_position_is_behind_the_last_batch() -> None:
+    cursor = FetchCursor(TP, 10)
+    outcome = cursor.take(part(batch(10, 3) + batch(13, 2)), 10)
+    assert isinstance(outcome, Records)
+    assert [b.base_offset for b in outcome.batches] == [10, 13]
+    assert cursor.position == 15
+    assert cursor.high_water_mark == 100
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_position_passes_what_compaction_left_of_a_batch(count: int) -> None:
+    cursor = FetchCursor(TP, 10)
+    cursor.take(part(compacted(10, 29, count)), 10)
+    assert cursor.position == 30
+
+
+def test_batch_that_ends_before_the_position_is_left_out() -> None:
+    cursor = FetchCursor(TP, 15)
+    outcome = cursor.take(part(batch(10, 3) + batch(13, 4)), 15)
+    assert isinstance(outcome, Records)
+    assert [b.base_offset for b in outcome.batches] == [13]
+    assert cursor.position == 17
+
+
+def test_answer_to_another_position_is_out_of_date() -> None:
+    cursor = FetchCursor(TP, 20)
+    assert cursor.take(part(batch(10, 3)), 10) == Nothing()
+    assert cursor.position == 20
+    assert cursor.high_water_mark == -1
+
+
+def test_no_records_are_nothing_but_news_of_the_log() -> None:
+    cursor = FetchCursor(TP, 20)
+    assert cursor.take(part(high_water_mark=20), 20) == Nothing()
+    assert cursor.high_water_mark == 20
+
+
+def test_last_batch_that_was_cut_off_comes_with_the_next_fetch() -> None:
+    cursor = FetchCursor(TP, 10)
+    outcome = cursor.take(part(batch(10, 3) + batch(13, 2)[:-5]), 10)
+    assert isinstance(outcome, Records)
+    assert cursor.position == 13
+
+
+def test_first_batch_that_was_cut_off_is_corrupt() -> None:
+    outcome = FetchCursor(TP, 10).take(part(batch(10, 3)[:-5]), 10)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, CorruptRecordError)
+    assert "less than one whole batch" in str(outcome.error)
+
+
+def test_good_batches_before_a_broken_one_are_delivered_first() -> None:
+    cursor = FetchCursor(TP, 10)
+    broken = bytearray(batch(13))
+    struct.pack_into(">i", broken, 8, 3)
+    outcome = cursor.take(part(batch(10, 3) + bytes(broken)), 10)
+    assert isinstance(outcome, Records)
+    assert cursor.position == 13
+    outcome = cursor.take(part(bytes(broken)), 13)
+    assert isinstance(outcome, Failed)
+    assert cursor.position == 13
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_broker_that_cannot_serve_is_left(code: ErrorCode) -> None:
+    outcome = FetchCursor(TP, 10).take(part(code=code), 10)
+    assert isinstance(outcome, Redispatch)
+    assert code.name in outcome.cause
+
+
+def test_out_of_range_is_left_to_the_policy() -> None:
+    assert FetchCursor(TP, 10).take(part(code=ErrorCode.OFFSET_OUT_OF_RANGE), 10) == OutOfRange()
+
+
+def test_other_codes_fail_the_claim_by_name() -> None:
+    outcome = FetchCursor(TP, 10).take(part(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED), 10)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, TopicAuthorizationError)
+    outcome = FetchCursor(TP, 10).take(part(code=999), 10)
+    assert isinstance(outcome, Failed)
+    assert "error code 999" in str(outcome.error)
+
+
+def test_aborted_transaction_is_hidden_until_its_marker() -> None:
+    def transactional(base: int, producer: int) -> bytes:
+        return batch(base, 1, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
+
+    records = (
+        transactional(10, 1)  # aborted
+        + transactional(11, 2)  # committed
+        + batch(12)  # no transaction at all
+        + transactional(13, 1)  # aborted
+        + control(14, 1, 0)  # ABORT of 1
+        + control(15, 2, 1)  # COMMIT of 2
+        + transactional(16, 1)  # a new transaction of 1, committed
+    )
+    cursor = FetchCursor(TP, 10)
+    outcome = cursor.take(part(records, aborted=[(1, 10)]), 10)
+    assert isinstance(outcome, Records)
+    assert outcome.aborted == {10, 13}
+    assert [b.base_offset for b in outcome.batches if b.is_control] == [14, 15]
+    assert cursor.position == 17
+
+
+def test_transaction_aborted_later_in_the_log_hides_nothing_before_it() -> None:
+    first = batch(10, 1, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    second = batch(20, 1, producer_id=1, producer_epoch=0, base_sequence=1, transactional=True)
+    outcome = FetchCursor(TP, 10).take(part(first + control(11, 1, 1) + second, aborted=[(1, 20)]), 10)
+    assert isinstance(outcome, Records)
+    assert outcome.aborted == {20}

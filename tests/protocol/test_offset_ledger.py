@@ -1,0 +1,84 @@
+"""Marks, resets, commits."""
+
+from __future__ import annotations
+
+import pytest
+from sarameya.model import CommittedOffset, TopicPartition
+from sarameya.protocol.offset_ledger import OffsetLedger
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def at(offset: int, metadata: str = "") -> CommittedOffset:
+    return CommittedOffset(offset, metadata)
+
+
+def test_fresh_ledger_is_clean() -> None:
+    ledger = OffsetLedger({P0: at(5), P1: None})
+    assert ledger.dirty() == {}
+    assert ledger.marked(P0) == at(5)
+    assert ledger.marked(P1) is None
+
+
+def test_mark_moves_forward_only() -> None:
+    ledger = OffsetLedger({P0: at(5)})
+    assert ledger.mark(P0, at(8))
+    assert not ledger.mark(P0, at(8, "again"))
+    assert not ledger.mark(P0, at(7))
+    assert ledger.dirty() == {P0: at(8)}
+
+
+def test_reset_moves_backward_only() -> None:
+    ledger = OffsetLedger({P0: at(5), P1: None})
+    assert not ledger.reset(P0, at(5))
+    assert not ledger.reset(P0, at(6))
+    assert not ledger.reset(P1, at(0)), "nothing to reset"
+    assert ledger.reset(P0, at(2, "replay"))
+    assert ledger.dirty() == {P0: at(2, "replay")}
+
+
+def test_first_mark_of_an_uncommitted_partition_may_be_zero() -> None:
+    ledger = OffsetLedger({P1: None})
+    assert ledger.mark(P1, at(0))
+    assert ledger.dirty() == {P1: at(0)}
+
+
+def test_acknowledged_mark_is_clean() -> None:
+    ledger = OffsetLedger({P0: at(5)})
+    ledger.mark(P0, at(8))
+    ledger.acknowledge(ledger.dirty())
+    assert ledger.dirty() == {}
+    assert ledger.committed(P0) == at(8)
+
+
+def test_mark_that_moved_while_its_commit_was_under_way_stays_dirty() -> None:
+    ledger = OffsetLedger({P0: at(5)})
+    ledger.mark(P0, at(8))
+    sent = ledger.dirty()
+    ledger.mark(P0, at(9))
+    ledger.acknowledge(sent)
+    assert ledger.dirty() == {P0: at(9)}
+
+
+def test_reset_while_a_commit_was_under_way_stays_dirty() -> None:
+    ledger = OffsetLedger({P0: at(5)})
+    ledger.mark(P0, at(8))
+    sent = ledger.dirty()
+    ledger.reset(P0, at(6))
+    ledger.acknowledge(sent)
+    assert ledger.dirty() == {P0: at(6)}
+
+
+def test_changed_metadata_alone_is_dirty() -> None:
+    ledger = OffsetLedger({P0: at(5)})
+    ledger.mark(P0, at(8, "a"))
+    ledger.acknowledge({P0: at(8, "b")})
+    assert ledger.dirty() == {P0: at(8, "a")}
+
+
+def test_partition_that_is_not_owned_is_a_key_error() -> None:
+    ledger = OffsetLedger({P0: None})
+    with pytest.raises(KeyError):
+        ledger.mark(P1, at(1))
+    with pytest.raises(KeyError):
+        ledger.reset(P1, at(1))
