@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sarameya_handlers.spark.buffer import COMBINE_AT, PartitionBuffer
+from sarameya_handlers.spark.options import Limits
+
+from tests.handlers.kit import batch
+
+
+def buffer(position: int = 0, **limits: float) -> PartitionBuffer:
+    return PartitionBuffer(Limits(**{"max_rows": 10, "max_age": 30.0, **limits}), position)
+
+
+def add(target: PartitionBuffer, first: int, count: int, now: float = 0.0, **more: object) -> None:
+    added = batch(first, count, **more)
+    target.add(added.to_arrow(), added.next_offset, now)
+
+
+def test_empty_buffer_is_never_due() -> None:
+    assert not buffer().is_due(1e9)
+    assert buffer().deadline == inf
+
+
+def test_buffer_is_due_at_its_rows_limit_not_before() -> None:
+    target = buffer()
+    add(target, 0, 9)
+    assert not target.is_due(0)
+    add(target, 9, 1)
+    assert target.is_due(0)
+
+
+def test_buffer_is_due_at_its_bytes_limit_not_before() -> None:
+    size = batch(0, 2, value=b"x" * 100).to_arrow().nbytes
+    target = buffer(max_bytes=size + 1)
+    add(target, 0, 2, value=b"x" * 100)
+    assert not target.is_due(0)
+    add(target, 2, 1, value=b"x" * 100)
+    assert target.is_due(0)
+
+
+def test_age_counts_from_the_oldest_record() -> None:
+    target = buffer()
+    add(target, 0, 1, now=5.0)
+    add(target, 1, 1, now=20.0)
+    assert target.deadline == 35.0
+    assert not target.is_due(34.9)
+    assert target.is_due(35.0)
+
+
+def test_age_after_a_cut_counts_from_the_arrival_of_what_is_left() -> None:
+    target = buffer()
+    add(target, 0, 6, now=5.0)
+    add(target, 6, 6, now=20.0)
+    target.take()
+    assert target.rows == 2
+    assert target.deadline == 50.0
+
+
+def test_take_gives_everything_that_fits_and_leaves_the_buffer_empty() -> None:
+    target = buffer(position=3)
+    add(target, 5, 2)
+    add(target, 7, 1, next_offset=11)
+    taken = target.take()
+    assert taken.table["offset"].to_pylist() == [5, 6, 7]
+    assert (taken.from_offset, taken.to_offset) == (3, 11)
+    assert (target.rows, target.size_bytes, target.deadline) == (0, 0, inf)
+
+
+def test_take_of_more_than_the_rows_limit_cuts_a_batch() -> None:
+    target = buffer()
+    add(target, 0, 25, next_offset=30)
+    taken = [target.take() for _ in range(3)]
+    assert [(t.from_offset, t.to_offset, t.table.num_rows) for t in taken] == [
+        (0, 10, 10),
+        (10, 20, 10),
+        (20, 30, 5),
+    ]
+
+
+def test_cut_in_front_of_a_gap_leaves_the_gap_with_the_earlier_part() -> None:
+    target = buffer(max_rows=2)
+    add(target, 0, 2)
+    added = batch(7, 2)
+    target.add(added.to_arrow(), added.next_offset, 0.0)
+    first, second = target.take(), target.take()
+    assert (first.to_offset, second.from_offset, second.to_offset) == (2, 2, 9)
+
+
+def test_take_of_more_than_the_bytes_limit_cuts_a_batch() -> None:
+    whole = batch(0, 8, value=b"x" * 1000).to_arrow()
+    target = buffer(max_bytes=whole.slice(0, 3).nbytes)
+    add(target, 0, 8, value=b"x" * 1000)
+    assert [target.take().table.num_rows for _ in range(3)] == [3, 3, 2]
+
+
+def test_record_larger_than_the_bytes_limit_is_taken_alone() -> None:
+    target = buffer(max_bytes=10)
+    add(target, 0, 2, value=b"x" * 1000)
+    assert [target.take().table.num_rows for _ in range(2)] == [1, 1]
+
+
+def test_many_small_batches_are_kept_as_few_tables() -> None:
+    target = buffer(max_rows=10**6)
+    for n in range(3 * COMBINE_AT + 1):
+        add(target, n, 1, now=float(n))
+    assert target.deadline == 30.0
+    taken = target.take()
+    assert taken.table["offset"].to_pylist() == list(range(3 * COMBINE_AT + 1))
+    assert taken.table["offset"].num_chunks == 4
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 3), st.integers(0, 50)), min_size=1, max_size=20),
+    st.integers(1, 12),
+    st.integers(1, 2000),
+)
+def test_landings_hold_each_record_once_in_order_and_their_ranges_touch(
+    batches: list[tuple[int, int, int]], max_rows: int, max_bytes: int
+) -> None:
+    target = buffer(max_rows=max_rows, max_bytes=max_bytes)
+    offset, added, taken = 0, [], []
+    for count, gap, width in batches:
+        add(target, offset, count, next_offset=offset + count + gap, value=b"x" * width)
+        added += range(offset, offset + count)
+        offset += count + gap
+        while target.is_due(0.0):
+            taken.append(target.take())
+    while target.rows:
+        taken.append(target.take())
+    assert [o for t in taken for o in t.table["offset"].to_pylist()] == added
+    assert [t.from_offset for t in taken] == [0, *(t.to_offset for t in taken[:-1])]
+    assert taken[-1].to_offset == offset
+    assert all(t.table.num_rows <= max_rows for t in taken)
+    assert all(t.table.nbytes <= max_bytes or t.table.num_rows == 1 for t in taken)
+    assert target.size_bytes == 0
+
+
+@pytest.mark.parametrize("rows", [1, COMBINE_AT, COMBINE_AT + 1])
+def test_size_tells_what_the_tables_hold(rows: int) -> None:
+    target = buffer(max_rows=10**6)
+    for n in range(rows):
+        add(target, n, 1)
+    assert target.size_bytes > 0
+    target.take()
+    assert target.size_bytes == 0
