@@ -189,14 +189,21 @@ async def test_engines_of_one_process_share_one_spark_until_the_last_has_left(jv
 
 
 async def test_engines_that_enter_together_start_one_spark(jvms: FakeJvms) -> None:
+    everyone = trio.Event()
+    inside = 0
+
     async def use() -> None:
+        nonlocal inside
         async with SparkEngine(SparkOptions()):
-            await trio.lowlevel.checkpoint()
+            inside += 1
+            if inside == 5:
+                everyone.set()
+            await everyone.wait()
 
     async with trio.open_nursery() as nursery:
         for _ in range(5):
             nursery.start_soon(use)
-    assert jvms.running == 0
+    assert (jvms.started, jvms.running) == (1, 0)
 
 
 async def test_engine_that_enters_after_the_last_has_left_starts_spark_anew(jvms: FakeJvms) -> None:

@@ -51,7 +51,7 @@ def test_java_that_is_too_old_is_named_with_its_version(monkeypatch: pytest.Monk
 
 def test_java_that_tells_no_version_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, "echo 'no runtime present' >&2; exit 1"))
-    with pytest.raises(HandlerError, match="tells no version .*no runtime present"):
+    with pytest.raises(HandlerError, match=r"tells no version .*no runtime present"):
         java.require_java()
 
 
