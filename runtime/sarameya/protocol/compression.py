@@ -1,19 +1,25 @@
 """Compression codecs of Kafka's record batches, decompressed within a bound.
 
-The codecs themselves are libraries (zlib, cramjam, lz4, zstandard); ours is only the bound, so that a few
-kilobytes from a broker cannot become gigabytes here, and Kafka's two framings of snappy.
+The codecs themselves are libraries (zlib, cramjam, lz4, zstd); ours is only the bound, so that a few kilobytes
+from a broker cannot become gigabytes here, and Kafka's two framings of snappy. Memory grows with what has been
+decompressed, never with what a header claims.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
 
 import cramjam
 import lz4.frame
-import zstandard
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 
 class Codec(IntEnum):
@@ -34,34 +40,30 @@ class BrokenDataError(Exception):
     """The data is not what its codec wrote."""
 
 
-# snappy-java frames its blocks: this header, then (int32 length, block) pairs.
+# snappy-java frames its blocks: this magic, two int32 of version, then (int32 length, block) pairs.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_SIZE = 16
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_SIZE = 32 * 1024
+
+_LZ4_STEP = 256 * 1024
+# Kafka's producers write one frame; its Java reader goes on reading where there are more, and so do we.
+# Bounded, because each costs a copy of what is behind it.
+_MOST_FRAMES = 64
 
 
 def decompress(codec: Codec, data: bytes, limit: int) -> bytes:
     """`data` decompressed, at most `limit` bytes.
 
-    Raises TooLargeError beyond it, BrokenDataError where the codec's library objects.
+    Raises TooLargeError beyond it, BrokenDataError for data that is cut off, altered or followed by anything.
     """
     if codec is Codec.NONE:
+        if len(data) > limit:
+            raise TooLargeError
         return data
     try:
-        plain = _DECOMPRESS[codec](data, limit)
-    except (TooLargeError, BrokenDataError):
-        raise
-    except (
-        zlib.error,
-        RuntimeError,
-        ValueError,
-        struct.error,
-        zstandard.ZstdError,
-        cramjam.DecompressionError,
-    ) as error:
+        return _DECOMPRESS[codec](data, limit)
+    except (zlib.error, RuntimeError, ValueError, struct.error, zstd.ZstdError, cramjam.DecompressionError) as error:
         raise BrokenDataError(f"{codec.name.lower()}: {error}") from error
-    if len(plain) > limit:
-        raise TooLargeError
-    return plain
 
 
 def compress(codec: Codec, data: bytes) -> bytes:
@@ -69,37 +71,69 @@ def compress(codec: Codec, data: bytes) -> bytes:
     return _COMPRESS[codec](data)
 
 
-def _gunzip(data: bytes, limit: int) -> bytes:
+def _frames(one: Callable[[bytes, int], tuple[bytes, bytes]], data: bytes, limit: int) -> bytes:
+    """All frames of `data`, each read by `one`, which returns what is in it and what is behind it."""
+    pieces: list[bytes] = []
+    for _ in range(_MOST_FRAMES):
+        piece, data = one(data, limit)
+        limit -= len(piece)
+        pieces.append(piece)
+        if not data:
+            return b"".join(pieces)
+    raise ValueError(f"more than {_MOST_FRAMES} frames")
+
+
+def _whole(plain: bytes, ended: bool, limit: int) -> bytes:
+    if len(plain) > limit:
+        raise TooLargeError
+    if not ended:
+        raise ValueError("cut off")
+    return plain
+
+
+def _gzip_member(data: bytes, limit: int) -> tuple[bytes, bytes]:
+    member = zlib.decompressobj(wbits=31)
+    plain = member.decompress(data, limit + 1)
+    return _whole(plain, member.eof, limit), member.unused_data
+
+
+def _zstd_frame(data: bytes, limit: int) -> tuple[bytes, bytes]:
+    frame = zstd.ZstdDecompressor()
+    plain = frame.decompress(data, limit + 1)
+    return _whole(plain, frame.eof, limit), frame.unused_data
+
+
+def _lz4_frame(data: bytes, limit: int) -> tuple[bytes, bytes]:
+    frame = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     size = 0
-    while data:  # a gzip stream may have several members
-        member = zlib.decompressobj(wbits=31)
-        piece = member.decompress(data, limit + 1 - size)
+    # In steps, because it reserves all it is allowed to fill, each time.
+    while size <= limit and not frame.eof:
+        piece = frame.decompress(data, max_length=min(_LZ4_STEP, limit + 1 - size))
+        data = b""
         size += len(piece)
         pieces.append(piece)
-        if size > limit:
-            raise TooLargeError
-        if not member.eof:
-            raise BrokenDataError("gzip: truncated")
-        data = member.unused_data
-    return b"".join(pieces)
+        if not piece:
+            break
+    return _whole(b"".join(pieces), frame.eof, limit), frame.unused_data or b""
 
 
 def _unsnappy(data: bytes, limit: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
         return _unsnappy_block(data, limit)
+    if len(data) < len(_XERIAL_HEADER):
+        raise ValueError("cut off")
     pieces: list[bytes] = []
-    size = 0
-    at = _XERIAL_HEADER_SIZE
+    at = len(_XERIAL_HEADER)
     while at < len(data):
         (length,) = struct.unpack_from(">i", data, at)
-        block = data[at + 4 : at + 4 + length]
-        if length < 0 or len(block) < length:
-            raise BrokenDataError("snappy: a block runs out of its frame")
-        piece = _unsnappy_block(block, limit - size)
-        size += len(piece)
+        at += 4
+        if not 0 <= length <= len(data) - at:
+            raise ValueError("a block runs out of its frame")
+        piece = _unsnappy_block(data[at : at + length], limit)
+        limit -= len(piece)
         pieces.append(piece)
-        at += 4 + length
+        at += length
     return b"".join(pieces)
 
 
@@ -110,38 +144,31 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def _unlz4(data: bytes, limit: int) -> bytes:
-    frame = lz4.frame.LZ4FrameDecompressor()
-    plain: bytes = frame.decompress(data, max_length=limit + 1)
-    if len(plain) > limit:
-        raise TooLargeError
-    if not frame.eof:
-        raise BrokenDataError("lz4: truncated")
-    return plain
-
-
-def _unzstd(data: bytes, limit: int) -> bytes:
-    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-        return reader.read(limit + 1)
-
-
 def _gzip(data: bytes) -> bytes:
     member = zlib.compressobj(wbits=31)
     return member.compress(data) + member.flush()
 
 
+def _snappy(data: bytes) -> bytes:
+    pieces = [_XERIAL_HEADER]
+    for at in range(0, len(data), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_SIZE]))
+        pieces += (struct.pack(">i", len(block)), block)
+    return b"".join(pieces)
+
+
 _DECOMPRESS: dict[Codec, Callable[[bytes, int], bytes]] = {
-    Codec.GZIP: _gunzip,
+    Codec.GZIP: lambda data, limit: _frames(_gzip_member, data, limit),
     Codec.SNAPPY: _unsnappy,
-    Codec.LZ4: _unlz4,
-    Codec.ZSTD: _unzstd,
+    Codec.LZ4: lambda data, limit: _frames(_lz4_frame, data, limit),
+    Codec.ZSTD: lambda data, limit: _frames(_zstd_frame, data, limit),
 }
 
 _COMPRESS: dict[Codec, Callable[[bytes], bytes]] = {
     Codec.NONE: bytes,
     Codec.GZIP: _gzip,
-    Codec.SNAPPY: lambda data: bytes(cramjam.snappy.compress_raw(data)),
+    Codec.SNAPPY: _snappy,
     # Kafka's Java reader knows independent blocks only.
     Codec.LZ4: lambda data: bytes(lz4.frame.compress(data, block_linked=False)),
-    Codec.ZSTD: lambda data: zstandard.ZstdCompressor().compress(data),
+    Codec.ZSTD: zstd.compress,
 }

@@ -1,0 +1,167 @@
+"""Batch headers: what a stretch of a log says about itself before anything is decoded.
+
+`split` walks over record batches (v2, KIP-98) and message-set entries (v0, v1), so that a position can move on
+before, or without, decoding. What is inside a batch is the matter of `records` and `legacy_records`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+import attrs
+from aiokafka.record.util import calc_crc32c
+
+from sarameya.errors import CorruptRecordError, UnsupportedFormatError
+from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, TimestampType, TopicPartition
+from sarameya.protocol.compression import Codec
+
+# offset int64, length int32, then: v2 leader epoch int32 | v0, v1 crc uint32, then magic int8
+_PREFIX = struct.Struct(">qiib")
+LOG_OVERHEAD = 12
+"""Offset and length, which the length does not count."""
+V2_HEADER = struct.Struct(">qiibIhiqqqhii")
+"""Base offset, length, leader epoch, magic, CRC-32C, attributes, last offset delta, base timestamp, max
+timestamp, producer id, producer epoch, base sequence, record count."""
+_V2_CRC_AT, _V2_CRC_FROM = 17, 21
+_LEGACY_CRC_AT, _LEGACY_CRC_FROM = 12, 16
+_LEGACY_ATTRIBUTES_AT, _LEGACY_TIMESTAMP_AT = 17, 18
+# crc, magic, attributes, (timestamp,) key length, value length
+_SMALLEST = {0: 14, 1: 22, 2: V2_HEADER.size - LOG_OVERHEAD}
+
+CODEC_MASK = 0x07
+_TIMESTAMP_MASK, _TRANSACTIONAL_MASK, _CONTROL_MASK = 0x08, 0x10, 0x20
+
+
+@attrs.frozen(slots=True)
+class RawBatch:
+    """One batch (v2) or message-set entry (v0, v1), undecoded: what its header says, and its bytes."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    magic: int
+    attributes: int
+    record_count: int | None
+    """None in the old formats, which do not say."""
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    max_timestamp: int
+    data: bytes
+
+    @property
+    def next_offset(self) -> int:
+        """The position behind this batch, also where it is empty, compacted or control-only."""
+        return self.last_offset + 1
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & _CONTROL_MASK)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL_MASK)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        if self.magic == 0:
+            return TimestampType.NO_TIMESTAMP_TYPE
+        return TimestampType.LOG_APPEND_TIME if self.attributes & _TIMESTAMP_MASK else TimestampType.CREATE_TIME
+
+
+def split(records: bytes, partition: TopicPartition, position: int) -> Iterator[RawBatch]:
+    """The whole batches in `records`, in order; a last one cut off by the fetch's size limit is left out.
+
+    `position` is the offset asked for, named in errors until a header has told a better one.
+    Raises CorruptRecordError for a length or an offset that cannot be, UnsupportedFormatError for an unknown magic.
+    """
+    at, size, offset = 0, len(records), position
+    while size - at >= _PREFIX.size:
+        base_offset, length, _, magic = _PREFIX.unpack_from(records, at)
+        if magic not in _SMALLEST:
+            raise UnsupportedFormatError(*partition, offset, f"unknown record format (magic {magic})")
+        if length < _SMALLEST[magic]:
+            raise CorruptRecordError(*partition, offset, f"a batch says it is {length} bytes long")
+        end = at + LOG_OVERHEAD + length
+        if end > size:
+            return
+        data = records[at:end]
+        batch = _v2_header(data) if magic == 2 else _legacy_header(data, base_offset, magic)
+        if not 0 <= batch.base_offset <= batch.last_offset:
+            problem = f"a batch says it goes from offset {batch.base_offset} to {batch.last_offset}"
+            raise CorruptRecordError(*partition, offset, problem)
+        yield batch
+        at, offset = end, batch.next_offset
+
+
+def is_truncated(records: bytes) -> bool:
+    """Whether `records` holds bytes but not one whole batch: the batch is larger than the fetch allowed."""
+    if len(records) < LOG_OVERHEAD:
+        return bool(records)
+    (length,) = struct.unpack_from(">i", records, 8)
+    return bool(length + LOG_OVERHEAD > len(records))
+
+
+def codec_of(raw: RawBatch, partition: TopicPartition) -> Codec:
+    """How the batch is compressed. Raises UnsupportedFormatError for a codec its format does not have."""
+    number = raw.attributes & CODEC_MASK
+    newest = Codec.ZSTD if raw.magic == 2 else Codec.LZ4  # KIP-110
+    if number > newest:
+        raise UnsupportedFormatError(
+            *partition, raw.base_offset, f"unknown compression codec {number} in a batch of format v{raw.magic}"
+        )
+    return Codec(number)
+
+
+def crc_matches(raw: RawBatch) -> bool:
+    """Whether the checksum in the header is that of the bytes it covers."""
+    view = memoryview(raw.data)
+    if raw.magic == 2:
+        at, actual = _V2_CRC_AT, crc32c(view[_V2_CRC_FROM:])
+    else:
+        at, actual = _LEGACY_CRC_AT, zlib.crc32(view[_LEGACY_CRC_FROM:])
+    return bool(struct.unpack_from(">I", raw.data, at)[0] == actual)
+
+
+def crc32c(data: bytes | memoryview) -> int:
+    """CRC-32C (Castagnoli), the checksum of v2 batches."""
+    return int(calc_crc32c(data))
+
+
+def _v2_header(data: bytes) -> RawBatch:
+    fields = V2_HEADER.unpack_from(data)
+    base_offset, _, epoch, magic, _, attributes, last_delta, _, max_timestamp = fields[:9]
+    producer_id, producer_epoch, base_sequence, count = fields[9:]
+    return RawBatch(
+        base_offset=base_offset,
+        last_offset=base_offset + last_delta,
+        leader_epoch=epoch,
+        magic=magic,
+        attributes=attributes,
+        record_count=count,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        max_timestamp=max_timestamp,
+        data=data,
+    )
+
+
+def _legacy_header(data: bytes, offset: int, magic: int) -> RawBatch:
+    # The offset of a compressed entry is its last message's; where it begins only decoding tells.
+    timestamp = struct.unpack_from(">q", data, _LEGACY_TIMESTAMP_AT)[0] if magic == 1 else NO_TIMESTAMP
+    return RawBatch(
+        base_offset=offset,
+        last_offset=offset,
+        leader_epoch=NO_LEADER_EPOCH,
+        magic=magic,
+        attributes=data[_LEGACY_ATTRIBUTES_AT],
+        record_count=None,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        max_timestamp=timestamp,
+        data=data,
+    )

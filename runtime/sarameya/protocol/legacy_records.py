@@ -1,0 +1,87 @@
+"""Messages of the formats before record batches: v0, and v1 with timestamps (KIP-32). Written no more since
+Kafka 0.11, but logs keep them.
+
+Decoded in Python: these are rare, and the compiled decoder reads beyond its buffer where their lengths lie.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import xxhash
+
+from sarameya.errors import CorruptRecordError
+from sarameya.model import Message, TimestampType, TopicPartition
+from sarameya.protocol.batches import CODEC_MASK, RawBatch, codec_of, crc_matches, split
+from sarameya.protocol.compression import Codec, decompress
+
+_KEY_AT = {0: 18, 1: 26}
+_LZ4_CHECKED_AT, _LZ4_CHECKSUM_AT = 4, 6
+_LZ4_CONTENT_SIZE_FLAG = 0x08
+
+
+def decode_legacy(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> list[Message]:
+    """The messages of one message-set entry: itself or, compressed, those inside it.
+
+    Raises as `records.decode` does, and ValueError or what `compression` raises for a broken structure.
+    """
+    codec = codec_of(raw, partition)
+    key, value = _key_and_value(raw)
+    if codec is Codec.NONE:
+        return [Message(*partition, raw.base_offset, raw.max_timestamp, raw.timestamp_type, key, value)]
+    if value is None:
+        raise ValueError("a compressed message has no value")
+    if codec is Codec.LZ4 and raw.magic == 0:
+        value = _mend_lz4(value)
+    entries = _entries(decompress(codec, value, limit), raw, partition)
+    # v1 counts inner offsets from zero and gives the wrapper the last one (KIP-31); v0 keeps them absolute.
+    shift = raw.base_offset - entries[-1].base_offset if raw.magic == 1 else 0
+    if entries[0].base_offset + shift < 0 or entries[-1].base_offset + shift > raw.last_offset:
+        raise ValueError("the offsets inside a compressed message do not fit its own")
+    messages: list[Message] = []
+    for entry in entries:
+        if check_crc and not crc_matches(entry):
+            raise CorruptRecordError(*partition, raw.base_offset, "an inner message's CRC does not match its bytes")
+        key, value = _key_and_value(entry)
+        kind = raw.timestamp_type
+        # The broker stamps the wrapper only.
+        timestamp = raw.max_timestamp if kind is TimestampType.LOG_APPEND_TIME else entry.max_timestamp
+        messages.append(Message(*partition, entry.base_offset + shift, timestamp, kind, key, value))
+    return messages
+
+
+def _entries(inner: bytes, raw: RawBatch, partition: TopicPartition) -> list[RawBatch]:
+    entries = list(split(inner, partition, raw.base_offset))
+    if not entries or sum(len(entry.data) for entry in entries) != len(inner):
+        raise ValueError("a compressed message holds no whole messages, or more than those")
+    if any(entry.magic != raw.magic or entry.attributes & CODEC_MASK for entry in entries):
+        raise ValueError("a compressed message holds other than plain messages of its format")
+    return entries
+
+
+def _key_and_value(raw: RawBatch) -> tuple[bytes | None, bytes | None]:
+    key, at = _nullable_bytes(raw.data, _KEY_AT[raw.magic])
+    value, at = _nullable_bytes(raw.data, at)
+    if at != len(raw.data):
+        raise ValueError(f"{len(raw.data) - at} bytes behind a message's value")
+    return key, value
+
+
+def _nullable_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    (length,) = struct.unpack_from(">i", data, at)
+    at += 4
+    if length == -1:
+        return None, at
+    if not 0 <= length <= len(data) - at:
+        raise ValueError(f"a key or value of {length} bytes runs out of its message")
+    return data[at : at + length], at + length
+
+
+def _mend_lz4(frame: bytes) -> bytes:
+    """The frame with the right header checksum: Kafka 0.8 and 0.9 computed it over the magic too (KIP-57)."""
+    if len(frame) <= _LZ4_CHECKSUM_AT:
+        raise ValueError("an LZ4 frame without a header")
+    size = 8 if frame[_LZ4_CHECKED_AT] & _LZ4_CONTENT_SIZE_FLAG else 0
+    at = _LZ4_CHECKSUM_AT + size
+    checksum = xxhash.xxh32(frame[_LZ4_CHECKED_AT:at]).digest()[2:3]
+    return frame[:at] + checksum + frame[at + 1 :]
