@@ -8,12 +8,13 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka.node import java_program
 
 
 @pytest.fixture(scope="session")
 def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Apache Kafka, one broker. Tests share it: each has topics and groups of its own."""
-    _need("java", "mvn")
+    _need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka")) as kafka:
         yield kafka
 
@@ -21,7 +22,7 @@ def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
 @pytest.fixture
 def real_kafka_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Apache Kafka, three brokers, for one test that hurts them."""
-    _need("java", "mvn")
+    _need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka-of-three"), brokers=3) as kafka:
         yield kafka
 

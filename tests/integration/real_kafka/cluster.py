@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 import attrs
-from confluent_kafka import KafkaException
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -31,7 +31,7 @@ GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _START_SECONDS = 60
 _TOPIC_SECONDS = 20
 _TOOL_SECONDS = 60
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.1
 
 
 class ToolError(Exception):
@@ -133,12 +133,25 @@ class RealKafka:
         return done.stdout
 
     def describe_group(self, group: str) -> list[GroupLine]:
-        """What `ConsumerGroupCommand --describe` shows of a group, ordered by topic and partition."""
+        """What `ConsumerGroupCommand --describe` shows of a group, ordered by topic and partition.
+
+        Empty where it shows no table: no such group, or it has neither members nor commits yet.
+        """
         shown = self.run_tool(GROUP_COMMAND, "--describe", "--group", group)
         rows = [line.split() for line in shown.splitlines() if line.strip()]
-        [header] = [row for row in rows if row[0] == "GROUP"]
+        header = next((row for row in rows if row[0] == "GROUP"), [])
         lines = [dict(zip(header, row, strict=True)) for row in rows if row[0] == group]
         return sorted(GroupLine.read(line) for line in lines)
+
+    def await_members(self, group: str, count: int, seconds: float) -> None:
+        """Wait until the group is stable with `count` members."""
+        admin = self._admin()
+        self._await(lambda: _stable_members(admin, group) == count, seconds, f"{count} members of {group!r}")
+
+    def await_committed(self, group: str, offsets: int, seconds: float) -> None:
+        """Wait until the group's committed offsets add up to `offsets`."""
+        admin = self._admin()
+        self._await(lambda: _committed(admin, group) >= offsets, seconds, f"{offsets} committed by {group!r}")
 
     def coordinator(self, group: str) -> Node:
         """The broker that coordinates a group, as `ConsumerGroupCommand --describe --state` shows it."""
@@ -186,6 +199,16 @@ class RealKafka:
 def _leaders(admin: AdminClient, topic: str) -> int:
     partitions = admin.list_topics(topic, timeout=1).topics[topic].partitions
     return sum(partition.leader >= 0 for partition in partitions.values())
+
+
+def _stable_members(admin: AdminClient, group: str) -> int:
+    described = admin.describe_consumer_groups([group])[group].result()
+    return len(described.members) if described.state is ConsumerGroupState.STABLE else 0
+
+
+def _committed(admin: AdminClient, group: str) -> int:
+    listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+    return sum(partition.offset for partition in listed.topic_partitions)
 
 
 def _holds(condition: Callable[[], bool]) -> bool:

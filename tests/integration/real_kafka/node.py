@@ -5,6 +5,7 @@ Owns a process from start to stop; what the cluster's brokers share (ids, who vo
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import subprocess
@@ -135,6 +136,12 @@ class Node:
         return java(self.jars, main, *args, options=(_HEAP, f"-Dlog4j2.configurationFile={_LOG4J}"))
 
 
+def java_program() -> str:
+    """Java as Spark finds it too: of JAVA_HOME, else of PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else "java"
+
+
 def java(jars: Path, main: str, *args: str, options: tuple[str, ...] = ()) -> list[str]:
     """The command that runs the class `main` of the jars."""
-    return ["java", *JVM, *options, "-cp", f"{jars}/*", main, *args]
+    return [java_program(), *JVM, *options, "-cp", f"{jars}/*", main, *args]

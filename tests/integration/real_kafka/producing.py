@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, Producer
@@ -21,12 +21,24 @@ def produce(
     headers: list[tuple[str, str | bytes | None]] | None = None,
     **options: Any,
 ) -> set[tuple[int, int]]:
-    """Produce `values`, keyed alike or else spread over the partitions; the (partition, offset) of each.
+    """`send` for values that share a key, or else are spread over the partitions, and headers."""
+    return send(kafka, topic, ({"value": value, "key": key, "headers": headers} for value in values), **options)
+
+
+def send(kafka: RealKafka, topic: str, records: Iterable[Mapping[str, Any]], **options: Any) -> set[tuple[int, int]]:
+    """Send records, each as `Producer.produce` takes it; the (partition, offset) of each.
 
     `options` are librdkafka's, with underscores for dots. Raises what a delivery failed with.
     """
     settings = {name.replace("_", "."): value for name, value in options.items()}
-    producer = Producer({"bootstrap.servers": ",".join(kafka.bootstrap_servers), "linger.ms": 5, **settings})
+    producer = Producer(
+        {
+            "bootstrap.servers": ",".join(kafka.bootstrap_servers),
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 1_000_000,
+            **settings,
+        }
+    )
     delivered: set[tuple[int, int]] = set()
     failures: list[KafkaError] = []
 
@@ -36,8 +48,8 @@ def produce(
         else:
             delivered.add((message.partition(), message.offset()))
 
-    for value in values:
-        producer.produce(topic, value, key=key, headers=headers, on_delivery=on_delivery)
+    for record in records:
+        producer.produce(topic, **record, on_delivery=on_delivery)
         producer.poll(0)
     left = producer.flush(_FLUSH_SECONDS)
     if failures or left:
