@@ -1,0 +1,59 @@
+# `make demo` and `make test` each do all of their set-up, from a clean clone on; the second time there is none left.
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test unit check bench constraints clean java java-maven-kcat
+
+help:
+	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
+	@echo "make test    check, and all tests (Apache Kafka and Spark among them)"
+	@echo "make unit    the tests that start no other programs"
+	@echo "make check   ruff, mypy, import-linter"
+	@echo "make bench   side by side with the peers"
+	@echo "make clean   remove what the above have made, but $(VENV)"
+
+demo: java $(VENV)/demo.stamp
+	$(BIN)/python -m examples.flights
+
+test: java-maven-kcat check
+	$(BIN)/python -m pytest
+
+unit: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m "not integration"
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m bench
+
+# What is not installed here but by the machine's owner is asked for first, before anything takes time.
+java java-maven-kcat:
+	@.ci/need $(subst -, ,$@)
+
+# A stamp says which extra is installed; it is made again when what is to be installed changes.
+$(VENV)/demo.stamp $(VENV)/dev.stamp: $(VENV)/%.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV) what pyproject.toml asks for; the first time this is half a gigabyte and takes minutes."
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$*]'
+	@touch $@
+
+$(BIN)/python:
+	@.ci/need python
+	$$(.ci/need --python) -m venv $(VENV)
+
+# Resolve the dependencies anew, within the ranges of pyproject.toml, and write down what came out.
+constraints: | $(BIN)/python
+	rm -rf build/resolve
+	$$(.ci/need --python) -m venv build/resolve
+	build/resolve/bin/pip install --quiet '.[dev]'
+	build/resolve/bin/pip freeze --exclude sarameya > constraints.txt
+	rm -rf build/resolve
+
+clean:
+	rm -rf build dist landing .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
