@@ -6,7 +6,8 @@ cancelled, they go on until the session has cleaned up, committed and left, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
 
@@ -56,8 +57,7 @@ class ConsumerGroup:
         self._transport = transport
         self._run_sync = run_sync
         self._observer = Observers(observers)
-        self._manager = trio.open_nursery()
-        self._infrastructure: trio.CancelScope | None = None
+        self._lifetime = self._run()
         self._shielded: trio.Nursery | None = None
         self._runtime: Runtime | None = None
         self._member: Member | None = None
@@ -67,18 +67,27 @@ class ConsumerGroup:
         self._idle.set()
 
     async def __aenter__(self) -> Self:
-        nursery = await self._manager.__aenter__()
-        self._infrastructure = await nursery.start(self._run_infrastructure)
+        await self._lifetime.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._runtime = self._shielded = None
-        assert self._infrastructure is not None
-        self._infrastructure.cancel()
         # What the block raised goes on as it is: through the nursery it would come out in a group.
-        await self._manager.__aexit__(None, None, None)
+        await self._lifetime.__aexit__(None, None, None)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        async with trio.open_nursery() as nursery:
+            # Not `nursery.start`: a task that shields itself would outlive a cancelled start for ever.
+            infrastructure, ready = trio.CancelScope(shield=True), trio.Event()
+            nursery.start_soon(self._run_infrastructure, infrastructure, ready)
+            try:
+                await ready.wait()
+                yield
+            finally:
+                self._runtime = self._shielded = None
+                infrastructure.cancel()
 
     async def consume(self, topics: Sequence[str], handler: ConsumerGroupHandler) -> None:
         """Consume `topics` as a member of the group, session after session; returns after `close`.
@@ -180,10 +189,8 @@ class ConsumerGroup:
                     return Outcome(reason=str(error), fatal=error)
         raise AssertionError("the membership stopped without a word")
 
-    async def _run_infrastructure(
-        self, *, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        with trio.CancelScope(shield=True) as scope:
+    async def _run_infrastructure(self, scope: trio.CancelScope, ready: trio.Event) -> None:
+        with scope:
             async with (
                 open_broker_pool(self._bootstrap, self.config, self._observer, self._transport) as pool,
                 trio.open_nursery() as nursery,
@@ -192,7 +199,7 @@ class ConsumerGroup:
                 nursery.start_soon(metadata.run)
                 self._runtime = Runtime(self.group_id, self.config, pool, metadata, self._observer)
                 self._shielded = nursery
-                task_status.started(scope)
+                ready.set()
                 await trio.sleep_forever()
 
 

@@ -106,15 +106,18 @@ class SessionRun:
         self._start_scope = trio.CancelScope()
         self._claims_scope = trio.CancelScope()
         self._services_scope = trio.CancelScope(shield=True)
+        self._services_running = trio.Event()
         self._finish_scope = trio.CancelScope(shield=True)
         self._deadline_scope = trio.CancelScope()
 
     async def run(self) -> Outcome:
         """Live the session. Failures are in the outcome; only cancellation is raised."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._run_services)
+            # Not `nursery.start`: a task that shields itself would outlive a cancelled start for ever.
+            nursery.start_soon(self._run_services)
             nursery.start_soon(self._notice_cancellation)
             try:
+                await self._services_running.wait()
                 await self._work()
             finally:
                 await self._finish()
@@ -268,14 +271,14 @@ class SessionRun:
 
     # -- services -----------------------------------------------------------------------------------
 
-    async def _run_services(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _run_services(self) -> None:
         with self._services_scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._fetcher.run)
                 nursery.start_soon(self._offsets.run)
                 nursery.start_soon(self._watch_membership)
                 nursery.start_soon(self._watch_deadline)
-                task_status.started()
+                self._services_running.set()
 
     async def _watch_membership(self) -> None:
         config = self._runtime.config
