@@ -1,0 +1,85 @@
+"""Run by test_records.py in a process of its own: thousands of batches made to mislead the record decoder.
+
+Each is laid right before a page that may not be read, so that one byte too far ends the process by a signal.
+"""
+
+import ctypes
+import mmap
+import random
+import sys
+
+from sarameya.errors import RecordError
+from sarameya.model import TopicPartition
+from sarameya.protocol import records
+from sarameya.protocol.batches import V2_HEADER
+from sarameya.protocol.records import build, crc32c, decode, split
+
+PARTITION = TopicPartition("orders", 3)
+ROOM = 16 * mmap.PAGESIZE
+
+decoder = records.DefaultRecordBatch
+region = mmap.mmap(-1, ROOM + mmap.PAGESIZE)
+address = ctypes.addressof(ctypes.c_char.from_buffer(region))
+if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address + ROOM), mmap.PAGESIZE, 0):
+    sys.exit("mprotect failed")
+
+
+def at_the_edge(plain: memoryview) -> object:
+    """The decoder on a copy of what it was given, with all that stands behind it, at the edge of the readable."""
+    whole = bytes(plain.obj)
+    region[ROOM - len(whole) : ROOM] = whole
+    start = ROOM - len(whole)
+    return decoder(memoryview(region)[start : start + len(plain)])
+
+
+def sealed(header: list[int], body: bytes) -> bytes:
+    header[1] = V2_HEADER.size - 12 + len(body)
+    header[4] = crc32c((V2_HEADER.pack(*header) + body)[21:])
+    return V2_HEADER.pack(*header) + body
+
+
+def mutations(rng: random.Random, good: bytes) -> bytes:
+    body = bytearray(good[V2_HEADER.size :])
+    header = list(V2_HEADER.unpack_from(good))
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(body))
+        match rng.randrange(5):
+            case 0:
+                body[at] = rng.randrange(256)
+            case 1:
+                body[at] |= 0x80  # a varint that goes on
+            case 2:
+                del body[at:]  # cut off
+                body.append(rng.choice((0x80, 0xFF, 0x01)))
+            case 3:
+                body[at:at] = bytes([0xFF]) * rng.randrange(1, 11) + b"\x01"  # a huge number
+            case 4:
+                header[12] = rng.choice((0, 1, 2, 3, 50, 2**31 - 1))
+    return sealed(header, bytes(body))
+
+
+def main() -> None:
+    records.DefaultRecordBatch = at_the_edge
+    rng = random.Random(20)
+    headers = (("trace", b"\x80\xff"), ("trace", None), ("", b""))
+    goods = [
+        build([(0, b"k", b"v", headers)]),
+        build([(n, None, b"value", headers[:n]) for n in range(4)]),
+        build([(0, None, None, ())]),
+    ]
+    decoded = refused = 0
+    for round_ in range(60_000 if "_crecords" in decoder.__module__ else 6_000):
+        data = mutations(rng, goods[round_ % len(goods)])
+        try:
+            for raw in split(data, PARTITION, 0):
+                decode(raw, PARTITION)
+            decoded += 1
+        except RecordError:
+            refused += 1
+    kind = "compiled" if "_crecords" in decoder.__module__ else "pure"
+    print(f"{kind}: {decoded} decoded, {refused} refused")
+    if not (decoded and refused):
+        sys.exit("the mutations tell nothing")
+
+
+main()

@@ -1,0 +1,504 @@
+"""Our decoder against Java's encoder, our `build` against others' decoders, and both against bad bytes.
+
+`golden/batches.txt` was written by Kafka's own classes (`golden/Golden.java`, kafka-clients 4.1.0).
+"""
+
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+import pytest
+from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
+from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
+from sarameya.errors import CorruptRecordError, DecompressionLimitError, RecordError, UnsupportedFormatError
+from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Message, TimestampType, TopicPartition
+from sarameya.protocol.batches import V2_HEADER
+from sarameya.protocol.compression import Codec, compress
+from sarameya.protocol.records import RawBatch, build, crc32c, crc_matches, decode, is_truncated, split
+
+HERE = Path(__file__).parent
+PARTITION = TopicPartition("orders", 3)
+BASE, TIME, APPENDED = 1000, 1_700_000_000_000, 1_800_000_000_000
+
+GOLDEN = {
+    name: bytes.fromhex(data)
+    for name, data in (line.split() for line in (HERE / "golden" / "batches.txt").read_text().splitlines())
+}
+
+HEADERS = (("trace", b"\x80\x01"), ("trace", None), ("", b""), ("größe", b"x"))
+TYPICAL = [
+    (TIME, b"key", b"x" * 100, ()),
+    (TIME - 5, None, b"\xff\x00\xfe", HEADERS),
+    (TIME + 7, b"", None, ()),
+]
+
+
+def one(data: bytes) -> RawBatch:
+    (raw,) = split(data, PARTITION, BASE)
+    assert len(raw.data) == len(data)
+    return raw
+
+
+def contents(messages):
+    return [(m.timestamp, m.key, m.value, m.headers) for m in messages]
+
+
+def sealed(header: tuple, body: bytes) -> bytes:
+    """A v2 batch of these header fields and this body, its length and CRC made right."""
+    fields = list(header)
+    fields[1] = V2_HEADER.size - 12 + len(body)
+    unsealed = V2_HEADER.pack(*fields) + body
+    fields[4] = crc32c(unsealed[21:])
+    return V2_HEADER.pack(*fields) + body
+
+
+def tampered(data: bytes, *, body: bytes | None = None, **fields: int) -> bytes:
+    """A v2 batch with other header fields or another body, and a CRC that says all is well."""
+    names = ["base_offset", "length", "epoch", "magic", "crc", "attributes", "last_delta", "base_timestamp"]
+    names += ["max_timestamp", "producer_id", "producer_epoch", "base_sequence", "count"]
+    header = dict(zip(names, V2_HEADER.unpack_from(data), strict=True)) | fields
+    return sealed(tuple(header.values()), data[V2_HEADER.size :] if body is None else body)
+
+
+# -- what Java writes --------------------------------------------------------------------------------------
+
+
+def expected(magic: int, *, appended: bool) -> list[Message]:
+    """The three records that `Golden.three` writes."""
+    kind = TimestampType.NO_TIMESTAMP_TYPE
+    times = [NO_TIMESTAMP] * 3
+    if magic:
+        kind = TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME
+        times = [APPENDED] * 3 if appended else [TIME, TIME - 5, TIME + 7]
+    keys_values = [(b"key", b"x" * 100), (None, b"\xff\x00\xfe"), (b"", None)]
+    epoch = 5 if magic == 2 else NO_LEADER_EPOCH
+    return [
+        Message(*PARTITION, BASE + i, times[i], kind, key, value, (), epoch)
+        for i, (key, value) in enumerate(keys_values)
+    ]
+
+
+@pytest.mark.parametrize("name", [n for n in GOLDEN if n.split("-")[1] in {c.name.lower() for c in Codec}])
+def test_java_s_records_of_each_format_and_codec_decode(name):
+    magic, appended = int(name[1]), name.endswith("-appended")
+    batches = list(split(GOLDEN[name], PARTITION, BASE))
+    assert {b.magic for b in batches} == {magic}
+    assert [m for b in batches for m in decode(b, PARTITION)] == expected(magic, appended=appended)
+    assert batches[-1].next_offset == BASE + 3
+
+
+def test_java_s_v0_lz4_frame_has_another_header_checksum_than_its_v1_frame():
+    """So that what `v0-lz4` decodes to above shows the mending of Kafka 0.8's wrong one."""
+    v0, v1 = (data[data.index(b"\x04\x22\x4d\x18") :] for data in (GOLDEN["v0-lz4"], GOLDEN["v1-lz4"]))
+    assert v0[:6] == v1[:6]
+    assert v0[6] != v1[6]
+
+
+def test_headers_null_repeated_empty_and_not_ascii_are_kept_in_order():
+    (message,) = decode(one(GOLDEN["v2-headers"]), PARTITION)
+    assert message.headers == HEADERS
+
+
+def test_transactional_batch_says_whose_it_is():
+    raw = one(GOLDEN["v2-transactional"])
+    assert raw.is_transactional
+    assert not raw.is_control
+    assert (raw.producer_id, raw.producer_epoch, raw.base_sequence, raw.leader_epoch) == (77, 3, 12, 5)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("v2-abort", 0), ("v2-commit", 1)])
+def test_control_batch_is_told_by_its_header_and_decodes_to_its_marker(name, kind):
+    raw = one(GOLDEN[name])
+    assert raw.is_control
+    assert raw.is_transactional
+    assert raw.next_offset == BASE + 1
+    (marker,) = decode(raw, PARTITION)
+    assert marker.key == struct.pack(">hh", 0, kind)
+
+
+def test_empty_batch_decodes_to_nothing_and_the_position_passes_it():
+    raw = one(GOLDEN["v2-empty"])
+    assert raw.record_count == 0
+    assert decode(raw, PARTITION) == []
+    assert raw.next_offset == BASE + 10
+
+
+def test_compacted_batch_keeps_its_gaps_and_the_position_passes_its_end():
+    raw = one(GOLDEN["v2-compacted"])
+    assert [m.offset for m in decode(raw, PARTITION)] == [BASE, BASE + 4, BASE + 7]
+    assert raw.next_offset == BASE + 10
+
+
+# -- other encoders, other decoders ------------------------------------------------------------------------
+
+
+def test_kafka_python_s_v2_batch_with_negative_timestamps_decodes():
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+    for offset, timestamp in enumerate((-5, -1, 3)):
+        builder.append(offset, timestamp, b"k", None, [("h", b"\xff")])
+    assert contents(decode(one(bytes(builder.build())), PARTITION)) == [
+        (timestamp, b"k", None, (("h", b"\xff"),)) for timestamp in (-5, -1, 3)
+    ]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_kafka_python_s_legacy_messages_decode(magic, codec):
+    builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
+    for offset in range(3):
+        builder.append(offset, timestamp=TIME if magic else None, key=b"%d" % offset, value=None)
+    data = bytearray(builder.build())
+    if codec is not Codec.NONE:
+        struct.pack_into(">q", data, 0, 2)  # the last inner offset, as the broker sets it
+    messages = [m for b in split(bytes(data), PARTITION, 0) for m in decode(b, PARTITION)]
+    assert [(m.offset, m.key, m.value) for m in messages] == [(n, b"%d" % n, None) for n in range(3)]
+    assert {m.timestamp for m in messages} == {TIME if magic else NO_TIMESTAMP}
+
+
+def test_v1_wrapper_at_a_high_offset_shifts_its_relative_inner_offsets():
+    builder = LegacyRecordBatchBuilder(1, Codec.GZIP, 1 << 20)
+    for offset in range(3):
+        builder.append(offset, timestamp=TIME, key=None, value=b"v")
+    data = bytearray(builder.build())
+    struct.pack_into(">q", data, 0, 5000)  # as the broker does, which rewrites the wrapper only
+    assert [m.offset for m in decode(one(bytes(data)), PARTITION)] == [4998, 4999, 5000]
+
+
+def read_by(records_class, data):
+    records = records_class(data)
+    while (batch := records.next_batch()) is not None:
+        assert batch.validate_crc()
+        for r in batch:
+            yield (r.timestamp, r.key, r.value, tuple(r.headers))
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_built_batch_is_read_alike_by_aiokafka(codec):
+    assert list(read_by(AiokafkaRecords, build(TYPICAL, codec=codec))) == TYPICAL
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_built_batch_is_read_alike_by_kafka_python(codec):
+    assert list(read_by(KafkaPythonRecords, build(TYPICAL, codec=codec))) == TYPICAL
+
+
+@pytest.mark.parametrize("name", ["v2-none", "v2-headers", "v2-transactional"])
+def test_built_batch_is_byte_for_byte_java_s(name):
+    raw = one(GOLDEN[name])
+    built = build(
+        contents(decode(raw, PARTITION)),
+        base_offset=raw.base_offset,
+        producer_id=raw.producer_id,
+        producer_epoch=raw.producer_epoch,
+        base_sequence=raw.base_sequence,
+        leader_epoch=raw.leader_epoch,
+        transactional=raw.is_transactional,
+    )
+    assert built.hex() == GOLDEN[name].hex()
+
+
+_bytes = st.none() | st.binary(max_size=40)
+_records = st.lists(
+    st.tuples(
+        st.integers(-(2**62), 2**62),
+        _bytes,
+        _bytes,
+        st.lists(st.tuples(st.text(max_size=8), _bytes), max_size=3).map(tuple),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(records=_records, codec=st.sampled_from(Codec), base_offset=st.integers(0, 2**62))
+def test_any_records_survive_build_and_decode(records, codec, base_offset):
+    messages = decode(one(build(records, codec=codec, base_offset=base_offset)), PARTITION)
+    assert contents(messages) == records
+    assert [m.offset for m in messages] == list(range(base_offset, base_offset + len(records)))
+
+
+# -- stretches of a log ------------------------------------------------------------------------------------
+
+
+def test_split_yields_the_batches_in_order_whatever_their_format():
+    names = ["v0-none", "v1-gzip", "v2-zstd", "v2-empty"]
+    assert [b.magic for b in split(b"".join(GOLDEN[n] for n in names), PARTITION, BASE)] == [0, 0, 0, 1, 2, 2]
+
+
+@pytest.mark.parametrize("missing", [1, 40, 61, 100, 170])
+def test_last_batch_cut_off_is_left_out_and_alone_is_truncated(missing):
+    whole, last = GOLDEN["v2-empty"], GOLDEN["v2-none"][:-missing]
+    assert [b.data for b in split(whole + last, PARTITION, BASE)] == [whole]
+    assert list(split(last, PARTITION, BASE)) == []
+    assert is_truncated(last)
+
+
+def test_nothing_and_whole_batches_are_not_truncated():
+    assert not is_truncated(b"")
+    assert not is_truncated(GOLDEN["v2-none"])
+    assert not is_truncated(GOLDEN["v2-none"] + b"\0")
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 0, 48])
+def test_batch_with_an_impossible_length_is_corrupt(length):
+    data = GOLDEN["v2-empty"] + with_length(GOLDEN["v2-none"], length)
+    assert problem_of(lambda: list(split(data, PARTITION, BASE)), CorruptRecordError).offset == BASE + 10
+
+
+def test_batch_with_an_unknown_magic_names_the_offset_it_should_begin_at():
+    data = bytearray(GOLDEN["v2-empty"] + GOLDEN["v2-none"])
+    data[len(GOLDEN["v2-empty"]) + 16] = 3
+    assert problem_of(lambda: list(split(bytes(data), PARTITION, BASE)), UnsupportedFormatError).offset == BASE + 10
+
+
+@pytest.mark.parametrize("fields", [{"last_delta": -1}, {"base_offset": -1}])
+def test_batch_of_offsets_that_cannot_be_is_corrupt(fields):
+    data = tampered(GOLDEN["v2-none"], **fields)
+    problem_of(lambda: list(split(data, PARTITION, BASE)), CorruptRecordError)
+
+
+def with_length(data: bytes, length: int) -> bytes:
+    return data[:8] + struct.pack(">i", length) + data[12:]
+
+
+def problem_of(act, error_class) -> RecordError:
+    """The error that `act` raises, which names the partition."""
+    with pytest.raises(error_class) as caught:
+        act()
+    error = caught.value
+    assert type(error) is error_class
+    assert (error.topic, error.partition) == PARTITION
+    assert str(PARTITION) in str(error)
+    return error
+
+
+# -- bad batches -------------------------------------------------------------------------------------------
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def varint(value: int) -> bytes:
+    value = value << 1 if value >= 0 else (-value << 1) - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))
+
+
+NULL, NONE = varint(-1), varint(0)
+
+
+def record(*, timestamp=0, offset=0, key=NULL, value=NULL, headers=NONE) -> bytes:
+    body = b"\0" + varint(timestamp) + varint(offset) + key + value + headers
+    return varint(len(body)) + body
+
+
+def batch_of(*records: bytes, count: int | None = None, last_delta: int | None = None) -> bytes:
+    count = len(records) if count is None else count
+    last_delta = max(len(records) - 1, 0) if last_delta is None else last_delta
+    return sealed((BASE, 0, 5, 2, 0, 0, last_delta, TIME, TIME, -1, -1, -1, count), b"".join(records))
+
+
+HUGE = [2**63 - 1, 2**63 - 2, 2**63 - 60, 2**62, 2**40, 2**31, 1000]
+
+BAD_V2 = {
+    "CRC flipped": flipped(GOLDEN["v2-none"], 17),
+    "body flipped": flipped(GOLDEN["v2-none"], 120),
+    "more records than said": tampered(GOLDEN["v2-none"], count=2),
+    "fewer records than said": tampered(GOLDEN["v2-none"], count=4),
+    "no records said": tampered(GOLDEN["v2-none"], count=0),
+    "a negative count": tampered(GOLDEN["v2-none"], count=-1),
+    "the highest count": tampered(GOLDEN["v2-none"], count=2**31 - 1),
+    "bytes behind the last record": tampered(GOLDEN["v2-none"], body=GOLDEN["v2-none"][61:] + b"\0"),
+    "last record cut off": tampered(GOLDEN["v2-none"], body=GOLDEN["v2-none"][61:-1]),
+    "offsets behind the batch's last": tampered(GOLDEN["v2-none"], last_delta=1),
+    "offsets that do not rise": batch_of(record(offset=1), record(offset=1), last_delta=5),
+    "offsets that fall": batch_of(record(offset=2), record(offset=1), last_delta=5),
+    "an offset before the batch's first": batch_of(record(offset=-1)),
+    "record longer than it says": batch_of(varint(5) + record()[1:]),
+    "record shorter than it says": batch_of(varint(7) + record()[1:]),
+    "a negative record length": batch_of(varint(-1) + record()[1:]),
+    "header key that is no UTF-8": batch_of(record(headers=varint(1) + varint(2) + b"\xff\xfe" + varint(-1))),
+    "header without a key": batch_of(record(headers=varint(1) + varint(-1) + varint(-1))),
+    "fewer headers than said": batch_of(record(headers=varint(2) + varint(1) + b"h" + varint(-1))),
+    "more headers than said": batch_of(record(headers=varint(1) + (varint(1) + b"h" + varint(-1)) * 2)),
+    "a negative count of headers": batch_of(record(headers=varint(-1))),
+    "the highest count of headers": batch_of(record(headers=varint(2**63 - 1))),
+    "a varint of eleven bytes": batch_of(record(key=b"\xff" * 10 + b"\x01")),
+    "a varint that runs off the end": batch_of(varint(7) + b"\0\0\0\1\1" + b"\xff\xff"),
+    "nothing but continuation": batch_of(b"\xff" * 7),
+} | {
+    f"{what} of {size} bytes": batch_of(record(**{what: prefix + varint(size)}))
+    for what, prefix in (("key", b""), ("value", b""), ("headers", varint(1)))
+    for size in HUGE
+}
+
+
+@pytest.mark.parametrize("data", BAD_V2.values(), ids=BAD_V2)
+def test_bad_v2_batch_is_corrupt(data):
+    raw = one(data)
+    assert problem_of(lambda: decode(raw, PARTITION), CorruptRecordError).offset == BASE
+
+
+def test_crc_that_does_not_match_is_not_looked_at_where_told_so():
+    assert decode(one(flipped(GOLDEN["v2-none"], 17)), PARTITION, check_crc=False) == expected(2, appended=False)
+    assert not crc_matches(one(flipped(GOLDEN["v2-none"], 17)))
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_unknown_codec_is_unsupported(codec):
+    raw = one(tampered(GOLDEN["v2-none"], attributes=codec))
+    error = problem_of(lambda: decode(raw, PARTITION), UnsupportedFormatError)
+    assert str(codec) in error.problem
+
+
+def compressed_body(codec: Codec) -> bytes:
+    return GOLDEN[f"v2-{codec.name.lower()}"][61:]
+
+
+SOME = [codec for codec in Codec if codec is not Codec.NONE]
+
+
+@pytest.mark.parametrize("codec", SOME)
+@pytest.mark.parametrize("spoil", [lambda b: b[:-1], lambda b: b[: len(b) // 2], lambda b: b[:3], lambda b: b""])
+def test_compressed_records_cut_off_are_corrupt(codec, spoil):
+    data = tampered(GOLDEN[f"v2-{codec.name.lower()}"], body=spoil(compressed_body(codec)))
+    problem_of(lambda: decode(one(data), PARTITION), CorruptRecordError)
+
+
+@pytest.mark.parametrize("codec", SOME)
+def test_compressed_records_with_bytes_behind_them_are_corrupt(codec):
+    data = tampered(GOLDEN[f"v2-{codec.name.lower()}"], body=compressed_body(codec) + b"\0\0\0\x01x")
+    problem_of(lambda: decode(one(data), PARTITION), CorruptRecordError)
+
+
+@pytest.mark.parametrize("codec", SOME)
+def test_batch_that_decompresses_to_exactly_the_limit_decodes_and_one_byte_more_does_not(codec):
+    raw = one(build(TYPICAL, codec=codec))
+    size = len(build(TYPICAL)) - V2_HEADER.size
+    assert contents(decode(raw, PARTITION, limit=size)) == TYPICAL
+    error = problem_of(lambda: decode(raw, PARTITION, limit=size - 1), DecompressionLimitError)
+    assert str(size - 1) in error.problem
+    assert error.offset == raw.base_offset
+
+
+# -- bad messages of the old formats -----------------------------------------------------------------------
+
+
+def legacy(magic: int, attributes: int, key: bytes | None, value: bytes | None, *, offset=BASE, behind=b"") -> bytes:
+    def sized(data: bytes | None) -> bytes:
+        return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
+
+    fields = struct.pack(">bb", magic, attributes) + (struct.pack(">q", TIME) if magic else b"")
+    return resealed(struct.pack(">qiI", offset, 0, 0) + fields + sized(key) + sized(value) + behind)
+
+
+def resealed(data: bytes) -> bytes:
+    """A v0 or v1 entry, its length and CRC made right."""
+    return data[:8] + struct.pack(">iI", len(data) - 12, zlib.crc32(data[16:])) + data[16:]
+
+
+def wrapper(inner: bytes | None, *, magic: int = 1, codec: int = Codec.GZIP, offset: int = BASE) -> bytes:
+    return legacy(magic, codec, None, None if inner is None else compress(Codec.GZIP, inner), offset=offset)
+
+
+PLAIN = legacy(1, 0, b"k", b"v", offset=0)
+
+
+def with_key_length(data: bytes, length: int) -> bytes:
+    return resealed(data[:26] + struct.pack(">i", length) + data[30:])
+
+
+BAD_LEGACY = {
+    "CRC flipped": flipped(GOLDEN["v1-gzip"], 12),
+    "value flipped": flipped(GOLDEN["v1-gzip"], 60),
+    "a negative key length": with_key_length(PLAIN, -2),
+    "the lowest key length": with_key_length(PLAIN, -(2**31)),
+    "the highest key length": with_key_length(PLAIN, 2**31 - 1),
+    "a key up to the end, no value": with_key_length(PLAIN, 6),
+    "a key up to the end but two": with_key_length(PLAIN, 4),
+    "bytes behind the value": legacy(1, 0, b"k", b"v", behind=b"\0"),
+    "compressed without a value": wrapper(None),
+    "compressed without a message": wrapper(b""),
+    "compressed without a whole message": wrapper(PLAIN[:-1]),
+    "bytes behind the last inner message": wrapper(PLAIN + PLAIN[:-1]),
+    "inner message of another format": wrapper(legacy(0, 0, b"k", b"v", offset=0)),
+    "inner batch of today's format": wrapper(GOLDEN["v2-none"]),
+    "compressed twice": wrapper(wrapper(PLAIN, offset=0)),
+    "inner CRC flipped": wrapper(flipped(PLAIN, 12)),
+    "inner key length": wrapper(with_key_length(PLAIN, 100)),
+    "more inner messages than offsets": wrapper(PLAIN + legacy(1, 0, b"", b"", offset=9), offset=3),
+    "v0 inner offset behind its wrapper": wrapper(legacy(0, 0, b"", b"", offset=BASE + 1), magic=0),
+    "not what the codec wrote": legacy(1, Codec.SNAPPY, None, b"\xff" * 20),
+    "v0 LZ4 without a header": legacy(0, Codec.LZ4, None, b"\x04\x22\x4d\x18"),
+}
+
+
+@pytest.mark.parametrize("data", BAD_LEGACY.values(), ids=BAD_LEGACY)
+def test_bad_legacy_message_is_corrupt(data):
+    raw = one(data)
+    assert problem_of(lambda: decode(raw, PARTITION), CorruptRecordError).offset == raw.base_offset
+
+
+@pytest.mark.parametrize("codec", [4, 5, 6, 7])
+def test_legacy_message_of_a_codec_it_cannot_have_is_unsupported(codec):
+    problem_of(lambda: decode(one(legacy(1, codec, None, b"x")), PARTITION), UnsupportedFormatError)
+
+
+def test_legacy_wrapper_beyond_the_limit_is_refused():
+    raw = one(wrapper(legacy(1, 0, None, bytes(5000), offset=0)))
+    problem_of(lambda: decode(raw, PARTITION, limit=5000), DecompressionLimitError)
+
+
+# -- any bytes ---------------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=300), st.sampled_from(sorted(GOLDEN)))
+def test_random_bytes_alone_or_behind_a_batch_are_a_record_error_or_decode(noise, name):
+    for data in (noise, GOLDEN[name] + noise):
+        with suppress(RecordError):
+            for raw in split(data, PARTITION, BASE):
+                decode(raw, PARTITION, limit=1 << 20)
+
+
+@given(st.sampled_from(sorted(GOLDEN)), st.data())
+def test_batch_with_bytes_changed_and_its_crc_not_checked_is_a_record_error_or_decodes(name, data):
+    changed = bytearray(GOLDEN[name])
+    for _ in range(data.draw(st.integers(1, 4))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(RecordError):
+        for raw in split(bytes(changed), PARTITION, BASE):
+            messages = decode(raw, PARTITION, check_crc=False, limit=1 << 20)
+            assert all(0 <= m.offset <= raw.last_offset for m in messages)
+
+
+@pytest.mark.parametrize("decoder", ["compiled", "pure"])
+def test_decoder_given_hostile_bytes_before_a_page_it_may_not_read_does_not_read_it(decoder):
+    environment = os.environ | ({"AIOKAFKA_NO_EXTENSIONS": "1"} if decoder == "pure" else {})
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", HERE / "hostile_batches.py"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    assert done.stdout.startswith(decoder)
+
+
+def test_raw_batch_is_immutable():
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        one(GOLDEN["v2-none"]).base_offset = 1
