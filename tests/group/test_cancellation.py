@@ -6,10 +6,10 @@ import math
 
 import pytest
 import trio
-from trio.testing import MockClock
-
 from sarameya import Config, ConsumerGroup
 from sarameya.embedded import EmbeddedCluster
+from trio.testing import MockClock
+
 from tests.group.kit import Recorder, committed, fill, inline, orders
 
 

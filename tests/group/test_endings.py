@@ -13,11 +13,12 @@ from sarameya import (
 )
 from sarameya.observe import (
     ClaimCancelled,
+    CommitFailed,
     TaskStuck,
 )
 from trio.testing import MockClock
 
-from tests.group.kit import Recorder, committed, deadline, fill, orders, start_member
+from tests.group.kit import CutOff, Recorder, committed, deadline, fill, orders, start_member
 
 
 async def test_claim_that_ignores_the_end_is_cancelled_after_its_grace(autojump_clock: MockClock) -> None:
@@ -101,6 +102,23 @@ async def test_rebalance_deadline_bounds_a_cleanup_that_hangs(autojump_clock: Mo
         assert trio.current_time() - asked < 6.0
         assert isinstance(member.error, ExceptionGroup)
         assert isinstance(member.error.exceptions[0], RebalanceDeadlineError)
+
+
+async def test_close_is_bounded_where_the_coordinator_does_not_answer(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 5)
+        handler = Recorder()
+        cut = CutOff(cluster.transport)
+        member = await start_member(
+            nursery, cluster, handler, transport=cut, close_timeout=6.0, autocommit_interval=1000.0
+        )
+        await handler.received(5)
+        cut.alive = False
+        asked = trio.current_time()
+        await member.close()
+        assert trio.current_time() - asked <= 7.5
+        assert member.error is None, "a commit that nobody answers is no failure of the handler"
+        assert "the last commit" in member.seen(CommitFailed)[0].cause
 
 
 async def test_cancelled_consume_cleans_up_commits_and_leaves(autojump_clock: MockClock) -> None:

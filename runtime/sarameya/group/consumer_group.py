@@ -148,6 +148,8 @@ class ConsumerGroup:
         deadline, reason = trio.current_time(), "cancelled"
         membership: trio.CancelScope = await nursery.start(_run_scoped, member)
         self._member = member
+        if self._closing:
+            member.notify(CloseWanted())  # asked for between the look at `_closing` and now
         try:
             outcome = await self._sessions(member, handler, runtime)
             deadline, reason = outcome.deadline, outcome.reason
@@ -157,8 +159,9 @@ class ConsumerGroup:
                 raise ExceptionGroup(f"group {self.group_id!r}: {reason}", outcome.failures)
         finally:
             self._member = None
-            at_least = trio.current_time() + _LEAST_LEAVE_SECONDS
-            with trio.CancelScope(shield=True, deadline=max(deadline, at_least)):
+            now = trio.current_time()
+            left = min(max(deadline - now, _LEAST_LEAVE_SECONDS), self.config.close_timeout)
+            with trio.CancelScope(shield=True, deadline=now + left):
                 await _leave(member, reason)
             membership.cancel()
 

@@ -46,6 +46,7 @@ from sarameya.protocol.membership_messages import (
     StartSession,
     StateChanged,
 )
+from sarameya.protocol.metadata import Broker
 from sarameya.protocol.rebalance import decode_subscription, encode_assignment, encode_subscription
 
 
@@ -170,8 +171,7 @@ class Member:
         if located.code:
             self.post(FindFailed(token, located.code, located.message))
             return
-        if self._pool.broker(located.node_id) is None:
-            await self._metadata.refresh()
+        self._pool.learn(Broker(located.node_id, located.host, located.port))
         self._observer(CoordinatorFoundEvent(self._group, located.node_id, located.host, located.port))
         self.post(CoordinatorFound(token, located.node_id))
 

@@ -247,16 +247,18 @@ class SessionRun:
     async def _finish(self) -> None:
         """Cleanup and the last commit: shielded, but never beyond the deadline."""
         self._end_cancelled()  # unless it has ended already
-        outcome = self._outcome
+        outcome, group = self._outcome, self._runtime.group
         with self._finish_scope:
             if self._needs_cleanup:
                 await self._guarded("cleanup", self._handler.cleanup(self._session))
+                self._needs_cleanup = False
             await self._last_commit()
         if self._finish_scope.cancelled_caught:
-            outcome.failures.append(
-                RebalanceDeadlineError(f"cleanup or the last commit of {self._runtime.group!r} outlived the deadline")
-            )
-        self._runtime.observer(SessionEnded(self._runtime.group, self._generation, outcome.reason))
+            if self._needs_cleanup:
+                outcome.failures.append(RebalanceDeadlineError(f"cleanup of group {group!r} outlived the deadline"))
+            else:
+                self._runtime.observer(CommitFailed(group, "the last commit was not answered by the deadline"))
+        self._runtime.observer(SessionEnded(group, self._generation, outcome.reason))
 
     async def _last_commit(self) -> None:
         if self._outcome.lost or not self._runtime.config.autocommit:

@@ -68,11 +68,16 @@ class BrokerPool:
 
     def update(self, brokers: Mapping[int, Broker]) -> None:
         """Take over the addresses that metadata told. A broker that moved gets new connections."""
-        for key, connection in tuple(self._connections.items()):
-            node_id = key[0]
-            if node_id >= 0 and (node_id not in brokers or brokers[node_id].address != connection.address):
+        for (node_id, _), connection in tuple(self._connections.items()):
+            moved = node_id not in brokers or brokers[node_id].address != connection.address
+            # A bootstrap connection has served its purpose once the brokers are known by their ids.
+            if moved and (node_id >= 0 or not connection.in_flight):
                 connection.close()
         self._brokers = dict(brokers)
+
+    def learn(self, broker: Broker) -> None:
+        """Take over one broker's address, told by something else than metadata, unless it is known."""
+        self._brokers = {broker.node_id: broker, **self._brokers}
 
     def broker(self, node_id: int) -> Broker | None:
         """The broker's address, if it is known."""
@@ -170,7 +175,8 @@ class BrokerPool:
         self, node_id: int, connection: Connection, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         await connection.run(task_status=task_status)
-        self._observer(ConnectionLost(node_id, connection.address, str(connection.cause_of_end)))
+        if connection.in_flight:  # an idle connection that ends is no loss to anybody
+            self._observer(ConnectionLost(node_id, connection.address, str(connection.cause_of_end)))
         self._connections = {key: c for key, c in self._connections.items() if c is not connection}
 
 

@@ -25,7 +25,11 @@ _Partition = _Topic.PartitionData
 _NEW_SESSION, _NO_SESSION = 0, -1
 
 _CONCERN_THE_SESSION = frozenset(
-    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
 )
 """Codes that an answer bears as a whole (KIP-227); any other is said of each partition."""
 
