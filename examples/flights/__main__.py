@@ -37,7 +37,6 @@ topics = ["{topic}"]
 
 [config]
 offset_initial = "oldest"
-session_timeout = 6.0
 heartbeat_interval = 1.0
 
 [handler]
@@ -46,9 +45,13 @@ name = "spark"
 [handler.options]
 path = {landing}
 transform = "examples.flights.transform:flights"
-max_rows = 20_000
+max_rows = 50_000
 max_age = 3.0
-spark.master = "local[1]" # the two members share two cores
+
+[handler.options.spark]
+master = "local[1]" # the two members share two cores
+# A short job: a quick start of the JVM is worth more than its peak speed.
+conf = {{ "spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" }}
 
 [service]
 on_failure = "restart"
@@ -125,6 +128,7 @@ async def land(job: Job, service: Service, source: Iterator[Flight], *, killing:
     """Until the group has committed every flight."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(service.must_run)
+        await job.has_members(WORKERS)
         if killing:
             await job.produce(islice(source, job.total // 2))
             await job.kill_one_member(service)

@@ -67,19 +67,24 @@ class Job:
             await trio.sleep(GLANCE)
         self.shown.update(landed, f"landed; {self.produced:,} produced")
 
+    async def has_members(self, count: int) -> None:
+        """Wait until the group has so many members and no rebalance is under way."""
+        self.shown.say(f"waiting for {count} members (each starts a Spark of its own)")
+        await _until(lambda: self._members() == count)
+
     async def kill_one_member(self, service: Service) -> None:
-        """SIGKILL for one worker, in the middle: both are members, something has landed, something has not."""
-        await _until(lambda: self.landed > 0 and self.members() == 2)
+        """SIGKILL for one worker, in the middle: something has landed, something has not."""
+        await _until(lambda: self.landed > 0)
         pid = service.workers[1]
         os.kill(pid, signal.SIGKILL)
         self.shown.say(f"killed worker 1 (pid {pid}) when {self.landed:,} rows had landed")
 
     async def other_member_took_over(self) -> None:
-        await _until(lambda: self.members() == 1)
+        await _until(lambda: self._members() == 1)
         generation = self.cluster.describe_group(GROUP).generation
         self.shown.say(f"the other member has all {PARTITIONS} partitions now (generation {generation})")
 
-    def members(self) -> int:
+    def _members(self) -> int:
         """How many members the group has; 0 while it is rebalancing."""
         group = self.cluster.describe_group(GROUP)
         return len(group.members) if group.state is GroupState.STABLE else 0
