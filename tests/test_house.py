@@ -1,0 +1,114 @@
+"""The house around the code: what is pinned, what is written down, and what may not stand in a committed file."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import requires
+from pathlib import Path
+
+import attrs
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from sarameya import Config, __version__
+from sarameya.service.app_file import load_app
+from sarameya_handlers import SparkSink
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+pytest_plugins = ["pytester"]
+
+
+def code_blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_changelog_has_the_version() -> None:
+    assert f"\n## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_dependency_is_pinned() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+    assert [str(pin) for pin in pins if pin.url or [s.operator for s in pin.specifier] != ["=="]] == []
+    assert installed_tree("sarameya", {"dev"}) - {canonicalize_name(pin.name) for pin in pins} == {"sarameya"}
+
+
+def installed_tree(name: str, extras: set[str]) -> set[str]:
+    """The canonical names of a distribution and of all it requires here, with `extras`."""
+    seen: set[tuple[str, frozenset[str]]] = set()
+    waiting = [(canonicalize_name(name), frozenset(extras))]
+    while waiting:
+        distribution = waiting.pop()
+        if distribution not in seen:
+            seen.add(distribution)
+            waiting += requirements(*distribution)
+    return {name for name, _ in seen}
+
+
+def requirements(name: str, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
+    for requirement in map(Requirement, requires(name) or ()):
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in extras | {""}):
+            yield canonicalize_name(requirement.name), frozenset(requirement.extras)
+
+
+def test_no_committed_file_names_a_registry() -> None:
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git checkout")
+    registries = r"pypi\.org|pythonhosted\.org|repo1?\.maven|maven\.apache\.org/maven2|proxy\.golang\.org|index-url"
+    found = subprocess.run(
+        ["git", "grep", "--line-number", "-I", "--extended-regexp", registries, "--", ".", ":!tests/test_house.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 1, found.stdout + found.stderr  # 1: git grep has found nothing
+
+
+@pytest.mark.parametrize("block", code_blocks("python"))
+def test_readme_python_block_is_python(block: str) -> None:
+    ast.parse(block)
+
+
+@pytest.mark.parametrize("block", code_blocks("toml"))
+def test_readme_toml_block_is_an_app_file(block: str, tmp_path: Path) -> None:
+    path = tmp_path / "app.toml"
+    path.write_text(block, encoding="utf-8")
+    app = load_app(path)
+    SparkSink.from_options(app.handler.options)
+
+
+def test_readme_tells_the_options_and_their_defaults() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", README, re.MULTILINE)
+    defaults = attrs.asdict(Config(), recurse=False)
+
+    assert len(rows) >= 10
+    assert {name: ast.literal_eval(default) for name, default in rows} == {name: defaults[name] for name, _ in rows}
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("true", "failed"), ("", "skipped")])
+@pytest.mark.parametrize("where", ["test", "module"])
+def test_skipped_integration_test_fails_in_ci_only(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, outcome: str, where: str
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    pytester.makeini("[pytest]\nmarkers = integration\naddopts = -p no:cacheprovider")
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    skip = {"test": "def test_it(): pytest.skip('tired')", "module": "pytest.skip('tired', allow_module_level=True)"}
+    tests = pytester.mkdir("integration") / "test_skipping.py"
+    tests.write_text(f"import pytest\npytestmark = pytest.mark.integration\n{skip[where]}\n", encoding="utf-8")
+
+    result = pytester.runpytest_subprocess()
+
+    outcomes = result.parseoutcomes()
+    expected = "errors" if outcome == "failed" and where == "module" else outcome
+    assert outcomes == {expected: 1}
+    if ci:
+        result.stdout.fnmatch_lines(["*may not be skipped where CI=true*tired*"])
