@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 
 import pyarrow as pa
 
-from sarameya.model import NO_TIMESTAMP, MessageBatch
+from sarameya.model import NO_TIMESTAMP, Headers, MessageBatch
+
+_MOST_MILLISECONDS = (2**63 - 1) // 1000
 
 
 @cache
@@ -33,22 +37,42 @@ def kafka_schema() -> pa.Schema:
 
 
 def batch_to_arrow(batch: MessageBatch) -> pa.Table:
-    """One batch as an Arrow table of `kafka_schema()`; a message without a timestamp gets null."""
-    messages = batch.messages
-    count = len(messages)
+    """One batch as an Arrow table of `kafka_schema()`.
+
+    A message has a null timestamp where it has none, or one that int64 microseconds cannot hold.
+    """
+    # Messages are tuples in the order of their fields, so that zip turns rows into columns.
+    _, _, offsets, timestamps, kinds, keys, values, headers, _ = zip(*batch.messages, strict=True)
+    count = len(offsets)
     columns = [
-        pa.array([m.key for m in messages], pa.binary()),
-        pa.array([m.value for m in messages], pa.binary()),
+        pa.array(keys, pa.binary()),
+        pa.array(values, pa.binary()),
         pa.repeat(pa.scalar(batch.topic, pa.string()), count),
         pa.repeat(pa.scalar(batch.partition, pa.int32()), count),
-        pa.array([m.offset for m in messages], pa.int64()),
-        pa.array([None if m.timestamp == NO_TIMESTAMP else m.timestamp * 1000 for m in messages], pa.int64()).cast(
-            pa.timestamp("us", tz="UTC")
-        ),
-        pa.array([int(m.timestamp_type) for m in messages], pa.int32()),
-        pa.array(
-            [[{"key": k, "value": v} for k, v in m.headers] or None for m in messages],
-            kafka_schema().field("headers").type,
-        ),
+        pa.array(offsets, pa.int64()),
+        pa.array(map(_microseconds, timestamps), pa.int64(), size=count).cast(pa.timestamp("us", tz="UTC")),
+        pa.array(kinds, pa.int32()),
+        _headers(headers),
     ]
     return pa.Table.from_arrays(columns, schema=kafka_schema())
+
+
+def _microseconds(milliseconds: int) -> int | None:
+    if milliseconds == NO_TIMESTAMP or not -_MOST_MILLISECONDS <= milliseconds <= _MOST_MILLISECONDS:
+        return None
+    return milliseconds * 1000
+
+
+def _headers(rows: Sequence[Headers]) -> pa.Array:
+    kind = kafka_schema().field("headers").type
+    if not any(rows):
+        return pa.nulls(len(rows), kind)
+    # A null offset makes its list null: like Spark's source, a message without headers has null, not an empty list.
+    ends = list(accumulate(map(len, rows), initial=0))
+    starts = [start if row else None for start, row in zip(ends, rows, strict=False)]
+    flat = [header for row in rows for header in row]
+    structs = pa.StructArray.from_arrays(
+        [pa.array([key for key, _ in flat], pa.string()), pa.array([value for _, value in flat], pa.binary())],
+        fields=list(kind.value_type),
+    )
+    return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), structs, type=kind)

@@ -24,30 +24,30 @@ RebalanceStrategy = Literal["range", "roundrobin"]
 
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
+_INT32 = 2**31 - 1
+_INT32_OF_MILLISECONDS = _INT32 // 1000
+"""The most seconds that a duration can be where Kafka's requests carry it."""
 _INSTANCE_ID = re.compile(r"[0-9a-zA-Z._-]{1,249}")
 
 
-def _number(low: float, high: float | None = None, *, above: bool = False) -> Validator:
+def _number(low: float, high: float, *, above: bool = False) -> Validator:
+    allowed = f"must be a number {'above' if above else 'of at least'} {low:g} and at most {high}"
+
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if high is not None:
-            allowed = f"a number from {low:g} to {high:g}"
-        else:
-            allowed = f"a number {'above' if above else 'of at least'} {low:g}"
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError(attribute.name, value, f"must be {allowed}")
-        if value < low or (above and value == low) or (high is not None and value > high):
-            raise ConfigError(attribute.name, value, f"must be {allowed}")
+            raise ConfigError(attribute.name, value, allowed)
+        if not low <= value <= high or (above and value == low):  # so put, it refuses NaN
+            raise ConfigError(attribute.name, value, allowed)
 
     return check
 
 
-def _whole(low: int, high: int | None = None) -> Validator:
-    number = _number(low, high)
+def _whole(low: int, high: int = _INT32) -> Validator:
+    allowed = f"must be a whole number from {low} to {high}"
 
-    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-        number(instance, attribute, value)
-        if not isinstance(value, int):
-            raise ConfigError(attribute.name, value, "must be a whole number")
+    def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ConfigError(attribute.name, value, allowed)
 
     return check
 
@@ -98,12 +98,12 @@ def _option(default: Any, validator: Validator, doc: str, *, kafka: str = "", co
     )
 
 
-def _seconds(default: float, doc: str, *, low: float = 0.0, above: bool = True, kafka: str = "") -> Any:
-    return _option(default, _number(low, above=above), doc, kafka=kafka)
+def _seconds(default: float, doc: str, *, above: bool = True, kafka: str = "") -> Any:
+    return _option(default, _number(0, _INT32_OF_MILLISECONDS, above=above), doc, kafka=kafka)
 
 
 def _bytes(default: int, doc: str, *, low: int = 1, kafka: str = "") -> Any:
-    return _option(default, _whole(low, 2**31 - 1), doc, kafka=kafka)
+    return _option(default, _whole(low), doc, kafka=kafka)
 
 
 @attrs.frozen(slots=True)
@@ -233,9 +233,6 @@ class Config:
             return cls(**values)
         except ConfigError as error:
             raise ConfigError(prefix + error.option, error.value, error.allowed) from None
-        except TypeError as error:
-            field = next((f for f in values if repr(f) in str(error)), "?")
-            raise ConfigError(prefix + field, values.get(field), str(error)) from None
 
 
 def unknown_option(key: str, known: set[str]) -> str:

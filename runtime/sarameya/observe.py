@@ -167,7 +167,9 @@ class Observers:
             try:
                 observer(event)
             except Exception:
-                self._observers.remove(observer)
+                # It may be out already: what one observer raises may have come from events within events.
+                if observer in self._observers:
+                    self._observers.remove(observer)
                 logger.exception("observer %r raised and is taken out", observer)
 
 

@@ -9,7 +9,7 @@ import attrs
 
 @attrs.frozen(slots=True)
 class Backoff:
-    """`delay(attempt)`: initial · 2^(attempt−1), at most `maximum`, then ±20 % of jitter (KIP-580).
+    """`delay(attempt)`: initial · 2^(attempt−1), ±20 % of jitter, but never more than `maximum` (KIP-580).
 
     Seconds throughout. Jitter keeps members that failed together from returning together.
     """
@@ -23,7 +23,7 @@ class Backoff:
         """Seconds to wait before retry number `attempt` (the first is 1)."""
         # The exponent is capped: 2**1000 would overflow a float long before `min` could help.
         bare = min(self.initial * 2.0 ** min(attempt - 1, 30), self.maximum)
-        return bare * self.rng.uniform(1 - self.jitter, 1 + self.jitter)
+        return min(bare * self.rng.uniform(1 - self.jitter, 1 + self.jitter), self.maximum)
 
 
 @attrs.frozen(slots=True)

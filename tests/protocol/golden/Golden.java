@@ -4,6 +4,7 @@ import java.util.HexFormat;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.CompressionType;
 import org.apache.kafka.common.record.ControlRecordType;
 import org.apache.kafka.common.record.DefaultRecordBatch;
@@ -14,10 +15,11 @@ import org.apache.kafka.common.record.RecordBatch;
 import org.apache.kafka.common.record.TimestampType;
 
 /**
- * Writes batches.txt beside this file: record batches by Kafka's own classes, for our decoder to be held against.
- * With the jars of kafka-clients 4.1.0 and its dependencies in libs/:
+ * Writes the files beside it: record batches by Kafka's own classes, for our decoder to be held against, and
+ * Kafka's error codes. With the jars of kafka-clients 4.1.0 and its dependencies in libs/:
  *
  *     java -cp 'libs/*' Golden.java > batches.txt
+ *     java -cp 'libs/*' Golden.java errors > error_codes.txt
  */
 public class Golden {
     static final long BASE = 1000;
@@ -25,6 +27,10 @@ public class Golden {
     static final long APPENDED = 1800000000000L;
 
     public static void main(String[] args) {
+        if (args.length > 0) {
+            for (Errors error : Errors.values()) System.out.println(error.code() + " " + error.name());
+            return;
+        }
         for (byte magic = 0; magic <= 2; magic++) {
             for (CompressionType type : CompressionType.values()) {
                 if (type == CompressionType.ZSTD && magic < 2) continue;

@@ -1,0 +1,68 @@
+import pytest
+from kafka.protocol.consumer import (
+    FetchRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListOffsetsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
+from sarameya.errors import UnsupportedVersionError
+from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
+
+MESSAGES = {
+    Api.FETCH: FetchRequest,
+    Api.LIST_OFFSETS: ListOffsetsRequest,
+    Api.METADATA: MetadataRequest,
+    Api.OFFSET_COMMIT: OffsetCommitRequest,
+    Api.OFFSET_FETCH: OffsetFetchRequest,
+    Api.FIND_COORDINATOR: FindCoordinatorRequest,
+    Api.JOIN_GROUP: JoinGroupRequest,
+    Api.HEARTBEAT: HeartbeatRequest,
+    Api.LEAVE_GROUP: LeaveGroupRequest,
+    Api.SYNC_GROUP: SyncGroupRequest,
+    Api.API_VERSIONS: ApiVersionsRequest,
+}
+
+
+@pytest.mark.parametrize(
+    ("broker", "chosen"),
+    [((0, 99), 12), ((0, 7), 7), ((4, 4), 4), ((12, 20), 12), ((0, 4), 4)],
+    ids=["broker newer", "broker older", "one only", "newest is its oldest", "oldest is its newest"],
+)
+def test_newest_version_both_know_is_chosen(broker, chosen):
+    assert negotiate(Api.FETCH, {Api.FETCH: VersionRange(*broker)}) == chosen
+
+
+@pytest.mark.parametrize("broker", [(0, 3), (13, 17)], ids=["broker too old", "broker too new"])
+def test_no_version_in_common_is_an_error_naming_api_and_both_ranges(broker):
+    with pytest.raises(UnsupportedVersionError, match=rf"FETCH.*{broker[0]}\.\.{broker[1]}.*4\.\.12"):
+        negotiate(Api.FETCH, {Api.FETCH: VersionRange(*broker)})
+
+
+def test_api_the_broker_does_not_serve_is_an_error_naming_it():
+    with pytest.raises(UnsupportedVersionError, match="HEARTBEAT"):
+        negotiate(Api.HEARTBEAT, {Api.FETCH: VersionRange(0, 20)})
+
+
+def test_ranges_of_another_client_may_be_negotiated():
+    assert negotiate(Api.FETCH, {Api.FETCH: VersionRange(0, 9)}, {Api.FETCH: VersionRange(2, 3)}) == 3
+
+
+def test_broker_s_table_keeps_apis_we_do_not_know():
+    assert broker_versions([(1, 0, 17), (999, 2, 3)]) == {1: VersionRange(0, 17), 999: VersionRange(2, 3)}
+
+
+def test_every_api_of_the_client_has_a_message_of_its_own_key():
+    assert MESSAGES.keys() == CLIENT_VERSIONS.keys()
+    assert {message.API_KEY for message in MESSAGES.values()} == set(CLIENT_VERSIONS)
+
+
+@pytest.mark.parametrize("api", CLIENT_VERSIONS, ids=lambda api: api.name)
+def test_every_version_the_client_speaks_can_be_written(api):
+    low, high = CLIENT_VERSIONS[api]
+    oldest, newest = MESSAGES[api].valid_versions
+    assert oldest <= low <= high <= newest

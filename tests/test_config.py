@@ -1,0 +1,209 @@
+import math
+from contextlib import suppress
+from typing import get_args
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sarameya.config import Config, RebalanceStrategy, unknown_option
+from sarameya.errors import ConfigError
+
+INT32 = 2**31 - 1
+LONGEST = INT32 // 1000
+
+ABOVE_ZERO = {
+    "connect_timeout",
+    "request_timeout",
+    "retry_backoff",
+    "retry_backoff_max",
+    "bootstrap_timeout",
+    "metadata_max_age",
+    "session_timeout",
+    "heartbeat_interval",
+    "rebalance_timeout",
+    "close_timeout",
+    "max_processing_time",
+    "autocommit_interval",
+}
+FROM_ZERO = {"rebalance_margin", "claim_grace", "fetch_max_wait"}
+WHOLE_FROM = {
+    "max_response_bytes": 1024,
+    "fetch_min_bytes": 1,
+    "fetch_max_bytes": 1,
+    "fetch_max_partition_bytes": 1,
+    "fetch_max_decompressed_bytes": 1024,
+    "channel_buffer_fetches": 1,
+}
+ONE_OF = {
+    "isolation_level": {"read_uncommitted", "read_committed"},
+    "offset_initial": {"oldest", "newest"},
+    "offset_out_of_range": {"oldest", "newest", "fail"},
+}
+BOOLEANS = {"check_crcs", "autocommit"}
+TEXTS = {"client_id", "rack_id"}
+OF_THEIR_OWN = {"rebalance_strategies", "group_instance_id"}
+
+# What must lie below another option, so that the bounds of each can be tried alone.
+ROOM = {"heartbeat_interval": {"session_timeout": LONGEST}, "rebalance_margin": {"rebalance_timeout": LONGEST}}
+SHORT = {"session_timeout": {"heartbeat_interval": 0.0001}, "rebalance_timeout": {"rebalance_margin": 0}}
+
+
+def refused(option: str, value: object) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        Config(**{option: value})
+    error = caught.value
+    assert error.option == option
+    assert repr(error.value) == repr(value)
+    assert str(error).startswith(f"{option} = {value!r}: ")
+    return error
+
+
+def accepted(option: str, value: object) -> None:
+    beside = ROOM.get(option, {}) | SHORT.get(option, {})
+    assert getattr(Config(**beside | {option: value}), option) == value
+
+
+def test_every_option_s_bounds_are_tried_here():
+    tried = ABOVE_ZERO | FROM_ZERO | WHOLE_FROM.keys() | ONE_OF.keys() | BOOLEANS | TEXTS | OF_THEIR_OWN
+    assert tried == {field.name for field in attrs.fields(Config)}
+
+
+@pytest.mark.parametrize("option", sorted(ABOVE_ZERO | FROM_ZERO))
+def test_duration_is_a_finite_number_that_kafka_s_milliseconds_can_hold(option):
+    for value in (-1, -0.001, LONGEST + 1, 10**400, math.nan, math.inf, -math.inf, "1", None, True, [1]):
+        assert "must be a number" in refused(option, value).allowed
+    accepted(option, 0.001)
+    if option not in ROOM:
+        accepted(option, LONGEST)
+        accepted(option, 7)
+
+
+@pytest.mark.parametrize("option", sorted(ABOVE_ZERO))
+def test_duration_that_may_not_be_zero_is_refused_at_zero(option):
+    assert "above 0" in refused(option, 0).allowed
+
+
+@pytest.mark.parametrize("option", sorted(FROM_ZERO))
+def test_duration_that_may_be_zero_is(option):
+    accepted(option, 0)
+
+
+@pytest.mark.parametrize(("option", "low"), WHOLE_FROM.items())
+def test_size_is_a_whole_number_within_its_bounds(option, low):
+    for value in (low - 1, -1, INT32 + 1, 2048.0, math.nan, "5", None, True):
+        assert refused(option, value).allowed == f"must be a whole number from {low} to {INT32}"
+    accepted(option, low)
+    accepted(option, INT32)
+
+
+@pytest.mark.parametrize(("option", "allowed"), ONE_OF.items())
+def test_choice_is_one_of_its_words(option, allowed):
+    for value in ("", "Newest", None, 1, ["newest"]):
+        assert all(repr(word) in refused(option, value).allowed for word in allowed)
+    for value in allowed:
+        accepted(option, value)
+
+
+@pytest.mark.parametrize("option", sorted(BOOLEANS))
+def test_switch_is_true_or_false_and_nothing_like_it(option):
+    for value in (0, 1, "true", None):
+        refused(option, value)
+    accepted(option, True)
+    accepted(option, False)
+
+
+@pytest.mark.parametrize("option", sorted(TEXTS))
+def test_text_is_a_string(option):
+    for value in (b"x", 1, None):
+        refused(option, value)
+    accepted(option, "größe")
+
+
+def test_group_instance_id_is_as_kafka_allows_it():
+    for value in ("", "a b", "ü", "a" * 250, "a\n", b"a", 5):
+        refused("group_instance_id", value)
+    for value in (None, "a", "host-1.example_0", "a" * 249):
+        accepted("group_instance_id", value)
+
+
+def test_rebalance_strategies_are_known_assignors_each_once():
+    for value in ((), "range", ("sticky",), ("range", 5), ("range", "range"), None, {"range"}):
+        refused("rebalance_strategies", value)
+    for name in get_args(RebalanceStrategy):
+        accepted("rebalance_strategies", (name,))
+    assert Config(rebalance_strategies=["roundrobin", "range"]).rebalance_strategies == ("roundrobin", "range")
+
+
+@pytest.mark.parametrize("session_timeout", [2.0, 3.0])
+def test_heartbeats_must_be_more_often_than_the_session_times_out(session_timeout):
+    with pytest.raises(ConfigError, match=r"heartbeat_interval = 3\.0: must be below session_timeout"):
+        Config(session_timeout=session_timeout)
+
+
+def test_rebalance_margin_must_leave_something_of_the_rebalance_timeout():
+    with pytest.raises(ConfigError, match=r"rebalance_margin = 5: must be below rebalance_timeout \(5\)"):
+        Config(rebalance_timeout=5, rebalance_margin=5)
+
+
+def test_config_is_immutable_and_evolves_through_its_validators():
+    config = Config()
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        config.autocommit = False
+    assert attrs.evolve(config, autocommit=False) == Config(autocommit=False)
+    with pytest.raises(ConfigError):
+        attrs.evolve(config, fetch_min_bytes=0)
+
+
+def test_options_are_given_by_name_only():
+    with pytest.raises(TypeError):
+        Config("client")
+
+
+def test_every_option_is_documented_and_kafka_s_names_are_used_once():
+    metadata = [field.metadata for field in attrs.fields(Config)]
+    assert all(m["doc"] for m in metadata)
+    names = [m["kafka"] for m in metadata if m["kafka"]]
+    assert len(set(names)) == len(names)
+
+
+# -- from_mapping ------------------------------------------------------------------------------------------
+
+
+def test_mapping_of_plain_values_becomes_a_config():
+    values = {"session_timeout": 6, "heartbeat_interval": 2, "rebalance_strategies": ["roundrobin"]}
+    assert Config.from_mapping(values) == Config(
+        session_timeout=6, heartbeat_interval=2, rebalance_strategies=("roundrobin",)
+    )
+    assert Config.from_mapping({}) == Config()
+
+
+def test_unknown_key_is_refused_with_the_nearest_known_one_and_the_prefix():
+    with pytest.raises(ConfigError, match="did you mean 'session_timeout'") as caught:
+        Config.from_mapping({"sesion_timeout": 5}, prefix="consumer.")
+    assert (caught.value.option, caught.value.value) == ("consumer.sesion_timeout", 5)
+
+
+def test_bad_value_is_refused_under_its_key_with_the_prefix():
+    with pytest.raises(ConfigError) as caught:
+        Config.from_mapping({"fetch_min_bytes": "much"}, prefix="consumer.")
+    assert caught.value.option == "consumer.fetch_min_bytes"
+    assert caught.value.__cause__ is None
+
+
+def test_options_that_do_not_go_together_are_refused_with_the_prefix():
+    with pytest.raises(ConfigError, match=r"consumer\.heartbeat_interval"):
+        Config.from_mapping({"session_timeout": 1}, prefix="consumer.")
+
+
+_values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.text(max_size=3))
+
+
+@given(st.dictionaries(st.sampled_from([f.name for f in attrs.fields(Config)]) | st.text(max_size=8), _values))
+def test_any_plain_values_make_a_config_or_a_config_error(values):
+    with suppress(ConfigError):
+        assert Config.from_mapping(values) == Config(**values)
+
+
+def test_word_near_no_known_option_gets_the_list_alone():
+    assert unknown_option("zzz", {"b", "a"}) == "no such option; allowed are a, b"

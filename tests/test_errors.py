@@ -1,0 +1,198 @@
+import inspect
+import pickle
+from pathlib import Path
+
+import pytest
+from sarameya import errors
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import (
+    ADVICE,
+    ClaimError,
+    CommitError,
+    ConfigError,
+    ConnectError,
+    ConnectionLostError,
+    CorruptRecordError,
+    FencedInstanceError,
+    GroupAuthorizationError,
+    GroupError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    Reaction,
+    Request,
+    RequestTimeoutError,
+    SarameyaError,
+    TopicAuthorizationError,
+    UnknownTopicError,
+    kafka_error,
+    reaction_to,
+)
+from sarameya.model import TopicPartition
+
+JAVA_CODES = Path(__file__).parent / "protocol" / "golden" / "error_codes.txt"
+PARTITION = TopicPartition("orders", 3)
+
+
+def test_error_codes_are_kafka_s():
+    """Written by `protocol/golden/Golden.java`, kafka-clients 4.1.0."""
+    java = {name: int(code) for code, name in map(str.split, JAVA_CODES.read_text().splitlines())}
+    assert {code.name: code.value for code in ErrorCode} == java
+
+
+def test_error_code_of_a_newer_kafka_is_unknown_but_described_by_its_number():
+    assert ErrorCode.of(16) is ErrorCode.NOT_COORDINATOR
+    assert ErrorCode.of(9999) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert ErrorCode.describe(16) == "NOT_COORDINATOR (16)"
+    assert ErrorCode.describe(9999) == "error code 9999"
+
+
+# -- the hierarchy -----------------------------------------------------------------------------------------
+
+CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, SarameyaError)]
+
+
+def drawn_hierarchy() -> dict[str, str | None]:
+    """Class -> its parent, as the module's docstring draws them."""
+    parents: dict[str, str | None] = {}
+    path: list[tuple[int, str]] = []
+    for line in errors.__doc__.splitlines():
+        words = line.replace("│", " ").replace("├──", "   ").replace("└──", "   ").split()
+        if not words or not line.startswith("    ") or not words[0].endswith("Error"):
+            continue
+        depth = line.index(words[0])
+        path = [(d, name) for d, name in path if d < depth]
+        parents[words[0]] = path[-1][1] if path else None
+        path.append((depth, words[0]))
+    return parents
+
+
+def test_hierarchy_is_as_drawn():
+    actual = {c.__name__: c.__bases__[0].__name__ for c in CLASSES if c is not SarameyaError}
+    assert drawn_hierarchy() == actual | {"SarameyaError": None}
+
+
+def test_retriable_are_the_errors_drawn_so():
+    drawn = {line.split("─")[-1].split()[0] for line in errors.__doc__.splitlines() if "(retriable)" in line}
+    assert {c.__name__ for c in CLASSES if c.retriable} == drawn | {"ConnectError"}
+
+
+EXAMPLES = [
+    (ConfigError("autocommit", 5, "must be true or false"), "autocommit = 5: must be true or false"),
+    (ConnectError("localhost:9092: refused"), "localhost:9092: refused"),
+    (ConnectionLostError("closed"), "closed"),
+    (RequestTimeoutError("no answer"), "no answer"),
+    (KafkaError(16, "heartbeat"), "heartbeat: NOT_COORDINATOR (16)"),
+    (KafkaError(24, "join", "the group id is empty"), "join: INVALID_GROUP_ID (24); the group id is empty"),
+    (
+        OffsetOutOfRangeError(PARTITION, 5, 10, 20),
+        "orders-3: offset 5 is outside the log [10, 20); set offset_out_of_range to 'oldest' or 'newest', "
+        "or reset the group's offset",
+    ),
+    (CorruptRecordError(*PARTITION, 5, "no CRC"), "orders-3 at offset 5: no CRC"),
+    (
+        ClaimError(PARTITION, 5, 2, ValueError("bad")),
+        "orders-3 at offset 5, generation 2: ValueError: bad",
+    ),
+]
+each_example = pytest.mark.parametrize(("error", "text"), EXAMPLES, ids=[type(e).__name__ for e, _ in EXAMPLES])
+
+
+@each_example
+def test_error_says_what_happened_where(error, text):
+    assert str(error) == text
+
+
+@each_example
+def test_error_survives_pickling(error, text):
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == text
+
+
+@each_example
+def test_error_raised_again_is_a_fresh_one_of_the_same_content_and_cause(error, text):
+    cause = OSError("socket")
+    try:
+        raise error from cause
+    except SarameyaError as raised:
+        fresh = raised.again()
+    assert fresh is not error
+    assert (type(fresh), str(fresh)) == (type(error), text)
+    assert fresh.__cause__ is cause
+    assert fresh.__traceback__ is None
+
+
+def test_config_error_is_a_value_error():
+    assert issubclass(ConfigError, ValueError)
+
+
+# -- codes to errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "error_class"),
+    [
+        (ErrorCode.FENCED_INSTANCE_ID, FencedInstanceError),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationError),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, TopicAuthorizationError),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UnknownTopicError),
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, UnknownTopicError),
+        (ErrorCode.NOT_COORDINATOR, KafkaError),
+        (9999, KafkaError),
+    ],
+)
+def test_code_becomes_its_typed_error(code, error_class):
+    error = kafka_error(code, "doing")
+    assert type(error) is error_class
+    assert (error.code, error.context) == (code, "doing")
+
+
+def test_code_without_a_class_becomes_the_caller_s_fallback_and_one_with_a_class_does_not():
+    assert type(kafka_error(ErrorCode.INVALID_SESSION_TIMEOUT, "join", GroupError)) is GroupError
+    assert type(kafka_error(ErrorCode.FENCED_INSTANCE_ID, "commit", CommitError)) is FencedInstanceError
+
+
+@pytest.mark.parametrize("code", ADVICE, ids=lambda code: code.name)
+def test_advice_stands_in_the_error(code):
+    assert ADVICE[code] in str(kafka_error(code, "doing"))
+
+
+# -- codes to reactions ------------------------------------------------------------------------------------
+
+IN_GROUP = [Request.JOIN, Request.SYNC, Request.HEARTBEAT, Request.COMMIT]
+
+
+@pytest.mark.parametrize(
+    ("codes", "requests", "reaction"),
+    [
+        (["NONE"], list(Request), Reaction.PROCEED),
+        (["UNKNOWN_MEMBER_ID"], IN_GROUP, Reaction.FORGET_MEMBER),
+        (["ILLEGAL_GENERATION"], IN_GROUP, Reaction.DROP_GENERATION),
+        (["MEMBER_ID_REQUIRED"], [Request.JOIN], Reaction.ADOPT_MEMBER_ID),
+        (["REBALANCE_IN_PROGRESS"], [Request.JOIN, Request.SYNC, Request.HEARTBEAT], Reaction.REBALANCE),
+        (["NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"], [*IN_GROUP, Request.LEAVE], Reaction.FIND_COORDINATOR),
+        (["COORDINATOR_LOAD_IN_PROGRESS"], list(Request), Reaction.RETRY),
+        (["COORDINATOR_NOT_AVAILABLE"], [Request.FIND_COORDINATOR], Reaction.RETRY),
+        (["REBALANCE_IN_PROGRESS"], [Request.COMMIT], Reaction.RETRY),
+        (["UNSTABLE_OFFSET_COMMIT"], [Request.OFFSET_FETCH], Reaction.RETRY),
+        (["OFFSET_METADATA_TOO_LARGE", "TOPIC_AUTHORIZATION_FAILED"], [Request.COMMIT], Reaction.RAISE),
+        (["TOPIC_AUTHORIZATION_FAILED"], [Request.OFFSET_FETCH], Reaction.RAISE),
+        (
+            ["FENCED_INSTANCE_ID", "GROUP_AUTHORIZATION_FAILED", "INCONSISTENT_GROUP_PROTOCOL"],
+            IN_GROUP,
+            Reaction.FATAL,
+        ),
+        (["INVALID_SESSION_TIMEOUT", "GROUP_MAX_SIZE_REACHED", "INVALID_GROUP_ID"], [Request.JOIN], Reaction.FATAL),
+        (["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"], [Request.LEAVE], Reaction.PROCEED),
+        (["UNKNOWN_SERVER_ERROR"], IN_GROUP, Reaction.FATAL),
+    ],
+)
+def test_code_is_met_as_the_design_s_table_says(codes, requests, reaction):
+    for code in codes:
+        assert {request: reaction_to(request, ErrorCode[code]) for request in requests} == dict.fromkeys(
+            requests, reaction
+        )
+
+
+def test_code_of_a_newer_kafka_is_fatal():
+    assert reaction_to(Request.HEARTBEAT, 9999) is Reaction.FATAL

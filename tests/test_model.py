@@ -1,0 +1,104 @@
+import pickle
+
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sarameya.model import (
+    NO_LEADER_EPOCH,
+    CommittedOffset,
+    Generation,
+    Message,
+    MessageBatch,
+    TimestampType,
+    TopicPartition,
+    by_topic,
+    topic_partitions,
+)
+
+MESSAGE = Message("orders", 3, 7, 1_700_000_000_000, TimestampType.CREATE_TIME, b"k", None, (("h", b"\xff"),), 5)
+
+
+def batch(*offsets: int, next_offset: int) -> MessageBatch:
+    messages = tuple(MESSAGE._replace(offset=offset) for offset in offsets)
+    return MessageBatch("orders", 3, messages, next_offset)
+
+
+def test_message_has_kafka_s_fields_by_name():
+    assert (
+        Message(
+            topic="orders",
+            partition=3,
+            offset=7,
+            timestamp=1_700_000_000_000,
+            timestamp_type=TimestampType.CREATE_TIME,
+            key=b"k",
+            value=None,
+            headers=(("h", b"\xff"),),
+            leader_epoch=5,
+        )
+        == MESSAGE
+    )
+    assert MESSAGE.topic_partition == TopicPartition("orders", 3)
+
+
+def test_message_without_headers_or_epoch_has_the_empty_ones():
+    message = Message("t", 0, 0, -1, TimestampType.NO_TIMESTAMP_TYPE, None, b"v")
+    assert (message.headers, message.leader_epoch) == ((), NO_LEADER_EPOCH)
+
+
+def test_message_is_immutable():
+    with pytest.raises(AttributeError):
+        MESSAGE.offset = 8
+    with pytest.raises(AttributeError):
+        MESSAGE.extra = 1
+
+
+def test_messages_are_equal_by_what_they_hold_and_hash_alike():
+    assert MESSAGE._replace(offset=8) != MESSAGE
+    assert len({MESSAGE, MESSAGE._replace()}) == 1
+
+
+def test_message_shows_its_fields_by_name():
+    assert repr(MESSAGE).startswith("Message(topic='orders', partition=3, offset=7, ")
+
+
+def test_message_and_batch_survive_pickling():
+    assert pickle.loads(pickle.dumps(MESSAGE)) == MESSAGE
+    copy = pickle.loads(pickle.dumps(batch(7, 9, next_offset=12)))
+    assert (list(copy), copy.next_offset) == (list(batch(7, 9, next_offset=12)), 12)
+
+
+def test_batch_tells_its_ends_and_iterates_over_its_messages():
+    b = batch(7, 9, next_offset=12)
+    assert (b.first_offset, b.last_offset, b.next_offset, len(b)) == (7, 9, 12, 2)
+    assert [m.offset for m in b] == [7, 9]
+    assert b.topic_partition == TopicPartition("orders", 3)
+
+
+def test_batch_as_arrow_is_a_table():
+    assert isinstance(batch(7, next_offset=8).to_arrow(), pyarrow.Table)
+
+
+def test_topic_partition_reads_as_kafka_writes_it_and_sorts_by_topic_then_number():
+    assert str(TopicPartition("orders", 3)) == "orders-3"
+    shuffled = [TopicPartition("b", 0), TopicPartition("a", 10), TopicPartition("a", 2)]
+    assert sorted(shuffled) == [TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)]
+
+
+def test_topic_partitions_of_an_assignment_are_sorted():
+    assert topic_partitions({"b": (1, 0), "a": (2,), "c": ()}) == [("a", 2), ("b", 0), ("b", 1)]
+
+
+@given(st.sets(st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 20))))
+def test_grouping_by_topic_loses_nothing_and_sorts(partitions):
+    grouped = by_topic(list(partitions))
+    assert topic_partitions(grouped) == sorted(partitions)
+    assert list(grouped) == sorted(grouped)
+
+
+@pytest.mark.parametrize("value", [Generation(1, "m", "range"), CommittedOffset(5)])
+def test_generation_and_committed_offset_are_immutable_values(value):
+    with pytest.raises(AttributeError):
+        setattr(value, value.__slots__[0], 2)
+    assert value == pickle.loads(pickle.dumps(value))

@@ -1,0 +1,94 @@
+import inspect
+import logging
+
+import attrs
+import pytest
+from sarameya import observe
+from sarameya.observe import CommitFailed, ConnectionLost, Event, Observers, SessionStarted, TaskStuck, log_event
+
+LOST = ConnectionLost(node_id=1, address="localhost:9092", cause="reset")
+EVENTS = [c for _, c in inspect.getmembers(observe, inspect.isclass) if issubclass(c, Event)]
+
+
+def test_every_observer_gets_every_event_in_order():
+    first, second = [], []
+    observers = Observers([first.append])
+    observers.add(second.append)
+    for event in (LOST, CommitFailed("g", "why")):
+        observers(event)
+    assert first == second == [LOST, CommitFailed("g", "why")]
+
+
+def test_observer_that_raises_is_taken_out_and_said_once_and_the_others_go_on(caplog):
+    def bad(_: Event) -> None:
+        raise ValueError("no")
+
+    seen = []
+    observers = Observers([bad, seen.append])
+    observers(LOST)
+    observers(LOST)
+    assert seen == [LOST, LOST]
+    assert [(r.levelname, r.name) for r in caplog.records] == [("ERROR", "sarameya")]
+    assert "bad" in caplog.text
+
+
+def test_observer_that_raises_in_an_event_of_its_own_making_hurts_nobody(caplog):
+    seen = []
+
+    def bad(event: Event) -> None:
+        if event is LOST:
+            observers(CommitFailed("g", "made by an observer"))
+        raise ValueError("no")
+
+    observers = Observers([bad, seen.append])
+    observers(LOST)
+    observers(LOST)
+    assert seen == [CommitFailed("g", "made by an observer"), LOST, LOST]
+
+
+def test_observer_added_while_an_event_is_told_hears_the_next_one():
+    late = []
+    observers = Observers([lambda _: observers.add(late.append) if not late else None])
+    observers(LOST)
+    assert late == []
+    observers(LOST)
+    assert late == [LOST]
+
+
+def test_cancellation_and_interrupts_pass_through():
+    def interrupt(_: Event) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Observers([interrupt])(LOST)
+
+
+def test_observers_are_an_observer():
+    seen = []
+    Observers([Observers([seen.append])])(LOST)
+    assert seen == [LOST]
+
+
+@pytest.mark.parametrize("event_class", EVENTS, ids=lambda c: c.__name__)
+def test_events_are_immutable_values(event_class):
+    event = event_class(*range(len(attrs.fields(event_class))))
+    assert event == event_class(*range(len(attrs.fields(event_class))))
+    for field in attrs.fields(event_class):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(event, field.name, None)
+
+
+@pytest.mark.parametrize(
+    ("event", "level"),
+    [
+        (LOST, logging.WARNING),
+        (TaskStuck("claim", "stack"), logging.ERROR),
+        (SessionStarted("g", None, {}), logging.INFO),
+        (Event(), logging.DEBUG),
+    ],
+)
+def test_events_are_logged_with_what_they_hold_at_a_level_of_their_own(event, level, caplog):
+    with caplog.at_level(logging.DEBUG, "sarameya"):
+        log_event(event)
+    (record,) = caplog.records
+    assert (record.levelno, record.getMessage()) == (level, str(event))
