@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import pytest
-
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     FencedInstanceError,
@@ -18,15 +17,7 @@ from sarameya.errors import (
 )
 from sarameya.model import Generation
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership import (
-    HEARTBEATING,
-    TRANSITIONS,
-    IllegalTransitionError,
-    Input,
-    Membership,
-    MembershipOptions,
-    State,
-)
+from sarameya.protocol.membership import Membership, MembershipOptions
 from sarameya.protocol.membership_messages import (
     Assign,
     AssignmentFailed,
@@ -58,6 +49,7 @@ from sarameya.protocol.membership_messages import (
     StateChanged,
     SyncAnswered,
 )
+from sarameya.protocol.membership_states import HEARTBEATING, TRANSITIONS, IllegalTransitionError, Input, State
 
 C = TypeVar("C")
 BACKOFF = 0.1
@@ -67,7 +59,11 @@ class Driver:
     """Feeds a machine and keeps what it commanded; time moves only when told."""
 
     def __init__(self, **options: Any) -> None:
-        self.machine = Membership(MembershipOptions("g", **options), Backoff(BACKOFF, 1.0, jitter=0.0))
+        defaults = {
+            "heartbeat_interval": 3.0, "rebalance_timeout": 60.0, "rebalance_margin": 1.0, "group_instance_id": None,
+        }  # fmt: skip
+        known = MembershipOptions(group="g", **{**defaults, **options})
+        self.machine = Membership(known, Backoff(BACKOFF, 1.0, jitter=0.0))
         self.now = 100.0
         self.commands: list[Command] = []
 

@@ -93,7 +93,6 @@ class Member:
         self._machine = Membership(
             MembershipOptions(
                 group=group,
-                session_timeout=config.session_timeout,
                 heartbeat_interval=config.heartbeat_interval,
                 rebalance_timeout=config.rebalance_timeout,
                 rebalance_margin=config.rebalance_margin,

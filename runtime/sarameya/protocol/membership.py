@@ -1,10 +1,9 @@
 """The membership of one client in one group: a state machine. Events in, commands out, `next_deadline()`.
 
-`TRANSITIONS` is the whole truth about states (h11's `_state.py` is the model): every move stands in it, and an
-input that has no row in the present state raises. How an error code becomes an input is a table too
-(`errors.reaction_to`). The machine does no I/O and knows no clock: the shell (`group/member.py`) carries out
-the commands, reports what came of each as an event with the command's token, and calls `handle_timer` when
-`next_deadline()` has come. An answer whose token is not the one awaited is late, and ignored.
+Which state follows which input stands in `membership_states.py`, and only there. The machine does no I/O and
+knows no clock: the shell (`group/member.py`) carries out the commands, reports what came of each as an event with
+the command's token, and calls `handle_timer` when `next_deadline()` has come. An answer whose token is not the
+one awaited is late, and ignored.
 
 Rules that are easily broken (each has a test):
 
@@ -20,7 +19,6 @@ Rules that are easily broken (each has a test):
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, auto
 
 import attrs
 
@@ -58,136 +56,27 @@ from sarameya.protocol.membership_messages import (
     StateChanged,
     SyncAnswered,
 )
+from sarameya.protocol.membership_states import (
+    ENDS_LOST,
+    HEARTBEATING,
+    IN_SESSION,
+    INPUTS,
+    SILENT,
+    Input,
+    State,
+    next_state,
+)
 
 
-class State(Enum):
-    """Where the membership stands. The names follow the coordinator's own (SEEDS §B)."""
-
-    UNJOINED = auto()
-    """No member of the group, and not trying to be."""
-    PREPARING_REBALANCE = auto()
-    """A join is on the wire, or about to be."""
-    COMPLETING_REBALANCE = auto()
-    """Joined; the leader is assigning, or a sync is on the wire."""
-    STABLE = auto()
-    """The assignment is in hand and a session runs on it."""
-    REVOKING = auto()
-    """The group rebalances: the session was told to end, heartbeats go on, the join follows the session's end."""
-    LOST = auto()
-    """The membership is gone: the session was told to end and must commit nothing; the join follows its end."""
-    LEAVING = auto()
-    """A leave is on the wire, or about to be."""
-    FENCED = auto()
-    """Refused for good; nothing but a new configuration helps."""
-
-
-class Input(Enum):
-    """What can happen to a membership."""
-
-    JOIN_WANTED = auto()
-    """The shell wants in: at the start, and after each session's end."""
-    JOINED = auto()
-    SYNCED = auto()
-    REBALANCE = auto()
-    MEMBER_ID_GIVEN = auto()
-    MEMBER_FORGOTTEN = auto()
-    GENERATION_DROPPED = auto()
-    LEAVE_WANTED = auto()
-    LEFT = auto()
-    REFUSED = auto()
-
-
-_U, _P, _C, _S = State.UNJOINED, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE
-_R, _X, _L, _F = State.REVOKING, State.LOST, State.LEAVING, State.FENCED
-
-TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
-    _U: {
-        Input.JOIN_WANTED: _P,
-        Input.LEAVE_WANTED: _L,
-    },
-    _P: {
-        Input.JOINED: _C,
-        Input.MEMBER_ID_GIVEN: _P,
-        Input.MEMBER_FORGOTTEN: _P,
-        Input.GENERATION_DROPPED: _P,
-        Input.REBALANCE: _P,
-        Input.LEAVE_WANTED: _L,
-        Input.REFUSED: _F,
-    },
-    _C: {
-        Input.SYNCED: _S,
-        Input.REBALANCE: _P,
-        Input.MEMBER_FORGOTTEN: _P,
-        Input.GENERATION_DROPPED: _P,
-        Input.LEAVE_WANTED: _L,
-        Input.REFUSED: _F,
-    },
-    _S: {
-        Input.JOIN_WANTED: _P,
-        Input.REBALANCE: _R,
-        Input.MEMBER_FORGOTTEN: _X,
-        Input.GENERATION_DROPPED: _X,
-        Input.LEAVE_WANTED: _L,
-        Input.REFUSED: _F,
-    },
-    _R: {
-        Input.JOIN_WANTED: _P,
-        Input.REBALANCE: _R,
-        Input.MEMBER_FORGOTTEN: _X,
-        Input.GENERATION_DROPPED: _X,
-        Input.LEAVE_WANTED: _L,
-        Input.REFUSED: _F,
-    },
-    _X: {
-        Input.JOIN_WANTED: _P,
-        Input.REBALANCE: _X,
-        Input.MEMBER_FORGOTTEN: _X,
-        Input.GENERATION_DROPPED: _X,
-        Input.LEAVE_WANTED: _L,
-        Input.REFUSED: _F,
-    },
-    _L: {
-        Input.LEFT: _U,
-        Input.LEAVE_WANTED: _L,
-        Input.REFUSED: _F,
-    },
-    _F: {
-        Input.LEAVE_WANTED: _F,
-        Input.REFUSED: _F,
-    },
-}
-"""state -> input -> next state. What is not here cannot happen."""
-
-HEARTBEATING = frozenset({_C, _S, _R})
-"""The states in which the coordinator expects to hear from us."""
-
-IN_SESSION = frozenset({_S, _R, _X})
-"""The states in which a session runs, or is ending."""
-
-_INPUTS: Mapping[Reaction, Input] = {
-    Reaction.FORGET_MEMBER: Input.MEMBER_FORGOTTEN,
-    Reaction.DROP_GENERATION: Input.GENERATION_DROPPED,
-    Reaction.ADOPT_MEMBER_ID: Input.MEMBER_ID_GIVEN,
-    Reaction.REBALANCE: Input.REBALANCE,
-}
-
-_ENDS_LOST = frozenset({Input.MEMBER_FORGOTTEN, Input.GENERATION_DROPPED, Input.REFUSED})
-
-
-class IllegalTransitionError(Exception):
-    """A defect in the shell or in the table: an input that has no row in the present state."""
-
-
-@attrs.frozen(slots=True)
+@attrs.frozen(slots=True, kw_only=True)
 class MembershipOptions:
     """What the machine needs of `Config`; seconds throughout."""
 
     group: str
-    session_timeout: float = 10.0
-    heartbeat_interval: float = 3.0
-    rebalance_timeout: float = 60.0
-    rebalance_margin: float = 1.0
-    group_instance_id: str | None = None
+    heartbeat_interval: float
+    rebalance_timeout: float
+    rebalance_margin: float
+    group_instance_id: str | None
 
 
 @attrs.frozen(slots=True)
@@ -236,13 +125,13 @@ class Membership:
 
     def next_deadline(self) -> float | None:
         """When `handle_timer` is to be called, or None if only an event can move this on."""
-        if self.state in (_U, _X, _F):
+        if self.state in SILENT:
             return None
         if self.coordinator is None:
             return None if self._finding is not None else self._find_at
         if self._in_flight is not None:
             return None
-        if self.state in (_P, _L):
+        if self.state in (State.PREPARING_REBALANCE, State.LEAVING):
             return self._send_at
         return min(self._send_at, self._heartbeat_at) if self._sync_ready() else self._heartbeat_at
 
@@ -254,7 +143,7 @@ class Membership:
 
     def _advance(self, now: float) -> None:
         """Decide, from the state alone, what goes out next."""
-        if self.state in (_U, _X, _F):
+        if self.state in SILENT:
             return
         if self.coordinator is None:
             if self._finding is None and now >= self._find_at:
@@ -262,10 +151,10 @@ class Membership:
                 self._commands.append(FindCoordinator(self._finding))
         elif self._in_flight is not None:
             return
-        elif self.state is _P:
+        elif self.state is State.PREPARING_REBALANCE:
             if now >= self._send_at:
                 self._send(SendJoin(self._next_token(), self.member_id), Request.JOIN, now)
-        elif self.state is _L:
+        elif self.state is State.LEAVING:
             if now >= self._send_at:
                 self._send(SendLeave(self._next_token(), self.member_id, self._leave_reason), Request.LEAVE, now)
         elif self._sync_ready() and now >= self._send_at:
@@ -278,7 +167,7 @@ class Membership:
             self._send(SendHeartbeat(self._next_token(), self.generation), Request.HEARTBEAT, now)
 
     def _sync_ready(self) -> bool:
-        return self.state is _C and self._assigning is None
+        return self.state is State.COMPLETING_REBALANCE and self._assigning is None
 
     def _send(self, command: SendJoin | SendSync | SendHeartbeat | SendLeave, request: Request, now: float) -> None:
         self._in_flight = _InFlight(request, command.token, now)
@@ -289,10 +178,10 @@ class Membership:
     def _handle(self, event: Event, now: float) -> None:
         match event:
             case JoinWanted():
-                if self.state not in (_P, _C):  # already on its way in
+                if self.state not in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):  # already on its way in
                     self._move(Input.JOIN_WANTED, now, "the loop joins")
             case RebalanceWanted(reason=reason):
-                if self.state in (_C, _S, _R):
+                if self.state in (State.COMPLETING_REBALANCE, State.STABLE, State.REVOKING):
                     self._move(Input.REBALANCE, now, reason)
             case LeaveWanted(reason=reason):
                 self._leave(now, reason)
@@ -375,43 +264,40 @@ class Membership:
             case Reaction.REBALANCE if request is Request.HEARTBEAT:
                 # Before the sync it is no news: old brokers say so to every member of a rebalance (SEEDS §B, 002).
                 if self.state in IN_SESSION:
-                    self._move(_INPUTS[reaction], now, cause)
+                    self._move(INPUTS[reaction], now, cause)
             case Reaction.REBALANCE:
-                self._move(_INPUTS[reaction], now, cause)
+                self._move(INPUTS[reaction], now, cause)
                 self._retry(Request.JOIN, now, cause)
             case Reaction.FORGET_MEMBER | Reaction.DROP_GENERATION | Reaction.ADOPT_MEMBER_ID:
                 if reaction is Reaction.FORGET_MEMBER:
                     self.member_id = ""
-                self._move(_INPUTS[reaction], now, cause)
+                self._move(INPUTS[reaction], now, cause)
         return reaction
 
     # -- moving -------------------------------------------------------------------------------------
 
     def _move(self, by: Input, now: float, cause: str) -> None:
         before = self.state
-        try:
-            self.state = TRANSITIONS[before][by]
-        except KeyError:
-            raise IllegalTransitionError(f"{by.name} in {before.name} ({cause})") from None
+        self.state = next_state(before, by, cause)
         if self.state is before:
             return
         self._commands.append(StateChanged(before.name, self.state.name, cause))
-        if before in IN_SESSION and self.state in (_R, _X, _F):
-            lost = by in _ENDS_LOST
+        if before in IN_SESSION and self.state in (State.REVOKING, State.LOST, State.FENCED):
+            lost = by in ENDS_LOST
             deadline = now + self._options.rebalance_timeout if lost else self.rebalance_deadline()
             self._commands.append(EndSession(cause, lost, deadline))
-        if self.state is _P:
+        if self.state is State.PREPARING_REBALANCE:
             self._assigning = self._assignments = None
             self._send_at = now
-        if by in _ENDS_LOST:
+        if by in ENDS_LOST:
             self.generation = None
 
     def _leave(self, now: float, reason: str) -> None:
-        if self.state is _F:
+        if self.state is State.FENCED:
             self._commands.append(Left())  # nothing to leave: we were thrown out
-        if self.state in (_L, _F):
+        if self.state in (State.LEAVING, State.FENCED):
             return
-        joined = bool(self.member_id) and self.state not in (_U, _X)
+        joined = bool(self.member_id) and self.state not in (State.UNJOINED, State.LOST)
         # Whatever is in flight is answered to nobody: its token is no longer the one awaited.
         self._in_flight = self._finding = self._assigning = None
         self._leave_reason = reason
