@@ -19,6 +19,7 @@ import trio
 from sarameya import HandlerError
 
 from sarameya_handlers.spark import jvm
+from sarameya_handlers.spark.java import require_packages
 from sarameya_handlers.spark.options import SparkOptions
 from sarameya_handlers.spark.table import Checkpoint
 
@@ -102,6 +103,8 @@ class AdoptedEngine(Engine):
         self._spark: _Spark | None = None
 
     async def __aenter__(self) -> Self:
+        # Imports pyarrow here, in a thread, not with the first batch on the event loop.
+        await trio.to_thread.run_sync(require_packages)
         self._spark = _Spark(self._session, trio.CapacityLimiter(self._max_jobs))
         return self
 

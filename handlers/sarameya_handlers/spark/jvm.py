@@ -72,12 +72,11 @@ def start(options: SparkOptions) -> Jvm:
         context = SparkContext(conf=conf, gateway=gateway)
         _choose_python(context)
         return Jvm(SparkSession(context), gateway)
-    except BaseException as error:
+    except Exception as error:
+        cause = cause_of(error)  # while there is a JVM to tell it
         if gateway:
             _end(gateway)
-        if isinstance(error, Exception):
-            raise HandlerError(f"Spark does not start: {cause_of(error)}") from error
-        raise
+        raise HandlerError(f"Spark does not start: {cause}") from error
 
 
 def _quieten() -> None:
@@ -96,14 +95,17 @@ def _launch(conf: SparkConf, log_level: str) -> Any:
     from pyspark.java_gateway import launch_gateway
 
     output = Output(log_level)
+    streams = {"stdout": output.write_end, "stderr": output.write_end}
     try:
-        streams = {"stdout": output.write_end, "stderr": output.write_end}
-        return launch_gateway(conf, {**streams, "process_group": 0})  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(conf, {**streams, "process_group": 0})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as error:
         failure = error
+    else:
+        output.launched()
+        return gateway
     finally:
         os.close(output.write_end)
-    raise HandlerError(f"Spark's JVM does not start:\n{output.tail()}") from failure
+    raise HandlerError(f"Spark's JVM does not start: {output.complaints()}") from failure
 
 
 def _choose_python(context: SparkContext) -> None:
@@ -138,28 +140,37 @@ def _forget(session: SparkSession) -> None:
 
 
 class Output:
-    """What the JVM prints, passed on line by line to the `sarameya.spark` logger by a thread that ends with it."""
+    """What the JVM prints, passed on line by line to the `sarameya.spark` logger by a thread that ends with it.
+
+    Until `launched` it is only kept, to become the error's text if the JVM does not start.
+    """
 
     def __init__(self, minimum: str) -> None:
         self._wanted = LOG_LEVELS[: LOG_LEVELS.index(minimum) + 1]
-        self._last: deque[str] = deque(maxlen=20)
+        self._complaints: deque[str] = deque(maxlen=5)
+        self._launched = threading.Event()
         read_end, self.write_end = os.pipe()
         self._thread = threading.Thread(target=self._pass_on, args=[read_end], name="spark-output", daemon=True)
         self._thread.start()
 
-    def tail(self) -> str:
-        """The last lines, once the JVM has ended."""
+    def launched(self) -> None:
+        self._launched.set()
+
+    def complaints(self) -> str:
+        """The last errors, without their stacks, of a JVM that has ended."""
         self._thread.join(END_TIMEOUT)
-        return "\n".join(self._last)
+        return "\n".join(self._complaints)
 
     def _pass_on(self, read_end: int) -> None:
         level = ""
         with open(read_end, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 text = line.rstrip()
-                self._last.append(text)
                 level = level_of(text, level)
-                if level in self._wanted:
+                if not self._launched.is_set():
+                    if level in ("FATAL", "ERROR") and text.strip() and not text.startswith("\tat "):
+                        self._complaints.append(text)
+                elif level in self._wanted:
                     logger.log(_PYTHON_LEVELS.get(level, logging.DEBUG), "%s", text)
 
 

@@ -24,6 +24,14 @@ def test_cause_of_a_python_error_is_its_text() -> None:
     assert cause_of(OSError(28, "No space left on device")) == "OSError: [Errno 28] No space left on device"
 
 
+def test_cause_of_a_java_error_whose_jvm_is_gone_says_so() -> None:
+    class JavaError(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    assert cause_of(JavaError()) == "JavaError (its text was lost with Spark's JVM)"
+
+
 def test_cause_of_a_call_that_found_no_jvm_still_says_which_call() -> None:
     text = "An error occurred while calling o39.range"
     assert cause_of(RuntimeError(text)) == f"RuntimeError: {text}"

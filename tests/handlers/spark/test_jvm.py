@@ -28,8 +28,10 @@ def test_level_of_a_line_that_the_jvm_prints(line: str, before: str, level: str)
     assert level_of(line, before) == level
 
 
-def printed(minimum: str, *lines: str) -> Output:
+def printed(minimum: str, *lines: str, launched: bool = True) -> Output:
     output = Output(minimum)
+    if launched:
+        output.launched()
     os.write(output.write_end, "\n".join(lines).encode())
     os.close(output.write_end)
     return output
@@ -37,12 +39,17 @@ def printed(minimum: str, *lines: str) -> Output:
 
 def test_lines_of_the_wanted_levels_reach_the_log_with_their_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "sarameya.spark")
-    printed("ERROR", WARN, "\tof a warning", ERROR, "\tof an error").tail()
+    printed("ERROR", WARN, "\tof a warning", ERROR, "\tof an error").complaints()
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("ERROR", ERROR),
         ("ERROR", "\tof an error"),
     ]
 
 
-def test_tail_has_the_last_lines_whatever_their_level() -> None:
-    assert printed("OFF", "first", WARN).tail() == f"first\n{WARN}"
+def test_jvm_that_is_not_launched_yet_complains_to_the_caller_without_its_stacks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = (WARN, "Exception in thread main: bad master", "\tat org.apache.Spark", "Caused by: a typing error", "")
+    output = printed("ERROR", *lines, launched=False)
+    assert output.complaints() == "Exception in thread main: bad master\nCaused by: a typing error"
+    assert caplog.records == []

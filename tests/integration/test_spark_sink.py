@@ -1,0 +1,143 @@
+"""Landings through a real Spark into real Parquet, read back by Spark and by pyarrow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import trio
+from pyspark.sql import DataFrame, SparkSession
+from sarameya import Config, ConsumerGroup
+from sarameya.arrow import kafka_schema
+from sarameya.embedded import EmbeddedCluster
+from sarameya_handlers import LandingError, ParquetTable, SparkOptions, SparkSink
+from sarameya_handlers.spark import jvm
+
+from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
+from tests.handlers.spark.transforms import values
+
+pytestmark = pytest.mark.integration
+
+DEADLINE = 120.0
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    running = jvm.start(SparkOptions(master="local[2]"))
+    yield running.session
+    running.stop()
+
+
+def hidden_files(path: Path) -> list[Path]:
+    return [file for file in (path / "_sarameya").rglob("*") if file.is_file()]
+
+
+async def test_group_lands_its_topic_with_every_record_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Four partitions land in one directory at the same time, in many small landings."""
+    table = ParquetTable(tmp_path / "orders")
+    topics = {"orders": 4}
+    async with EmbeddedCluster(topics=topics) as cluster:
+        for n in range(2000):
+            headers = [("n", str(n).encode()), ("none", None)] if n % 3 else []
+            key, value = (None if n % 5 == 0 else b"k%d" % n), (None if n % 7 == 0 else b"v%d" % n)
+            cluster.produce("orders", n % 4, value, key, headers, timestamp=1_700_000_000_000 + n)
+        sink = SparkSink(table, max_rows=200, max_age=0.5, spark=spark)
+        # A starved machine must not cost the membership: whoever takes over lands again what was not committed.
+        config = Config(offset_initial="oldest", autocommit_interval=0.1, session_timeout=60.0)
+        with trio.fail_after(DEADLINE):
+            async with (
+                sink,
+                ConsumerGroup(cluster.bootstrap_servers, "landing", config) as group,
+                trio.open_nursery() as nursery,
+            ):
+                nursery.start_soon(group.consume, ["orders"], sink)
+                while sum(committed.offset for committed in cluster.committed("landing").values()) < 2000:
+                    await trio.sleep(0.05)
+                group.close_nowait()
+
+    landed = pq.read_table(table.path, schema=kafka_schema().remove_metadata()).sort_by("timestamp")
+    assert landed.num_rows == 2000
+    assert landed["partition"].to_pylist() == [n % 4 for n in range(2000)]
+    assert landed["offset"].to_pylist() == [n // 4 for n in range(2000)]
+    assert landed["key"].to_pylist() == [None if n % 5 == 0 else b"k%d" % n for n in range(2000)]
+    assert landed["value"].to_pylist() == [None if n % 7 == 0 else b"v%d" % n for n in range(2000)]
+    assert pc.cast(landed["timestamp"], "int64").to_pylist() == [(1_700_000_000_000 + n) * 1000 for n in range(2000)]
+    assert landed["headers"].to_pylist() == [
+        [{"key": "n", "value": str(n).encode()}, {"key": "none", "value": None}] if n % 3 else None for n in range(2000)
+    ]
+    assert hidden_files(table.path) == []
+    read_back = spark.read.parquet(str(table.path))
+    assert read_back.count() == 2000
+    assert read_back.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+
+
+async def test_transform_with_a_python_function_runs_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Also: a path with a space, below directories that Spark would take for hidden."""
+    table = ParquetTable(tmp_path / "_data" / ".of mine" / "orders")
+    session = FakeSession()
+    async with SparkSink(table, transform=values, spark=spark) as sink:
+        await sink.consume_claim(session, claim_of([batch(0, 4, value=b"ab")]))
+    (file,) = table.path.glob("*.parquet")
+    assert pq.read_table(file).to_pylist() == [{"offset": 0, "text": "abab"}, {"offset": 2, "text": "abab"}]
+    assert session.marks == [("orders", 0, 4)]
+
+
+async def test_transform_that_spark_refuses_is_raised_in_a_line_and_lands_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, session = ParquetTable(tmp_path), FakeSession()
+    async with SparkSink(table, transform=lambda frame: frame.select("no_such"), spark=spark) as sink:
+        with pytest.raises(LandingError, match=r"orders-0 \[0, 4\) .*UNRESOLVED_COLUMN.*no_such") as raised:
+            await sink.consume_claim(session, claim_of([batch(0, 4)]))
+    assert "\n" not in str(raised.value)
+    assert session.marks == []
+    assert os.listdir(tmp_path) == ["_sarameya"]
+    assert hidden_files(tmp_path) == []
+
+
+async def test_task_that_fails_on_spark_is_raised_in_a_line_and_lands_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, session = ParquetTable(tmp_path), FakeSession()
+    refuse = lambda frame: frame.selectExpr("raise_error('bad record') as x")  # noqa: E731
+    async with SparkSink(table, transform=refuse, spark=spark) as sink:
+        with pytest.raises(LandingError, match="bad record") as raised:
+            await sink.consume_claim(session, claim_of([batch(0, 4)]))
+    assert "\n" not in str(raised.value)
+    assert session.marks == []
+    assert os.listdir(tmp_path) == ["_sarameya"]
+    assert hidden_files(tmp_path) == []
+
+
+async def test_cancelled_landing_ends_its_spark_job_and_publishes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table, session, claim = ParquetTable(tmp_path), FakeSession(), FakeClaim()
+    claim.send(batch(0, 10))
+
+    def endless(frame: DataFrame) -> DataFrame:
+        return frame.crossJoin(spark.range(10**12).selectExpr("id as other")).where("other % 1000003 = offset")
+
+    async with SparkSink(table, max_rows=10, transform=endless, spark=spark) as sink:
+        with trio.fail_after(DEADLINE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(sink.consume_claim, session, claim)
+                await until(lambda: spark.sparkContext.statusTracker().getActiveJobsIds() != [])
+                cancelled = trio.current_time()
+                nursery.cancel_scope.cancel()
+            assert trio.current_time() - cancelled < 5
+            await until(lambda: spark.sparkContext.statusTracker().getActiveJobsIds() == [])
+            await until(lambda: hidden_files(tmp_path) == [])
+    assert session.marks == []
+    assert os.listdir(tmp_path) == ["_sarameya"]
+
+
+async def until(condition: Any) -> None:
+    while not condition():
+        await trio.sleep(0.05)
