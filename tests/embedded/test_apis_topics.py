@@ -120,6 +120,7 @@ class TestCreateTopics:
             (creatable(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
             (creatable("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
             (creatable("a", 0), ErrorCode.INVALID_PARTITIONS),
+            (creatable("a", 2**31 - 1), ErrorCode.INVALID_PARTITIONS),
             (creatable("a", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
         ],
     )
@@ -147,6 +148,7 @@ class TestGrowAndDelete:
         ("name", "count", "code"),
         [
             ("orders", 4, ErrorCode.INVALID_PARTITIONS),
+            ("orders", 2**31 - 1, ErrorCode.INVALID_PARTITIONS),
             ("unknown", 4, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             ("__consumer_offsets", 60, ErrorCode.INVALID_TOPIC_EXCEPTION),
         ],

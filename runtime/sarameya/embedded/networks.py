@@ -7,6 +7,7 @@ no time passes but by trio's clock, so that a virtual one rules everything.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Protocol
 
 import trio
@@ -86,6 +87,8 @@ class _MemoryListener(trio.abc.Listener[trio.abc.Stream]):
     async def aclose(self) -> None:
         self.closed = True
         self.incoming.close()
-        # Who connected and was not accepted must not wait for ever.
-        async for stream in self._accepted:
-            await stream.aclose()
+        # Who connected and was not accepted must not wait for ever, even when we are cancelled.
+        with self._accepted, suppress(trio.EndOfChannel):
+            while True:
+                await trio.aclose_forcefully(self._accepted.receive_nowait())
+        await trio.lowlevel.checkpoint()

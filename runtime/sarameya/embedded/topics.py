@@ -23,6 +23,9 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 NO_LEADER = -1
 
+MAX_PARTITIONS = 10_000
+"""Of one topic; Kafka makes no more at once either."""
+
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -108,8 +111,10 @@ class Topics:
             )
         if name in self._topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
-        if partitions < 1:
-            raise Refused(ErrorCode.INVALID_PARTITIONS, f"topic {name!r} needs a partition, not {partitions}")
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise Refused(
+                ErrorCode.INVALID_PARTITIONS, f"topic {name!r}: {partitions} partitions, not 1 to {MAX_PARTITIONS}"
+            )
 
     def grow(self, name: str, partitions: int, brokers: Sequence[int]) -> None:
         """Give a topic more partitions, up to `partitions` in all.
@@ -124,9 +129,10 @@ class Topics:
     def check_growth(self, name: str, partitions: int) -> None:
         """Raises Refused if `grow` would."""
         existing = len(self._own(name).partitions)
-        if partitions <= existing:
+        if not existing < partitions <= MAX_PARTITIONS:
             raise Refused(
-                ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {existing} partitions, {partitions} are not more"
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic {name!r} has {existing} partitions and may have up to {MAX_PARTITIONS}, not {partitions}",
             )
 
     def delete(self, name: str) -> Topic:

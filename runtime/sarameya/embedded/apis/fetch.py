@@ -64,9 +64,9 @@ class DelayedFetch(DelayedOperation):
         super().__init__(call.now + max(call.body.max_wait_ms, 0) / 1000)
         self._call = call
 
-    def partitions(self) -> tuple[TopicPartition, ...]:
-        """What it waits for, each once even if the client names it twice."""
-        return tuple(dict.fromkeys(TopicPartition(topic, wanted.partition) for topic, wanted in self._wanted()))
+    def partitions(self) -> Iterator[TopicPartition]:
+        """What it waits for; a client may name a partition twice."""
+        return (TopicPartition(topic, wanted.partition) for topic, wanted in self._wanted())
 
     def can_complete(self) -> bool:
         missing = self._call.body.min_bytes
