@@ -226,6 +226,14 @@ def test_any_records_survive_build_and_decode(records, codec, base_offset):
     assert [m.offset for m in messages] == list(range(base_offset, base_offset + len(records)))
 
 
+def test_record_of_ten_thousand_headers_and_one_of_megabytes_are_kept():
+    records = [
+        (TIME, None, None, tuple((f"h{n % 7}", b"%d" % n) for n in range(10_000))),
+        (TIME, b"k" * 2**20, bytes(16 * 2**20), ()),
+    ]
+    assert contents(decode(one(build(records, codec=Codec.ZSTD)), PARTITION)) == records
+
+
 # -- stretches of a log ------------------------------------------------------------------------------------
 
 
@@ -497,6 +505,7 @@ def test_decoder_given_hostile_bytes_before_a_page_it_may_not_read_does_not_read
     )
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
     assert done.stdout.startswith(decoder)
+    assert ("compiled record decoder is missing" in done.stderr) == (decoder == "pure")
 
 
 def test_raw_batch_is_immutable():
