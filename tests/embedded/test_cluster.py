@@ -208,6 +208,8 @@ class TestControls:
                 await cluster.stop_broker(0)
             assert (await fetched(cluster, 1)).high_watermark == 1, "the other leads what it led"
             await cluster.start_broker(0)
+            with pytest.raises(OSError, match="in use"):
+                await cluster.start_broker(0)
             cluster.move_leader("orders", 0, 0)
             assert (await fetched(cluster, 0)).high_watermark == 1
 

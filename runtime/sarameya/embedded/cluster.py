@@ -35,11 +35,11 @@ _BATCH_BYTES = 64 * 1024
 
 @attrs.define(slots=True, eq=False)
 class _Broker:
-    """One broker's tasks. `running` is cancelled to stop it, and None while it is stopped."""
+    """One broker's tasks. `running` is cancelled to stop it, `stopped` is set when it has."""
 
     node: Node
     server: BrokerServer
-    running: trio.CancelScope | None = None
+    running: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     stopped: trio.Event = attrs.field(factory=trio.Event)
 
 
@@ -122,19 +122,22 @@ class EmbeddedCluster:
             unserved.pop_all()
         async with trio.open_nursery() as self._nursery:
             for node_id, listener in listeners.items():
-                self._nursery.start_soon(self._serve, self._brokers[node_id], listener)
+                self._start(self._brokers[node_id], listener)
             self._nursery.start_soon(self._keep_time)
             yield
             self._nursery.cancel_scope.cancel()
+
+    def _start(self, broker: _Broker, listener: trio.abc.Listener[trio.abc.Stream]) -> None:
+        # Made here and not in the task, so that a broker can be stopped before its task has run at all.
+        broker.running, broker.stopped = trio.CancelScope(), trio.Event()
+        self._nursery.start_soon(self._serve, broker, listener)
 
     async def _serve(self, broker: _Broker, listener: trio.abc.Listener[trio.abc.Stream]) -> None:
         async def serve(stream: trio.abc.Stream) -> None:
             await broker.server.serve(stream, self._network.client_host(stream))
 
-        broker.stopped = trio.Event()
-        with trio.CancelScope() as broker.running:
+        with broker.running:
             await trio.serve_listeners(serve, [listener])
-        broker.running = None
         broker.stopped.set()
 
     async def _keep_time(self) -> None:
@@ -280,15 +283,14 @@ class EmbeddedCluster:
         broker = self._brokers[self._state.node(broker_id).id]
         self._state.node_down(broker_id, trio.current_time())
         self._rearm()
-        if broker.running is not None:
-            broker.running.cancel()
-            await broker.stopped.wait()
+        broker.running.cancel()
+        await broker.stopped.wait()
 
     async def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker at its old address; it leads what nobody does. Raises OSError if its port is taken."""
         broker = self._brokers[broker_id]
         listener, _, _ = await self._network.listen(broker_id, broker.node.port)
-        self._nursery.start_soon(self._serve, broker, listener)
+        self._start(broker, listener)
         self._state.node_up(broker.node, trio.current_time())
         self._rearm()
 

@@ -6,6 +6,7 @@ no time passes but by trio's clock, so that a virtual one rules everything.
 
 from __future__ import annotations
 
+import errno
 import math
 from contextlib import suppress
 from typing import Protocol
@@ -69,6 +70,9 @@ class MemoryNetwork:
     async def listen(self, node_id: int, port: int) -> tuple[trio.abc.Listener[trio.abc.Stream], str, int]:
         await trio.lowlevel.checkpoint()
         host = f"broker-{node_id}"
+        taken = self._listeners.get(host)
+        if taken is not None and not taken.closed:
+            raise OSError(errno.EADDRINUSE, f"{host} is in use")
         self._listeners[host] = _MemoryListener()
         return self._listeners[host], host, port or 9092
 
