@@ -189,6 +189,7 @@ GARBAGE = {
     "giant frame": struct.pack(">i", 2**31 - 1),
     "wrong correlation id": struct.pack(">ii", 6, 77) + b"\x00\x00",
     "body that does not decode": struct.pack(">ii", 7, 1) + b"\x00\x00\xff",
+    "cut off": struct.pack(">iih", 4 + 2 + 4 + 6, 1, 0) + struct.pack(">i", 5) + b"\x00\x01\x00\x00\x00\x01",
     "empty body": struct.pack(">ii", 4, 1),
 }
 

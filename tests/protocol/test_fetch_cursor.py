@@ -113,6 +113,16 @@ def test_good_batches_before_a_broken_one_are_delivered_first() -> None:
     assert cursor.position == 13
 
 
+def test_batch_that_begins_again_is_not_delivered_twice() -> None:
+    cursor = FetchCursor(TP, 10)
+    outcome = cursor.take(part(batch(10, 3) + batch(12, 3)), 10)
+    assert isinstance(outcome, Records)
+    assert [b.base_offset for b in outcome.batches] == [10]
+    outcome = FetchCursor(TP, 12).take(part(batch(10, 1) + batch(10, 3)), 12)
+    assert isinstance(outcome, Failed)
+    assert "before the end of the one before it" in str(outcome.error)
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -7,7 +7,7 @@ fetch answer into one of four outcomes; the shells carry it out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any
 
@@ -108,7 +108,7 @@ class FetchCursor:
         # A broker may begin with a batch that ends before the position (it seeks by index).
         batches: list[RawBatch] = []
         try:
-            batches.extend(b for b in split(data, self.partition, asked) if b.next_offset > asked)
+            batches.extend(b for b in self._in_order(split(data, self.partition, asked)) if b.next_offset > asked)
         except RecordError as error:
             # What stands before the broken batch is good; the next fetch begins at it and fails alone.
             if not batches:
@@ -125,6 +125,16 @@ class FetchCursor:
             return Nothing()
         self.position = batches[-1].next_offset
         return Records(tuple(batches), len(data), aborted)
+
+    def _in_order(self, batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
+        """The batches as long as each begins behind the one before it; what did not would come twice."""
+        behind = 0
+        for batch in batches:
+            if batch.base_offset < behind:
+                problem = f"a batch begins at {batch.base_offset}, before the end of the one before it"
+                raise CorruptRecordError(*self.partition, behind, problem)
+            behind = batch.next_offset
+            yield batch
 
     def _refused(self, code: int) -> Outcome:
         match _MEANINGS.get(code, _Meaning.FAIL):
