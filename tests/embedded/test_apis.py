@@ -62,6 +62,7 @@ FIELDS: dict[Api, dict[str, Any]] = {
     Api.DELETE_TOPICS: {"topic_names": ["orders"], "topics": [{"name": "orders"}], "timeout_ms": 1000},
     Api.INIT_PRODUCER_ID: {"transactional_id": None, "transaction_timeout_ms": 0},
     Api.OFFSET_FOR_LEADER_EPOCH: {"topics": [{"topic": "orders", "partitions": [{"partition": 0, "leader_epoch": 0}]}]},
+    Api.DESCRIBE_CONFIGS: {"resources": [{"resource_type": 2, "resource_name": "orders", "configuration_keys": None}]},
     Api.CREATE_PARTITIONS: {"topics": [{"name": "orders", "count": 9, "assignments": None}], "timeout_ms": 1000},
     Api.DELETE_GROUPS: {"groups_names": ["g"]},
     Api.OFFSET_DELETE: {

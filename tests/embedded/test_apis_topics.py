@@ -4,7 +4,12 @@ import uuid
 from typing import Any
 
 import pytest
-from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+)
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 from sarameya.embedded.cluster_state import BrokerSettings
@@ -178,6 +183,34 @@ class TestGrowAndDelete:
         kit.cluster.offsets_partition("g")
         answer = kit.answer(request(DeleteTopicsRequest, 5, topic_names=["__consumer_offsets"], timeout_ms=1))
         assert answer.responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class TestDescribeConfigs:
+    def describe(self, kit: ApiKit, resource_type: int, name: str, keys: list[str] | None = None) -> Any:
+        resource = {"resource_type": resource_type, "resource_name": name, "configuration_keys": keys}
+        (result,) = kit.answer(request(DescribeConfigsRequest, 4, resources=[resource])).results
+        return result.error_code, {config.name: config.value for config in result.configs}
+
+    def test_what_means_something_here_is_told(self) -> None:
+        kit = ApiKit({"orders": 1}, settings=BrokerSettings(max_batch_size=500, auto_create_topics=True))
+        assert self.describe(kit, 2, "orders") == (ErrorCode.NONE, {"max.message.bytes": "500"})
+        for name in ("0", ""):
+            code, configs = self.describe(kit, 4, name)
+            assert (code, configs["message.max.bytes"], configs["auto.create.topics.enable"]) == (0, "500", "true")
+        assert self.describe(kit, 4, "0", ["num.partitions", "other"]) == (ErrorCode.NONE, {"num.partitions": "1"})
+
+    @pytest.mark.parametrize(
+        ("resource_type", "name", "code"),
+        [
+            (2, "unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (4, "7", ErrorCode.INVALID_REQUEST),
+            (8, "0", ErrorCode.INVALID_REQUEST),
+        ],
+    )
+    def test_what_has_no_configuration_is_refused(
+        self, kit: ApiKit, resource_type: int, name: str, code: ErrorCode
+    ) -> None:
+        assert self.describe(kit, resource_type, name) == (code, {})
 
 
 class TestListOffsets:

@@ -15,6 +15,7 @@ from kafka.protocol.admin import (
     CreateTopicsRequest,
     DeleteGroupsRequest,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
@@ -39,6 +40,7 @@ from sarameya.embedded.apis import (
     create_topics,
     delete_groups,
     delete_topics,
+    describe_configs,
     describe_groups,
     fetch,
     find_coordinator,
@@ -93,6 +95,7 @@ HANDLERS: Mapping[Api, Handler] = {
     Api.DELETE_TOPICS: Handler(DeleteTopicsRequest, delete_topics.answer, delete_topics.refuse),
     Api.INIT_PRODUCER_ID: Handler(InitProducerIdRequest, init_producer_id.answer, init_producer_id.refuse),
     Api.OFFSET_FOR_LEADER_EPOCH: Handler(OffsetForLeaderEpochRequest, leader_epochs.answer, leader_epochs.refuse),
+    Api.DESCRIBE_CONFIGS: Handler(DescribeConfigsRequest, describe_configs.answer, describe_configs.refuse),
     Api.CREATE_PARTITIONS: Handler(CreatePartitionsRequest, create_partitions.answer, create_partitions.refuse),
     Api.DELETE_GROUPS: Handler(DeleteGroupsRequest, delete_groups.answer, delete_groups.refuse),
     Api.OFFSET_DELETE: Handler(OffsetDeleteRequest, offset_delete.answer, offset_delete.refuse),

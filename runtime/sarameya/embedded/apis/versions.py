@@ -31,6 +31,7 @@ SERVED_VERSIONS: Mapping[Api, VersionRange] = {
     Api.DELETE_TOPICS: VersionRange(1, 6),
     Api.INIT_PRODUCER_ID: VersionRange(0, 4),
     Api.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
+    Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
     Api.CREATE_PARTITIONS: VersionRange(0, 3),
     Api.DELETE_GROUPS: VersionRange(0, 2),
     Api.OFFSET_DELETE: VersionRange(0, 0),

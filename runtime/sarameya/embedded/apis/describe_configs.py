@@ -1,0 +1,92 @@
+"""DescribeConfigs: the settings that mean something here, by Kafka's names. None can be changed over the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.admin import DescribeConfigsResponse
+
+from sarameya.embedded.apis.call import Call
+from sarameya.embedded.cluster_state import BrokerSettings
+from sarameya.embedded.refusal import Refused
+from sarameya.error_codes import ErrorCode
+
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Config = _Result.DescribeConfigsResourceResult
+
+_TOPIC, _BROKER = 2, 4
+_STATIC_BROKER_CONFIG = 4
+
+
+def answer(call: Call) -> None:
+    call.reply(DescribeConfigsResponse(results=[_describe(call, resource) for resource in call.body.resources]))
+
+
+def refuse(body: Any, code: ErrorCode) -> Any:
+    return DescribeConfigsResponse(results=[_refused(resource, code, code.name) for resource in body.resources])
+
+
+def _describe(call: Call, resource: Any) -> Any:
+    try:
+        settings = _settings(call, resource.resource_type, resource.resource_name)
+    except Refused as refused:
+        return _refused(resource, refused.code, refused.why)
+    wanted = resource.configuration_keys
+    return _Result(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[
+            _Config(
+                name=name,
+                value=value,
+                read_only=True,
+                config_source=_STATIC_BROKER_CONFIG,
+                is_sensitive=False,
+                synonyms=[],
+                documentation=None,
+            )
+            for name, value in settings.items()
+            if wanted is None or name in wanted
+        ],
+    )
+
+
+def _settings(call: Call, resource_type: int, name: str) -> dict[str, str]:
+    settings = call.cluster.settings
+    if resource_type == _TOPIC:
+        call.cluster.topics.topic(name)
+        return {"max.message.bytes": str(settings.max_batch_size)}
+    # The empty name stands for the defaults of all brokers.
+    if resource_type == _BROKER and name in ("", *map(str, call.cluster.replica_ids)):
+        return _broker_settings(settings)
+    raise Refused(ErrorCode.INVALID_REQUEST, f"{name!r} of resource type {resource_type} has no configuration here")
+
+
+def _broker_settings(settings: BrokerSettings) -> dict[str, str]:
+    return {
+        "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
+        "group.initial.rebalance.delay.ms": _ms(settings.groups.initial_rebalance_delay),
+        "group.max.session.timeout.ms": _ms(settings.groups.max_session_timeout),
+        "group.max.size": str(settings.groups.max_size),
+        "group.min.session.timeout.ms": _ms(settings.groups.min_session_timeout),
+        "message.max.bytes": str(settings.max_batch_size),
+        "num.partitions": str(settings.default_partitions),
+        "offset.metadata.max.bytes": str(settings.groups.offset_metadata_max_size),
+        "offsets.topic.num.partitions": str(settings.offsets_partitions),
+    }
+
+
+def _ms(seconds: float) -> str:
+    return str(int(seconds * 1000))
+
+
+def _refused(resource: Any, code: ErrorCode, why: str) -> Any:
+    return _Result(
+        error_code=code,
+        error_message=why,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
