@@ -7,14 +7,16 @@ land through Spark; the landing is then read back through Spark by one more proc
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import trio
 from sarameya.embedded import EmbeddedCluster
@@ -24,8 +26,9 @@ from sarameya.service.progress import display
 from sarameya.service.signals import Stop
 
 from examples.flights.data import PARTITIONS, ROWS, Flight, flights
+from examples.flights.errors import DemoError
 from examples.flights.job import GROUP, TOPIC, Job
-from examples.flights.service import Service, ServiceFailedError, running
+from examples.flights.service import Service, running
 
 WORKERS = 2
 
@@ -37,6 +40,7 @@ topics = ["{topic}"]
 
 [config]
 offset_initial = "oldest"
+session_timeout = {session_timeout}
 heartbeat_interval = 1.0
 
 [handler]
@@ -73,8 +77,8 @@ def main() -> int:
         return signals.run(partial(until_stopped, args))
     except KeyboardInterrupt:
         return 130
-    except (ServiceFailedError, FileNotFoundError, ExceptionGroup) as error:
-        expected = [leaf for leaf in leaves(error) if isinstance(leaf, ServiceFailedError | FileNotFoundError)]
+    except (DemoError, ExceptionGroup) as error:
+        expected = [leaf for leaf in leaves(error) if isinstance(leaf, DemoError)]
         if not expected:
             raise
         print(f"flights: {expected[0]}", file=sys.stderr)
@@ -107,21 +111,39 @@ async def until_stopped(args: argparse.Namespace, stop: Stop) -> int:
 
 async def demo(args: argparse.Namespace) -> int:
     landing = args.landing / "flights"
-    shutil.rmtree(landing, ignore_errors=True)
     args.landing.mkdir(parents=True, exist_ok=True)
-    async with EmbeddedCluster(topics={TOPIC: PARTITIONS}) as cluster:
-        app_file = args.landing / "flights.toml"
-        app_file.write_text(_app(cluster, landing, killing=args.kill))
-        with display("flights", args.rows, quiet=args.quiet) as shown:
-            job = Job(cluster, args.rows, shown)
-            async with running(app_file, WORKERS) as service:
-                await land(job, service, islice(flights(), args.rows), killing=args.kill)
-                await service.stop()
-        ends = [cluster.log(TOPIC, partition).high_watermark for partition in range(PARTITIONS)]
-    report = await read_back(landing, ends)
+    with _alone((args.landing / "flights.toml").open("a+")) as app_file:
+        shutil.rmtree(landing, ignore_errors=True)
+        ends = await produce_and_land(args, landing, app_file)
+        report = await read_back(landing, ends)
     if not args.quiet:
         print(_table(report))
     return 1 if report["missing"] or report["unknown"] or (report["duplicates"] and not args.kill) else 0
+
+
+@contextmanager
+def _alone(app_file: TextIO) -> Iterator[TextIO]:
+    """Hold the app file, so that a second demo does not clear away what this one lands."""
+    with app_file:
+        try:
+            fcntl.flock(app_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DemoError(f"another demo is at work on {app_file.name}; choose another --landing") from None
+        yield app_file
+
+
+async def produce_and_land(args: argparse.Namespace, landing: Path, app_file: TextIO) -> list[int]:
+    """Produce and land; the log's end offset of each partition."""
+    async with EmbeddedCluster(topics={TOPIC: PARTITIONS}) as cluster:
+        app_file.truncate(0)
+        app_file.write(_app(cluster, landing, killing=args.kill))
+        app_file.flush()
+        with display("flights", args.rows, quiet=args.quiet) as shown:
+            job = Job(cluster, args.rows, shown)
+            async with running(Path(app_file.name), WORKERS) as service:
+                await land(job, service, islice(flights(), args.rows), killing=args.kill)
+                await service.stop()
+        return [cluster.log(TOPIC, partition).high_watermark for partition in range(PARTITIONS)]
 
 
 async def land(job: Job, service: Service, source: Iterator[Flight], *, killing: bool) -> None:
@@ -129,11 +151,14 @@ async def land(job: Job, service: Service, source: Iterator[Flight], *, killing:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(service.must_run)
         await job.has_members(WORKERS)
+        nursery.start_soon(job.show)
         if killing:
             await job.produce(islice(source, job.total // 2))
-            await job.kill_one_member(service)
-            nursery.start_soon(job.other_member_took_over)
+            await job.some_landed()
         nursery.start_soon(job.produce, source)
+        if killing:
+            await job.kill_one_member(service)
+            await job.other_member_took_over()
         await job.all_landed()
         nursery.cancel_scope.cancel()
 
@@ -142,7 +167,7 @@ async def read_back(landing: Path, ends: list[int]) -> dict[str, Any]:
     command = [sys.executable, "-m", "examples.flights.read_back", str(landing), *map(str, ends)]
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, process_group=0)
     if done.returncode != 0:
-        raise ServiceFailedError(f"reading back failed:\n{done.stderr.decode(errors='replace')}")
+        raise DemoError(f"reading back failed:\n{done.stderr.decode(errors='replace')}")
     report: dict[str, Any] = json.loads(done.stdout)
     return report
 
@@ -153,7 +178,8 @@ def _app(cluster: EmbeddedCluster, landing: Path, *, killing: bool) -> str:
         group=GROUP,
         topic=TOPIC,
         landing=json.dumps(str(landing)),
-        # Where one is killed, the other shall be seen to take over before the first is back.
+        # Where one is killed, the other shall take over soon, and be seen to before the first is back.
+        session_timeout=6.0 if killing else 10.0,
         restart_backoff=60.0 if killing else 1.0,
     )
 

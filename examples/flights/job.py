@@ -58,26 +58,35 @@ class Job:
         chunk.clear()
         await trio.lowlevel.checkpoint()  # the broker answers on this loop too
 
-    async def all_landed(self) -> None:
-        """Show the progress until the group has committed every flight."""
+    async def show(self) -> None:
+        """Show the progress until cancelled, and once more then."""
         rate = Rate()
-        while (landed := self.landed) < self.total:
-            speed = rate.after(landed, trio.current_time())
-            self.shown.update(landed, f"landed; {self.produced:,} produced; {speed:,.0f} rows/s")
-            await trio.sleep(GLANCE)
-        self.shown.update(landed, f"landed; {self.produced:,} produced")
+        try:
+            while True:
+                landed = self.landed
+                speed = rate.after(landed, trio.current_time())
+                self.shown.update(landed, f"landed; {self.produced:,} produced; {speed:,.0f} rows/s")
+                await trio.sleep(GLANCE)
+        finally:
+            self.shown.update(self.landed, f"landed; {self.produced:,} produced")
 
     async def has_members(self, count: int) -> None:
         """Wait until the group has so many members and no rebalance is under way."""
         self.shown.say(f"waiting for {count} members (each starts a Spark of its own)")
         await _until(lambda: self._members() == count)
 
-    async def kill_one_member(self, service: Service) -> None:
-        """SIGKILL for one worker, in the middle: something has landed, something has not."""
+    async def some_landed(self) -> None:
         await _until(lambda: self.landed > 0)
+
+    async def all_landed(self) -> None:
+        await _until(lambda: self.landed >= self.total)
+
+    async def kill_one_member(self, service: Service) -> None:
+        """SIGKILL for one worker while it is busy: with three quarters produced, some of it has not landed yet."""
+        await _until(lambda: self.produced >= self.total * 3 // 4)
         pid = service.workers[1]
         os.kill(pid, signal.SIGKILL)
-        self.shown.say(f"killed worker 1 (pid {pid}) when {self.landed:,} rows had landed")
+        self.shown.say(f"killed worker 1 (pid {pid}): {self.landed:,} rows of {self.produced:,} had landed")
 
     async def other_member_took_over(self) -> None:
         await _until(lambda: self._members() == 1)

@@ -13,14 +13,12 @@ from pathlib import Path
 
 import trio
 
+from examples.flights.errors import DemoError
+
 PATIENCE = 30.0
 """Seconds the service may take to drain before it is killed."""
 
 _WORKER_STARTED = re.compile(r"worker (\d+) started \(pid (\d+)\)")
-
-
-class ServiceFailedError(Exception):
-    """The service ended when it should not have, or badly. Carries the last lines of its log."""
 
 
 class Service:
@@ -49,12 +47,12 @@ class Service:
             self.workers[int(found[1])] = int(found[2])
 
     async def must_run(self) -> None:
-        """Runs until cancelled. Raises ServiceFailedError when the service ends: nobody has asked it to."""
+        """Runs until cancelled. Raises DemoError when the service ends: nobody has asked it to."""
         await self._process.wait()
         raise await self._failure()
 
     async def stop(self) -> None:
-        """SIGTERM: drain, land, commit, leave. Raises ServiceFailedError for an exit code that is not 0."""
+        """SIGTERM: drain, land, commit, leave. Raises DemoError for an exit code that is not 0."""
         self._process.send_signal(signal.SIGTERM)
         with trio.move_on_after(PATIENCE):
             await self._process.wait()
@@ -71,12 +69,13 @@ class Service:
             self._process.kill()
             await self._process.wait()
 
-    async def _failure(self) -> ServiceFailedError:
+    async def _failure(self) -> DemoError:
+        """What to raise: how it ended, and the last lines of its log."""
         code = self._process.returncode
         ending = "did not end in time" if code is None else f"ended with exit code {code}"
         with trio.move_on_after(1):  # a grandchild may still hold the log open
             await self._log_ended.wait()
-        return ServiceFailedError("\n".join([f"the service {ending}; the end of its log:", *self._tail]))
+        return DemoError("\n".join([f"the service {ending}; the end of its log:", *self._tail]))
 
 
 @asynccontextmanager

@@ -29,12 +29,16 @@ def test_handler_counts_every_order_and_ends() -> None:
     assert done.returncode == 0
 
 
-async def run_app_file(name: str, cluster: EmbeddedCluster, directory: Path, done: Callable[[], bool]) -> str:
+async def run_app_file(
+    name: str, changes: dict[str, str], cluster: EmbeddedCluster, directory: Path, done: Callable[[], bool]
+) -> str:
     """Run `examples/NAME` against `cluster`, in `directory`, until `done`; what it printed."""
     text = (EXAMPLES / name).read_text()
-    assert '["localhost:9092"]' in text
+    for before, after in {"localhost:9092": cluster.bootstrap_servers[0], **changes}.items():
+        assert text.count(f" = {before}") == 1 or text.count(f'["{before}"]') == 1
+        text = text.replace(before, after)
     app_file = directory / name
-    app_file.write_text(text.replace("localhost:9092", cluster.bootstrap_servers[0]))
+    app_file.write_text(text)
     output = directory / "output"
     with output.open("wb") as stdout:
         command = [sys.executable, "-m", "sarameya.service", "run", str(app_file)]
@@ -61,7 +65,22 @@ async def test_print_app_prints_a_line_for_each_record(tmp_path: Path) -> None:
         def all_committed() -> bool:
             return [offset.offset for offset in cluster.committed("printing").values()] == [1, 1, 1, 1]
 
-        printed = await run_app_file("print.toml", cluster, tmp_path, all_committed)
+        printed = await run_app_file("print.toml", {}, cluster, tmp_path, all_committed)
     lines = printed.splitlines()
     assert len(lines) == 4
     assert all(any(f"hello {number}" in line for line in lines) for number in range(4))
+
+
+async def test_landing_app_lands_every_record_as_parquet(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        for number in range(10):
+            cluster.produce("orders", number % 2, b"order %d" % number)
+
+        def all_committed() -> bool:
+            return sum(offset.offset for offset in cluster.committed("orders-landing").values()) == 10
+
+        await run_app_file("landing.toml", {"30.0": "0.5"}, cluster, tmp_path, all_committed)
+    landed = pq.read_table(tmp_path / "landing" / "orders")
+    assert sorted(landed["value"].to_pylist()) == [b"order %d" % number for number in range(10)]

@@ -262,15 +262,6 @@ async def test_handler_that_ignores_its_cancellation_is_ended_by_the_watchdog_af
     assert "in consume_claim" in running.stderr
 
 
-@pytest.mark.parametrize("delay", [0.1, 0.2, 0.3, 0.4, 0.5])
-async def test_ctrl_c_while_it_starts_ends_it_without_a_traceback(tmp_path: Path, delay: float) -> None:
-    async with sarameya(tmp_path, "broker", "--port", "0") as running:
-        await trio.sleep(delay)  # somewhere in the imports, or behind them
-        running.process.send_signal(signal.SIGINT)
-        assert await running.process.wait() in (0, -signal.SIGINT)
-    assert "Traceback" not in running.stderr
-
-
 TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 )
@@ -368,6 +359,13 @@ async def test_wrong_key_in_the_app_file_is_told_at_once(tmp_path: Path) -> None
     assert error.startswith(
         f"sarameya: error: {path}: config.sesion_timeout = 6.0: no such option; did you mean 'session_timeout'?"
     )
+
+
+async def test_landing_directory_that_cannot_be_written_is_told_before_spark_is_started(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = app_file(tmp_path, ["127.0.0.1:9092"], handler="spark", extra="[handler.options]\npath = 'file/landing'")
+    (error,) = await errors_of(tmp_path, "run", path, code=2)
+    assert error.startswith(f"sarameya: error: cannot land in {tmp_path}/file/landing: Not a directory")
 
 
 async def test_wrong_handler_option_is_told_once_whatever_the_number_of_workers(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def worker(directory: Path, name: str, then: str) -> list[str]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  another process makes it true
+    while not condition():
         await trio.sleep(0.02)
 
 
