@@ -10,10 +10,9 @@ pure: `framing` (bytes <-> requests), `apis` (a file an API), `cluster_state` (w
 """
 
 from sarameya.embedded.cluster import EmbeddedCluster
-from sarameya.embedded.cluster_state import BrokerSettings
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.networks import Network
 from sarameya.embedded.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
 
-__all__ = ["BrokerSettings", "CoordinatorConfig", "EmbeddedCluster", "Network", "PartitionLog", "Refused"]
+__all__ = ["CoordinatorConfig", "EmbeddedCluster", "Network", "PartitionLog", "Refused"]

@@ -162,7 +162,7 @@ class ClusterState:
         self.settle(now)
 
     def move_leader(self, topic: str, number: int, node_id: int, now: float) -> None:
-        """Broker `node_id` leads from now on, under a new epoch; the others refuse. Raises Refused."""
+        """Broker `node_id` leads from now on, under a new epoch, unless it does already. Raises Refused."""
         self._lead(self.topics.partition(topic, number), self.node(node_id).id, now)
         self.settle(now)
 

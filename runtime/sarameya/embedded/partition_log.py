@@ -89,11 +89,6 @@ class PartitionLog:
     def leader_epoch(self) -> int:
         return self._epochs[-1].epoch
 
-    @property
-    def size_bytes(self) -> int:
-        """All that `read` could return, in bytes."""
-        return sum(map(len, self._data))
-
     def batches(self) -> list[bytes]:
         """The stored batches, first to last."""
         return list(self._data)

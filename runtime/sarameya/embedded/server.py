@@ -38,11 +38,6 @@ class BrokerServer:
         self._max_frame_size = max_frame_size
         self._connections: set[trio.CancelScope] = set()
 
-    @property
-    def connections(self) -> int:
-        """How many are open."""
-        return len(self._connections)
-
     def disconnect(self) -> None:
         """Drop every connection, in the middle of whatever it does. New ones are welcome."""
         for scope in self._connections:

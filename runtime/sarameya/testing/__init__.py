@@ -15,9 +15,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sarameya.embedded import CoordinatorConfig, EmbeddedCluster
+from sarameya.error_codes import ErrorCode
+from sarameya.protocol.versions import Api
 from sarameya.testing.virtual_time import VIRTUAL_EPOCH, virtual_wall_clock
 
-__all__ = ["VIRTUAL_EPOCH", "memory_cluster", "virtual_wall_clock"]
+__all__ = [
+    "VIRTUAL_EPOCH",
+    "Api",
+    "CoordinatorConfig",
+    "EmbeddedCluster",
+    "ErrorCode",
+    "memory_cluster",
+    "virtual_wall_clock",
+]
 
 
 def memory_cluster(
