@@ -4,8 +4,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sarameya.arrow import batch_to_arrow, kafka_schema
-from sarameya.model import NO_TIMESTAMP, Message, MessageBatch, TimestampType
+
+from sarameya.arrow import kafka_schema
+from sarameya.message_batch import MessageBatch
+from sarameya.model import NO_TIMESTAMP, Message, TimestampType
 
 TIME = 1_700_000_000_123
 
@@ -15,7 +17,7 @@ def message(offset=0, timestamp=TIME, key=None, value=None, headers=(), kind=Tim
 
 
 def table(*messages: Message) -> pa.Table:
-    result = batch_to_arrow(MessageBatch("orders", 3, messages, messages[-1].offset + 1))
+    result = MessageBatch("orders", 3, messages, messages[-1].offset + 1).to_arrow()
     result.validate(full=True)
     assert result.schema == kafka_schema()
     return result

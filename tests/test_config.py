@@ -6,6 +6,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sarameya.config import Config, RebalanceStrategy, unknown_option
 from sarameya.errors import ConfigError
 

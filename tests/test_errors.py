@@ -3,6 +3,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+
 from sarameya import errors
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (

@@ -14,6 +14,7 @@ import attrs
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
 from sarameya import Config, __version__
 from sarameya.service.app_file import load_app
 from sarameya_handlers import SparkSink

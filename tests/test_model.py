@@ -4,12 +4,13 @@ import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from sarameya.message_batch import MessageBatch
 from sarameya.model import (
     NO_LEADER_EPOCH,
     CommittedOffset,
     Generation,
     Message,
-    MessageBatch,
     TimestampType,
     TopicPartition,
     by_topic,

@@ -3,6 +3,7 @@ import logging
 
 import attrs
 import pytest
+
 from sarameya import observe
 from sarameya.observe import CommitFailed, ConnectionLost, Event, Observers, SessionStarted, TaskStuck, log_event
 

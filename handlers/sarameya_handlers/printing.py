@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self, TextIO
 
 import trio
-from sarameya import Claim, ConfigError, ConsumerGroupHandler, Message, Session
 
+from sarameya import Claim, ConfigError, ConsumerGroupHandler, Message, Session
 from sarameya_handlers.options import check_known
 
 

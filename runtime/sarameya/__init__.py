@@ -37,11 +37,11 @@ from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages
 from sarameya.group.consumer_group import ConsumerGroup
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.session import Session
+from sarameya.message_batch import MessageBatch
 from sarameya.model import (
     CommittedOffset,
     Generation,
     Message,
-    MessageBatch,
     TimestampType,
     TopicPartition,
 )

@@ -1,4 +1,4 @@
-"""Message batches as Arrow columns. The only file of the runtime that imports pyarrow, and only when asked."""
+"""Messages as Arrow columns. The only file of the runtime that imports pyarrow, and only when asked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from sarameya.model import NO_TIMESTAMP, Headers, MessageBatch
+from sarameya.model import NO_TIMESTAMP, Headers, Message
 
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 
@@ -36,19 +36,19 @@ def kafka_schema() -> pa.Schema:
     )
 
 
-def batch_to_arrow(batch: MessageBatch) -> pa.Table:
-    """One batch as an Arrow table of `kafka_schema()`.
+def messages_to_arrow(topic: str, partition: int, messages: Sequence[Message]) -> pa.Table:
+    """Messages of one partition, at least one, as an Arrow table of `kafka_schema()`.
 
     A message has a null timestamp where it has none, or one that int64 microseconds cannot hold.
     """
     # Messages are tuples in the order of their fields, so that zip turns rows into columns.
-    _, _, offsets, timestamps, kinds, keys, values, headers, _ = zip(*batch.messages, strict=True)
+    _, _, offsets, timestamps, kinds, keys, values, headers, _ = zip(*messages, strict=True)
     count = len(offsets)
     columns = [
         pa.array(keys, pa.binary()),
         pa.array(values, pa.binary()),
-        pa.repeat(pa.scalar(batch.topic, pa.string()), count),
-        pa.repeat(pa.scalar(batch.partition, pa.int32()), count),
+        pa.repeat(pa.scalar(topic, pa.string()), count),
+        pa.repeat(pa.scalar(partition, pa.int32()), count),
         pa.array(offsets, pa.int64()),
         pa.array(map(_microseconds, timestamps), pa.int64(), size=count).cast(pa.timestamp("us", tz="UTC")),
         pa.array(kinds, pa.int32()),

@@ -1,4 +1,4 @@
-"""The nouns every room shares: partitions, messages, batches, generations, assignments.
+"""The nouns every room shares: partitions, messages, generations, assignments.
 
 Owns nothing and does nothing; frozen data only. Field names are Kafka's own.
 """
@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import attrs
-
-if TYPE_CHECKING:
-    import pyarrow
 
 NO_LEADER_EPOCH = -1
 """The leader epoch of a record whose format or broker does not carry one (KIP-320)."""
@@ -62,52 +59,6 @@ class Message(NamedTuple):
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
-
-
-@attrs.frozen(slots=True, order=False, eq=False)
-class MessageBatch:
-    """A run of one partition's messages, in offset order, none hidden between them but what the log hides.
-
-    `next_offset` is the position behind the batch: at least `messages[-1].offset + 1`, more where control
-    records or compacted gaps follow. Marking `next_offset` is always right. `size_bytes` is the size
-    on the wire. A batch is never empty.
-    """
-
-    topic: str
-    partition: int
-    messages: Sequence[Message]
-    next_offset: int
-    leader_epoch: int = NO_LEADER_EPOCH
-    size_bytes: int = 0
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-    @property
-    def first_offset(self) -> int:
-        return self.messages[0].offset
-
-    @property
-    def last_offset(self) -> int:
-        return self.messages[-1].offset
-
-    def __len__(self) -> int:
-        return len(self.messages)
-
-    def __iter__(self) -> Iterator[Message]:
-        return iter(self.messages)
-
-    def to_arrow(self) -> pyarrow.Table:
-        """The batch as Arrow columns, named and typed as Spark's Kafka source names them.
-
-        Columns: key binary, value binary, topic string, partition int32, offset int64,
-        timestamp timestamp[us, UTC], timestampType int32, headers list<struct<key string, value binary>>.
-        Raises ImportError if pyarrow is not installed (`pip install 'sarameya[spark]'`).
-        """
-        from sarameya.arrow import batch_to_arrow
-
-        return batch_to_arrow(self)
 
 
 @attrs.frozen(slots=True)

@@ -6,6 +6,8 @@ import struct
 
 import pytest
 import trio
+from trio.testing import MockClock
+
 from sarameya import (
     Claim,
     ClaimError,
@@ -25,8 +27,6 @@ from sarameya.observe import LeaderChanged, OffsetReset, Retrying
 from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import build
 from sarameya.protocol.versions import Api
-from trio.testing import MockClock
-
 from tests.group.kit import Recorder, Running, committed, deadline, eventually, fill, orders, start_member
 
 PARTITION = TopicPartition("orders", 0)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka.protocol.api_header import ResponseClassRegistry
+
 from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
 from sarameya.embedded.cluster_state import BrokerSettings, ClusterState, Node
 from sarameya.embedded.framing import decode_request, encode_answer

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest
+
 from sarameya.embedded.apis import HANDLERS, MESSAGES, SERVED_VERSIONS
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
-
 from tests.embedded.api_kit import ApiKit, batch, request
 
 EVERY_VERSION = [(api, version) for api, (low, high) in SERVED_VERSIONS.items() for version in range(low, high + 1)]

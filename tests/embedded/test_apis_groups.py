@@ -14,9 +14,9 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
+
 from sarameya.embedded.groups.placement import partition_for
 from sarameya.error_codes import ErrorCode
-
 from tests.embedded.api_kit import ApiKit, request
 
 GROUP = "landers"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
+
 from sarameya.embedded.cluster_state import BrokerSettings
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.records import build
-
 from tests.embedded.api_kit import ApiKit, batch, request, values
 
 

@@ -12,9 +12,9 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
+
 from sarameya.embedded.cluster_state import BrokerSettings
 from sarameya.error_codes import ErrorCode
-
 from tests.embedded.api_kit import ApiKit, batch, request
 
 

@@ -7,6 +7,7 @@ import trio
 import trio.testing
 from kafka.protocol.consumer import FetchRequest, HeartbeatRequest, OffsetCommitRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+
 from sarameya.embedded import EmbeddedCluster, Refused
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
@@ -14,7 +15,6 @@ from sarameya.model import CommittedOffset, Message, TopicPartition
 from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import build, decode, split
 from sarameya.protocol.versions import Api
-
 from tests.embedded.api_kit import request
 from tests.embedded.wire_client import connected
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, HeartbeatRequest, JoinGroupRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.producer import ProduceRequest
+
 from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS
 from sarameya.embedded.framing import FrameReader, Request, decode_request, encode_answer
 from sarameya.errors import ProtocolError
 from sarameya.protocol.versions import Api
-
 from tests.embedded.api_kit import batch
 
 

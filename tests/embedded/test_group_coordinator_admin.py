@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from sarameya.embedded.groups.messages import (
     GroupDescription,
     GroupImage,
@@ -14,7 +15,6 @@ from sarameya.embedded.groups.messages import (
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset
-
 from tests.embedded.coordinator_kit import GROUP, SESSION, T0, Kit, Waiting, join_request, protocols
 
 # --- describe, list ------------------------------------------------------------------------------------------------

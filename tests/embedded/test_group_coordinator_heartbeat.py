@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.group import Group, Member
 from sarameya.embedded.groups.heartbeats import MEMBER_FIRST, STATE_FIRST, HeartbeatChecks, first_that_holds
 from sarameya.embedded.groups.messages import HeartbeatRequest
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
-
 from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, protocols
 
 E, P, C, S, D = (

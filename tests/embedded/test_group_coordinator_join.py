@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.messages import JoinAnswer, JoinedMember, SyncAnswer
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
-
 from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, join_request, protocols
 
 # --- a member id first (KIP-394) -----------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from sarameya.embedded.groups.messages import LeaveAnswer, LeaveRequest, LeavingMember
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
-
 from tests.embedded.coordinator_kit import GROUP, Kit, protocols
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 
 import pytest
+
 from sarameya.embedded.groups.messages import CommitRequest
 from sarameya.embedded.groups.offsets import subscribed_topics
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
-
 from tests.embedded.coordinator_kit import GROUP, SESSION, T0, Kit, protocols
 
 T1 = TopicPartition("t", 1)

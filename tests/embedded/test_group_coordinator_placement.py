@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from sarameya.embedded.group_coordinator import partition_for
 from sarameya.embedded.groups.placement import java_hash
 

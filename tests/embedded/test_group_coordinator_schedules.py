@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.messages import JoinAnswer, LeavingMember, SyncAnswer
 from sarameya.embedded.groups.rounds import GroupJoinKey, GroupSyncKey
 from sarameya.embedded.groups.sessions import MemberKey
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
-
 from tests.embedded.coordinator_kit import GROUP, Kit, Waiting, protocols
 
 CONFIGS = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from sarameya.embedded.groups.group import Group
 from sarameya.embedded.groups.states import TRANSITIONS, GroupEvent, GroupState, IllegalTransitionError, next_state
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from sarameya.embedded.groups.messages import GroupImage, GroupRecord, JoinAnswer, MemberRecord, SyncAnswer
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
-
 from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, protocols
 
 

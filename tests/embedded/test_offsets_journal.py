@@ -3,6 +3,7 @@
 from typing import Any
 
 import attrs
+
 from sarameya.embedded.groups.messages import GroupRecord, MemberRecord
 from sarameya.embedded.offsets_journal import OffsetsJournal, group_key, group_value, offset_key, offset_value
 from sarameya.embedded.partition_log import PartitionLog

@@ -5,6 +5,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sarameya.embedded.partition_log import EpochEnd, PartitionLog, Timestamped
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode

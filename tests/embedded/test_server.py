@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, JoinGroupRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.producer import ProduceRequest
+
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.apis import SERVED_VERSIONS
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 from sarameya.testing import memory_cluster
-
 from tests.embedded.api_kit import batch, request, values
 from tests.embedded.wire_client import WireClient, connected
 

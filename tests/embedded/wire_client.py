@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 from kafka.protocol.api_header import ResponseClassRegistry
+
 from sarameya.embedded import EmbeddedCluster
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+
 from sarameya.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.integration

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import attrs
 import trio
+
 from sarameya import (
     Claim,
     CommittedOffset,
@@ -21,14 +22,10 @@ from sarameya import (
     TopicPartition,
 )
 from sarameya.embedded import EmbeddedCluster
+from sarameya.testing import run_inline
 
 E = TypeVar("E")
 OnMessage = Callable[[Session, Claim, Message], Awaitable[None]]
-
-
-async def inline(function: Callable[[], Any], /) -> Any:
-    """Runs assignors on the loop: trio's virtual clock does not wait for threads."""
-    return function()
 
 
 class Recorder(ConsumerGroupHandler):
@@ -122,7 +119,7 @@ async def start_member(
                 config,
                 observers=[events.append],
                 transport=transport or cluster.transport,
-                run_sync=inline,
+                run_sync=run_inline,
             )
             running = Running(member, scope, events)
             task_status.started(running)
@@ -217,7 +214,6 @@ __all__ = [
     "deadline",
     "eventually",
     "fill",
-    "inline",
     "orders",
     "start_member",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
+from trio.testing import MockClock
+
 from sarameya import (
     Config,
     ConfigError,
@@ -17,8 +19,6 @@ from sarameya.observe import (
     MembershipChanged,
     SessionStarted,
 )
-from trio.testing import MockClock
-
 from tests.group.kit import Recorder, deadline, fill, orders, start_member
 
 

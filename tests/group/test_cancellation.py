@@ -6,11 +6,12 @@ import math
 
 import pytest
 import trio
-from sarameya import Config, ConsumerGroup
-from sarameya.embedded import EmbeddedCluster
 from trio.testing import MockClock
 
-from tests.group.kit import Recorder, committed, fill, inline, orders
+from sarameya import Config, ConsumerGroup
+from sarameya.embedded import EmbeddedCluster
+from sarameya.testing import run_inline
+from tests.group.kit import Recorder, committed, fill, orders
 
 
 class CancelAtStep(trio.abc.Instrument):
@@ -34,7 +35,7 @@ async def live_once(cluster: EmbeddedCluster, handler: Recorder, canceller: Canc
         with trio.CancelScope() as canceller.scope:
             config = Config(offset_initial="oldest")
             async with ConsumerGroup(
-                cluster.bootstrap_servers, "g", config, transport=cluster.transport, run_sync=inline
+                cluster.bootstrap_servers, "g", config, transport=cluster.transport, run_sync=run_inline
             ) as group:
 
                 async def close_when_read() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
+from trio.testing import MockClock
+
 from sarameya import (
     Claim,
     CommitError,
@@ -15,8 +17,6 @@ from sarameya.observe import (
     SessionEnding,
 )
 from sarameya.protocol.versions import Api
-from trio.testing import MockClock
-
 from tests.group.kit import Recorder, committed, deadline, eventually, fill, orders, start_member
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
+from trio.testing import MockClock
+
 from sarameya import (
     Claim,
     Message,
@@ -16,8 +18,6 @@ from sarameya.observe import (
     CommitFailed,
     TaskStuck,
 )
-from trio.testing import MockClock
-
 from tests.group.kit import CutOff, Recorder, committed, deadline, fill, orders, start_member
 
 

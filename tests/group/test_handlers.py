@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import trio
+from trio.testing import MockClock
+
 from sarameya import (
     Claim,
     ClaimError,
@@ -17,8 +19,6 @@ from sarameya.observe import (
     SessionEnding,
 )
 from sarameya.protocol.versions import Api
-from trio.testing import MockClock
-
 from tests.group.kit import Recorder, committed, deadline, eventually, fill, orders, start_member
 
 

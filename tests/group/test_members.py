@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import trio
+from trio.testing import MockClock
+
 from sarameya.observe import (
     SessionEnding,
 )
-from trio.testing import MockClock
-
 from tests.group.kit import CutOff, Recorder, committed, deadline, fill, orders, start_member
 
 

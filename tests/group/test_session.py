@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
+from trio.testing import MockClock
+
 from sarameya import (
     Claim,
     CommittedOffset,
@@ -15,8 +17,6 @@ from sarameya import (
 from sarameya.observe import (
     ClaimStarted,
 )
-from trio.testing import MockClock
-
 from tests.group.kit import Recorder, committed, deadline, fill, orders, start_member
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 import trio
+
 from sarameya import Message, MessageBatch, TimestampType, TopicPartition
 
 

@@ -4,9 +4,9 @@ import io
 import json
 
 import pytest
+
 from sarameya import ConfigError, MessageBatch
 from sarameya_handlers import PrintHandler
-
 from tests.handlers.kit import FakeSession, batch, claim_of, message
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.groups.states import GroupState
 from sarameya.model import TopicPartition

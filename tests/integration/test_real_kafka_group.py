@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from sarameya import Claim, Config, ConsumerGroup, Message, Session
 
+from sarameya import Claim, Config, ConsumerGroup, Message, Session
 from tests.group.kit import Recorder
 from tests.integration.real_kafka import GROUP_COMMAND, RealKafka
 from tests.integration.real_kafka.producing import produce, produce_transaction

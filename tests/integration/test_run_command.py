@@ -17,6 +17,7 @@ from pathlib import Path
 import attrs
 import pytest
 import trio
+
 from sarameya.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.integration

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+
 from sarameya import HandlerError
 from sarameya_handlers import SparkOptions
 from sarameya_handlers.spark.engine import SparkEngine

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 from pyspark.sql import DataFrame, SparkSession
+
 from sarameya import Config, ConsumerGroup
 from sarameya.arrow import kafka_schema
 from sarameya.embedded import EmbeddedCluster
 from sarameya_handlers import LandingError, ParquetTable, SparkOptions, SparkSink
 from sarameya_handlers.spark import jvm
-
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
 from tests.handlers.spark.transforms import values
 

@@ -11,6 +11,8 @@ import pytest
 import trio
 from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse
 from kafka.protocol.metadata import ApiVersionsResponse
+from trio.testing import MemoryReceiveStream, MemorySendStream, MockClock, memory_stream_pair
+
 from sarameya.errors import (
     ConnectionLostError,
     ProtocolError,
@@ -20,7 +22,6 @@ from sarameya.errors import (
 )
 from sarameya.net.connection import Connection
 from sarameya.protocol.versions import Api
-from trio.testing import MemoryReceiveStream, MemorySendStream, MockClock, memory_stream_pair
 
 ServerStream = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}

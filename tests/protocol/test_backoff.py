@@ -3,6 +3,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sarameya.protocol.backoff import Backoff, Retrying
 
 

@@ -11,6 +11,7 @@ import pytest
 from aiokafka import codec as aiokafka
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sarameya.protocol.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
 
 SOME = [codec for codec in Codec if codec is not Codec.NONE]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kafka.protocol.consumer import FetchResponse
+
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import CorruptRecordError, TopicAuthorizationError
 from sarameya.model import TopicPartition

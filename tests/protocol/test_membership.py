@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import pytest
+
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     FencedInstanceError,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.protocol.offset_ledger import OffsetLedger
 

@@ -8,6 +8,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
 from sarameya.errors import ProtocolError
 from sarameya.protocol.assignors import Subscription
 from sarameya.protocol.rebalance import (

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
+
 from sarameya.errors import CorruptRecordError, DecompressionLimitError, RecordError, UnsupportedFormatError
 from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Message, TimestampType, TopicPartition
 from sarameya.protocol.batches import V2_HEADER

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse, HeartbeatRequest, HeartbeatResponse
+
 from sarameya.errors import ProtocolError
 from sarameya.protocol.wire import ClientWire
 

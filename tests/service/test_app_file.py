@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from sarameya.config import Config
 from sarameya.service.app_file import App, AppFileError, HandlerSection, ServiceSection, load_app
 

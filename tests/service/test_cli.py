@@ -5,6 +5,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
+
 from sarameya.service import commands
 from sarameya.service.cli import main
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     ClaimError,

@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 import pytest
+
 from sarameya.errors import ConfigError, HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.service import handlers

@@ -4,6 +4,7 @@ import io
 import sys
 
 import pytest
+
 from sarameya.service.progress import display
 
 

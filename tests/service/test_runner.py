@@ -9,12 +9,13 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
+
 from sarameya.errors import ConnectError, HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.service.app_file import App, FailurePolicy, HandlerSection, ServiceSection
 from sarameya.service.runner import OpenGroup, run_member, run_members
 from sarameya.service.signals import Stop
-from trio.testing import MockClock
 
 
 def app(on_failure: FailurePolicy = "stop", backoff: float = 1.0, longest: float = 60.0) -> App:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 import trio.testing
+
 from sarameya.service.failures import ExitCode
 from sarameya.service.signals import Stop, obey, run, stop_at_end_of_input
 

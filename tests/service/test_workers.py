@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
+
 from sarameya.service.app_file import FailurePolicy, ServiceSection
 from sarameya.service.failures import ExitCode
 from sarameya.service.signals import Stop

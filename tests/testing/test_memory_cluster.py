@@ -3,10 +3,10 @@
 import trio
 import trio.testing
 from kafka.protocol.consumer import JoinGroupRequest
+
 from sarameya.model import TopicPartition
 from sarameya.protocol.records import decode, split
 from sarameya.testing import VIRTUAL_EPOCH, memory_cluster
-
 from tests.embedded.api_kit import request
 from tests.embedded.wire_client import connected
 

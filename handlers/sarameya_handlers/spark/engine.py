@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import attrs
 import trio
-from sarameya import HandlerError
 
+from sarameya import HandlerError
 from sarameya_handlers.spark import jvm
 from sarameya_handlers.spark.java import require_packages
 from sarameya_handlers.spark.options import SparkOptions

@@ -17,8 +17,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from sarameya import HandlerError
 
+from sarameya import HandlerError
 from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.java import require_java, require_packages
 from sarameya_handlers.spark.options import LOG_LEVELS, SparkOptions

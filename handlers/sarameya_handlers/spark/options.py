@@ -11,8 +11,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from sarameya import ConfigError
 
+from sarameya import ConfigError
 from sarameya_handlers.options import check_known
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sarameya import ConfigError, HandlerError
-
 from sarameya_handlers.spark.table import Checkpoint, Landing, Table
 
 if TYPE_CHECKING:

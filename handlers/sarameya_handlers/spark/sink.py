@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import trio
-from sarameya import Claim, ClaimBatches, ConfigError, ConsumerGroupHandler, HandlerError, Session
 
+from sarameya import Claim, ClaimBatches, ConfigError, ConsumerGroupHandler, HandlerError, Session
 from sarameya_handlers.options import check_known
 from sarameya_handlers.spark.buffer import Collected, PartitionBuffer
 from sarameya_handlers.spark.engine import AdoptedEngine, Engine, SparkEngine

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
+
 from sarameya import TopicPartition
 
 if TYPE_CHECKING:

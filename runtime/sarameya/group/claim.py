@@ -14,7 +14,8 @@ import trio
 
 from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
-from sarameya.model import Message, MessageBatch, TopicPartition
+from sarameya.message_batch import MessageBatch
+from sarameya.model import Message, TopicPartition
 from sarameya.protocol.records import RawBatch, decode
 
 

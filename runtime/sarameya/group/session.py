@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sarameya.group.offset_manager import OffsetManager
+from sarameya.message_batch import MessageBatch
 from sarameya.model import (
     NO_LEADER_EPOCH,
     Assignment,
     CommittedOffset,
     Generation,
     Message,
-    MessageBatch,
     TopicPartition,
 )
 

@@ -3,7 +3,10 @@
     async def test_orders_are_handled(autojump_clock):
         async with memory_cluster({"orders": 4}) as cluster:
             cluster.produce("orders", 0, b"value")
-            async with ConsumerGroup(cluster.bootstrap_servers, "g", transport=cluster.transport) as group:
+            group = ConsumerGroup(
+                cluster.bootstrap_servers, "g", transport=cluster.transport, run_sync=run_inline
+            )
+            async with group:
                 ...
 
 Nothing leaves the process, and no time passes but by trio's clock: under `trio.testing.MockClock` (pytest-trio's
@@ -17,7 +20,7 @@ from collections.abc import Mapping
 from sarameya.embedded import CoordinatorConfig, EmbeddedCluster
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
-from sarameya.testing.virtual_time import VIRTUAL_EPOCH, virtual_wall_clock
+from sarameya.testing.virtual_time import VIRTUAL_EPOCH, run_inline, virtual_wall_clock
 
 __all__ = [
     "VIRTUAL_EPOCH",
@@ -26,6 +29,7 @@ __all__ = [
     "EmbeddedCluster",
     "ErrorCode",
     "memory_cluster",
+    "run_inline",
     "virtual_wall_clock",
 ]
 

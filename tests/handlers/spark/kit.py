@@ -9,6 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
+
 from sarameya_handlers.spark.engine import Engine
 from sarameya_handlers.spark.table import Checkpoint, Landing, Table
 

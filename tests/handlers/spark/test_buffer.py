@@ -5,9 +5,9 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sarameya_handlers.spark.buffer import COMBINE_AT, PartitionBuffer
 from sarameya_handlers.spark.options import Limits
-
 from tests.handlers.kit import batch
 
 

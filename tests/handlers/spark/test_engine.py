@@ -9,6 +9,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
+
 from sarameya import HandlerError
 from sarameya_handlers import SparkOptions
 from sarameya_handlers.spark import engine as engine_module

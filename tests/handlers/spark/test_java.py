@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from sarameya import HandlerError
 from sarameya_handlers.spark import java
 

@@ -4,6 +4,7 @@ import logging
 import os
 
 import pytest
+
 from sarameya_handlers.spark.jvm import Output, level_of
 
 ERROR = "26/11/21 04:41:33 ERROR Executor: Exception in task 1.0 in stage 4.0 (TID 6)"

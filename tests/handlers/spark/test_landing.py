@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+
 from sarameya import TopicPartition
 from sarameya_handlers import LandingError
 from sarameya_handlers.spark.landing import land
 from sarameya_handlers.spark.table import Landing
-
 from tests.handlers.kit import batch
 from tests.handlers.spark.kit import FakeSpark, FakeTable
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sarameya import ConfigError
 from sarameya_handlers import SparkOptions, SparkSink
 

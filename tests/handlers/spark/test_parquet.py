@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from sarameya import HandlerError, TopicPartition
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.spark.table import Landing
-
 from tests.handlers.spark.kit import FakeFrame
 
 

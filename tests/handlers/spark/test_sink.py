@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import trio
-from sarameya import HandlerError, TopicPartition
-from sarameya_handlers import LandingError, SparkSink
 from trio.testing import MockClock
 
+from sarameya import HandlerError, TopicPartition
+from sarameya_handlers import LandingError, SparkSink
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
 from tests.handlers.spark.kit import FakeEngine, FakeFrame, FakeTable
 

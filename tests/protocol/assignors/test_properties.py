@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaPythonRange
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as KafkaPythonRoundRobin
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
 from sarameya.config import RebalanceStrategy
 from sarameya.model import topic_partitions
 from sarameya.protocol.assignors import (

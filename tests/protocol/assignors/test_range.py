@@ -1,4 +1,5 @@
 import pytest
+
 from sarameya.protocol.assignors import RangeAssignor, Subscription
 
 

@@ -1,4 +1,5 @@
 import pytest
+
 from sarameya.model import TopicPartition
 from sarameya.protocol.assignors import RoundRobinAssignor, Subscription
 from sarameya.protocol.assignors.round_robin import deal
