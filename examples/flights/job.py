@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterator
 
 import attrs
 import trio
+
+from examples.flights.data import PARTITIONS, Flight
+from examples.flights.errors import DemoError
+from examples.flights.service import Service
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.groups.states import GroupState
 from sarameya.service.progress import Display
-
-from examples.flights.data import PARTITIONS, Flight
-from examples.flights.service import Service
 
 TOPIC = "flights"
 GROUP = "flights-landing"
 
 CHUNK = 500
 """Flights of one partition that are produced at once."""
+PATIENCE = 120.0
+"""Seconds without any progress after which the job has failed."""
 GLANCE = 0.2
 """Seconds between two looks at how far the group is."""
 
@@ -65,15 +68,34 @@ class Job:
             while True:
                 landed = self.landed
                 speed = rate.after(landed, trio.current_time())
-                self.shown.update(landed, f"landed; {self.produced:,} produced; {speed:,.0f} rows/s")
+                self.shown.update(landed, f"{self.produced:,} produced, {speed:,.0f} rows/s")
                 await trio.sleep(GLANCE)
         finally:
-            self.shown.update(self.landed, f"landed; {self.produced:,} produced")
+            self.shown.update(self.landed, f"{self.produced:,} produced")
 
     async def has_members(self, count: int) -> None:
         """Wait until the group has so many members and no rebalance is under way."""
         self.shown.say(f"waiting for {count} members (each starts a Spark of its own)")
         await _until(lambda: self._members() == count)
+
+    async def must_move(self) -> None:
+        """Runs until cancelled. Raises DemoError when nothing moves any more."""
+        while True:
+            with trio.move_on_after(PATIENCE) as patience:
+                await self._moved()
+            if patience.cancelled_caught:
+                landed, produced, members = self._state()
+                raise DemoError(
+                    f"nothing has moved for {PATIENCE:.0f} s: "
+                    f"{landed:,} rows landed, {produced:,} produced, {members} members in the group"
+                )
+
+    async def _moved(self) -> None:
+        before = self._state()
+        await _until(lambda: self._state() != before)
+
+    def _state(self) -> tuple[int, int, int]:
+        return self.landed, self.produced, self._members()
 
     async def some_landed(self) -> None:
         await _until(lambda: self.landed > 0)
