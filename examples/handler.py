@@ -6,6 +6,7 @@ python examples/handler.py
 from __future__ import annotations
 
 import trio
+
 from sarameya import Claim, Config, ConsumerGroup, ConsumerGroupHandler, Session
 from sarameya.embedded import EmbeddedCluster
 
