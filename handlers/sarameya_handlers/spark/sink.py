@@ -1,7 +1,7 @@
 """The handler that lands what it consumes on Spark. Owns when a partition lands and when it is marked.
 
 One task a claim: collect batches, land them, mark them, again. While a landing is on its way the claim is not
-read, so a partition holds at most one landing's worth, and the runtime pauses its fetching.
+read, so a partition holds at most one landing's worth and the last batch, and the runtime pauses its fetching.
 """
 
 from __future__ import annotations
