@@ -99,6 +99,8 @@ async def until_stopped(args: argparse.Namespace, stop: Stop) -> int:
 
     async def cancel_when_asked(scope: trio.CancelScope) -> None:
         await stop.wait()
+        if not args.quiet:
+            print("\nflights: stopping (a second signal ends it at once)", file=sys.stderr)
         scope.cancel()
 
     code = 130
