@@ -108,4 +108,5 @@ async def test_expelled_member_that_wakes_commits_nothing_and_rejoins(autojump_c
         cluster.disconnect()
         await one.until(lambda: len(one.sessions) == 2)
         assert zombie.seen(SessionEnding)[0].lost
+        assert [session.is_lost for session in one.sessions] == [True, False]
         assert committed(cluster) == {"orders-0": 5}, "the zombie's mark of 3 was never committed"

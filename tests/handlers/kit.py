@@ -28,6 +28,7 @@ class FakeSession:
 
     def __init__(self) -> None:
         self.marks: list[tuple[str, int, int]] = []
+        self.is_lost = False
 
     def mark_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
         self.marks.append((topic, partition, offset))

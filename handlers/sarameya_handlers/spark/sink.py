@@ -113,6 +113,10 @@ class SparkSink(ConsumerGroupHandler):
         while more:
             more = await _collect(batches, buffer)
             while buffer.is_due(trio.current_time()) or (buffer.rows and not more):
+                if session.is_lost:
+                    # Whoever owns the partition now lands these records; ours would be theirs once more.
+                    logger.warning("%s: %d rows not landed, the membership is lost", claim.topic_partition, buffer.rows)
+                    return
                 await self._land(session, claim, buffer.take())
 
     async def _land(self, session: Session, claim: Claim, collected: Collected) -> None:

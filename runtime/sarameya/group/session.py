@@ -20,13 +20,21 @@ class Session:
     """One session of one member: from its assignment to the next rebalance (sarama's ConsumerGroupSession)."""
 
     def __init__(
-        self, group: str, generation: Generation, claims: Assignment, offsets: OffsetManager, end: Callable[[str], None]
+        self,
+        group: str,
+        generation: Generation,
+        claims: Assignment,
+        offsets: OffsetManager,
+        *,
+        end: Callable[[str], None],
+        is_lost: Callable[[], bool],
     ) -> None:
         self._group = group
         self._generation = generation
         self._claims = claims
         self._offsets = offsets
         self._end = end
+        self._is_lost = is_lost
 
     @property
     def group(self) -> str:
@@ -45,6 +53,11 @@ class Session:
     def claims(self) -> Mapping[str, tuple[int, ...]]:
         """topic -> the partitions this member has, ascending."""
         return self._claims
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the membership is gone: others own the claims, and nothing can be committed any more."""
+        return self._is_lost()
 
     def mark_message(self, message: Message, metadata: str = "") -> None:
         """This message, and so everything before it in its partition, has been dealt with."""

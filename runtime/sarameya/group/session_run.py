@@ -98,7 +98,14 @@ class SessionRun:
         self._lookup = lookup
         self._fetcher = Fetcher(runtime.pool, runtime.metadata, lookup, runtime.config, runtime.observer)
         self._offsets = OffsetManager(runtime.group, start.generation, member, runtime.config, runtime.observer)
-        self._session = Session(runtime.group, start.generation, self._assignment, self._offsets, self._end)
+        self._session = Session(
+            runtime.group,
+            start.generation,
+            self._assignment,
+            self._offsets,
+            end=self._end,
+            is_lost=lambda: self._outcome.lost,
+        )
         self._claims: list[Claim] = []
         self._running: dict[str, trio.lowlevel.Task] = {}
         self._ended = trio.Event()

@@ -37,6 +37,14 @@ async def test_rows_limit_lands_exactly_that_many_and_marks_behind_them(table: F
     assert session.marks == [("orders", 0, 10), ("orders", 0, 12)]
 
 
+async def test_lost_session_lands_no_more(table: FakeTable) -> None:
+    session = FakeSession()
+    session.is_lost = True
+    await sink_to(table).consume_claim(session, claim_of([batch(0, 4)]))
+    assert table.offsets == []
+    assert session.marks == []
+
+
 async def test_batch_larger_than_the_rows_limit_lands_in_pieces(table: FakeTable) -> None:
     await sink_to(table).consume_claim(FakeSession(), claim_of([batch(0, 25)]))
     assert [len(offsets) for offsets in table.offsets] == [10, 10, 5]
