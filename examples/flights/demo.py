@@ -77,8 +77,8 @@ def main() -> int:
         return signals.run(partial(until_stopped, args))
     except KeyboardInterrupt:
         return 130
-    except (DemoError, ExceptionGroup) as error:
-        expected = [leaf for leaf in leaves(error) if isinstance(leaf, DemoError)]
+    except (DemoError, OSError, ExceptionGroup) as error:
+        expected = [leaf for leaf in leaves(error) if isinstance(leaf, DemoError | OSError)]
         if not expected:
             raise
         print(f"flights: {expected[0]}", file=sys.stderr)
@@ -87,11 +87,17 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__)
-    parser.add_argument("--rows", type=int, default=ROWS, help=f"how many of the flights ({ROWS})")
+    parser.add_argument("--rows", type=_rows, default=ROWS, help=f"how many of the flights ({ROWS})")
     parser.add_argument("--landing", type=Path, default=Path("landing"), help="where flights/ is made (landing)")
     parser.add_argument("--kill", action="store_true", help="kill one member with SIGKILL in the middle of the job")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     return parser.parse_args()
+
+
+def _rows(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= ROWS:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 to {ROWS}")
+    return int(text)
 
 
 async def until_stopped(args: argparse.Namespace, stop: Stop) -> int:
