@@ -5,7 +5,18 @@ import attrs
 import pytest
 
 from sarameya import observe
-from sarameya.observe import CommitFailed, ConnectionLost, Event, Observers, SessionStarted, TaskStuck, log_event
+from sarameya.model import Generation, TopicPartition
+from sarameya.observe import (
+    CommitFailed,
+    ConnectionLost,
+    Event,
+    LeaderChanged,
+    Observers,
+    Retrying,
+    SessionStarted,
+    TaskStuck,
+    log_event,
+)
 
 LOST = ConnectionLost(node_id=1, address="localhost:9092", cause="reset")
 EVENTS = [c for _, c in inspect.getmembers(observe, inspect.isclass) if issubclass(c, Event)]
@@ -93,3 +104,20 @@ def test_events_are_logged_with_what_they_hold_at_a_level_of_their_own(event, le
         log_event(event)
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (level, str(event))
+
+
+def test_event_reads_as_a_line():
+    generation = Generation(3, "member-1", "range", True)
+    assert str(SessionStarted("orders", generation, {"t": (0, 1), "u": (2,)})) == (
+        "session started: group=orders generation=3 assignment=t:[0 1],u:[2]"
+    )
+    assert str(Retrying("commit of group g", 2, 0.25, 0.5, "NOT_COORDINATOR (16)")) == (
+        "retrying: what='commit of group g' attempt=2 elapsed=0.25 delay=0.50 cause='NOT_COORDINATOR (16)'"
+    )
+    assert str(LeaderChanged(TopicPartition("t", 1), None, 4, "found")) == (
+        "leader changed: partition=t-1 before=None after=4 cause=found"
+    )
+
+
+def test_stuck_task_shows_its_stack_as_lines():
+    assert str(TaskStuck("claim of t-0", "a\n  b\n")) == "task stuck: claim of t-0 does not end; it stands at\na\n  b"

@@ -7,6 +7,7 @@ one that raises is taken out of the list and said once in the log, so that watch
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -18,7 +19,12 @@ logger = logging.getLogger("sarameya")
 
 @attrs.frozen(slots=True)
 class Event:
-    """The root of all events. Times, where there are any, are trio's clock; durations are seconds."""
+    """The root of all events. Durations are seconds. `str` of one is a line for a person, `repr` is for programmers."""
+
+    def __str__(self) -> str:
+        words = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__).lower()
+        fields = attrs.asdict(self, recurse=False)
+        return " ".join([f"{words}:", *(f"{name}={_shown(value)}" for name, value in fields.items())])
 
 
 @attrs.frozen(slots=True)
@@ -106,6 +112,9 @@ class TaskStuck(Event):
     what: str
     stack: str
 
+    def __str__(self) -> str:
+        return f"task stuck: {self.what} does not end; it stands at\n{self.stack.rstrip()}"
+
 
 @attrs.frozen(slots=True)
 class OffsetReset(Event):
@@ -148,6 +157,22 @@ class CommitFailed(Event):
 
     group: str
     cause: str
+
+
+def _shown(value: object) -> str:
+    match value:
+        case Generation():
+            return str(value.id)
+        case TopicPartition() | int() | None:
+            return str(value)
+        case float():
+            return f"{value:.2f}"
+        case dict():
+            return ",".join(f"{key}:{_shown(item)}" for key, item in value.items()) or "none"
+        case tuple():
+            return "[" + " ".join(map(_shown, value)) + "]"
+    text = str(value)
+    return repr(text) if " " in text or not text else text
 
 
 Observer = Callable[[Event], None]
