@@ -1,10 +1,12 @@
-"""What holds for every test: an integration test may be skipped by hand, never where CI=true."""
+"""What holds for every test: SIGTERM ends a run in order; an integration test may not be skipped where CI=true."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import settings
@@ -15,6 +17,17 @@ settings.load_profile("sarameya")
 
 _IN_CI = os.environ.get("CI") == "true"
 _INTEGRATION = Path(__file__).with_name("integration")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """On SIGTERM do as on Ctrl-C: fixtures then end the programs they have started, which would otherwise live on."""
+
+    def stop(_: int, frame: FrameType | None) -> None:
+        session.shouldstop = "SIGTERM"  # for a test that takes the interrupt for its own failure
+        handler = signal.getsignal(signal.SIGINT)  # trio's own while it runs; ignored in a shell's background job
+        (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 @pytest.hookimpl(wrapper=True)

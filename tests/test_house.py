@@ -113,3 +113,30 @@ def test_skipped_integration_test_fails_in_ci_only(
     assert outcomes == {expected: 1}
     if ci:
         result.stdout.fnmatch_lines(["*may not be skipped where CI=true*tired*"])
+
+
+def test_run_ended_by_sigterm_finalises_its_fixtures(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider")
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makepyfile(
+        """
+        import os, signal, pathlib, pytest
+
+        @pytest.fixture(scope="session")
+        def broker():
+            yield
+            pathlib.Path("ended").touch()
+
+        def test_that_is_terminated(broker):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def test_that_does_not_run(broker):
+            pathlib.Path("ran").touch()
+        """
+    )
+
+    result = pytester.runpytest_subprocess()
+
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert Path("ended").exists()
+    assert not Path("ran").exists()
