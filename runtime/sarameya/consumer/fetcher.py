@@ -17,6 +17,7 @@ from sarameya.consumer.broker_consumer import BrokerConsumer
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.errors import OffsetOutOfRangeError, SarameyaError
+from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import LeaderChanged, Observer, OffsetReset, Retrying
@@ -26,16 +27,26 @@ from sarameya.protocol.fetch_cursor import OutOfRange, Redispatch
 
 
 class Fetcher:
-    """Reads partitions from whoever leads them, while `run` runs."""
+    """Reads partitions from whoever leads them, while `run` runs.
+
+    `on_reset` is told each position that the out-of-range policy chose, before anything is read from there.
+    """
 
     def __init__(
-        self, pool: BrokerPool, metadata: MetadataRefresher, lookup: OffsetLookup, config: Config, observer: Observer
+        self,
+        pool: BrokerPool,
+        metadata: MetadataRefresher,
+        lookup: OffsetLookup,
+        config: Config,
+        observer: Observer,
+        on_reset: Callable[[TopicPartition, int], None],
     ) -> None:
         self._pool = pool
         self._metadata = metadata
         self._lookup = lookup
         self._config = config
         self._observer = observer
+        self._on_reset = on_reset
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._brokers: dict[int, BrokerConsumer] = {}
         self._nursery: trio.Nursery | None = None
@@ -53,6 +64,11 @@ class Fetcher:
             self._nursery.cancel_scope.cancel()
         for broker in self._brokers.values():
             broker.unsubscribe_all()
+
+    @property
+    def _is_stopped(self) -> bool:
+        """For what was woken in the same turn in which `stop` came: its cancellation strikes at the next wait only."""
+        return self._nursery is not None and self._nursery.cancel_scope.cancel_called
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:
         """Begin to read these partitions, each from its cursor's position."""
@@ -97,6 +113,8 @@ class Fetcher:
             self._observer(Retrying(what, attempts.attempt, now - attempts.since, delay, cause))
             await trio.sleep(delay)
             leader = (await self._metadata.refresh()).leader(consumer.partition)
+            if self._is_stopped:
+                return
             cause = "no leader is known"
         self._observer(LeaderChanged(consumer.partition, before, leader, "found"))
         self._subscribe(consumer, leader)
@@ -111,8 +129,12 @@ class Fetcher:
                 raise OffsetOutOfRangeError(partition, consumer.cursor.position, start, end)
             found = await self._lookup.find({partition: policy})
         except SarameyaError as error:
-            consumer.fail(error)
+            if not self._is_stopped:
+                consumer.fail(error)
+            return
+        if self._is_stopped:
             return
         before, consumer.cursor.position = consumer.cursor.position, found[partition]
+        self._on_reset(partition, found[partition])
         self._observer(OffsetReset(partition, before, found[partition], policy))
         self.read([consumer])

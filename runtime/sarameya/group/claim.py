@@ -95,6 +95,8 @@ class Claim:
                 records = await self._consumer.receive()
             except trio.EndOfChannel:
                 return False
+            # Where the position was reset it is not behind what came before, and may be lower.
+            self._behind = records.position
             self._undecoded.extend(records.batches)
             self._aborted = records.aborted
         return False

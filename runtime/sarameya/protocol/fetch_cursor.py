@@ -26,6 +26,8 @@ class Records:
 
     batches: tuple[RawBatch, ...]
     size_bytes: int
+    position: int
+    """The offset asked for: what stands before it in the first batch is not wanted."""
     aborted: frozenset[int] = frozenset()
     """Base offsets of batches of aborted transactions, which are not shown (read_committed only)."""
 
@@ -124,7 +126,7 @@ class FetchCursor:
         if not batches:
             return Nothing()
         self.position = batches[-1].next_offset
-        return Records(tuple(batches), len(data), aborted)
+        return Records(tuple(batches), len(data), asked, aborted)
 
     def _in_order(self, batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
         """The batches as long as each begins behind the one before it; what did not would come twice."""
