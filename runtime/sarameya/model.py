@@ -20,6 +20,11 @@ NO_TIMESTAMP = -1
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
+def is_offset(value: object) -> bool:
+    """Whether `value` can be an offset: an int from 0 to 2**63 - 2 (the next one must fit in int64 too)."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 - 1
+
+
 class TimestampType(IntEnum):
     """Who set a message's timestamp (KIP-32)."""
 

@@ -41,6 +41,7 @@ from sarameya.protocol.membership_messages import (
     Left,
     RebalanceWanted,
     RequestFailed,
+    RequestImpossible,
     RetryScheduled,
     SendHeartbeat,
     SendJoin,
@@ -364,9 +365,55 @@ def test_assignment_made_for_a_past_round_is_not_sent() -> None:
     driver = Driver()
     driver.joined(leads=True)
     assign = driver.get(Assign)
-    driver.receive(RebalanceWanted("partitions were added"))
+    driver.wait(3.0)
+    driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.UNKNOWN_MEMBER_ID))
     driver.receive(AssignmentMade(assign.token, {"me": b"old"}))
     assert "SendSync" not in kinds(driver.commands)
+
+
+def test_rebalance_we_want_ourselves_ends_a_stable_session_and_nothing_else() -> None:
+    driver = Driver()
+    driver.joined()
+    sync = driver.get(SendSync)
+    assert driver.receive(RebalanceWanted("partitions were added")) == [], "a rebalance is under way"
+    driver.receive(SyncAnswered(sync.token, 0, b""))
+    driver.receive(RebalanceWanted("partitions were added"))
+    assert not driver.get(EndSession).lost
+
+
+def test_repeated_setbacks_are_met_with_backoff_after_the_first() -> None:
+    driver = Driver()
+    join = driver.joining()
+    driver.receive(JoinAnswered(join.token, ErrorCode.MEMBER_ID_REQUIRED, member_id="a"))
+    join = driver.get(SendJoin)  # at once
+    for _ in range(3):
+        driver.receive(JoinAnswered(join.token, ErrorCode.UNKNOWN_MEMBER_ID))
+        assert "SendJoin" not in kinds(driver.commands)
+        driver.wait(driver.get(RetryScheduled).delay)
+        join = driver.get(SendJoin)
+    assert driver.machine.member_id == ""
+
+
+def test_member_id_in_a_refusal_is_not_taken_over() -> None:
+    """A coordinator that has moved meanwhile names one that the new coordinator has never stored."""
+    driver = Driver(group_instance_id="i-1")
+    join = driver.joining()
+    driver.receive(JoinAnswered(join.token, ErrorCode.NOT_COORDINATOR, member_id="never-stored"))
+    assert driver.machine.member_id == ""
+
+
+def test_request_that_can_never_be_sent_is_fatal() -> None:
+    driver = Driver()
+    error = RuntimeError("no version in common")
+    driver.receive(RequestImpossible(driver.joining().token, error))
+    assert driver.get(Fail).error is error
+
+
+def test_join_wanted_of_a_fenced_member_waits_for_its_failure_to_be_heard() -> None:
+    driver = Driver()
+    join = driver.joining()
+    driver.receive(JoinAnswered(join.token, ErrorCode.FENCED_INSTANCE_ID))
+    assert driver.receive(JoinWanted()) == []
 
 
 # -- rejoin, commits, leave -----------------------------------------------------------------------------
@@ -494,8 +541,8 @@ def test_leave_is_possible_from_every_state() -> None:
 
 def test_input_without_a_row_raises() -> None:
     driver = Driver()
-    driver.machine.state = State.FENCED
-    with pytest.raises(IllegalTransitionError, match="JOIN_WANTED in FENCED"):
+    driver.machine.state = State.LEAVING
+    with pytest.raises(IllegalTransitionError, match="JOIN_WANTED in LEAVING"):
         driver.receive(JoinWanted())
 
 

@@ -16,7 +16,7 @@ import trio
 from sarameya.config import Config
 from sarameya.errors import ConfigError
 from sarameya.group.handler import ConsumerGroupHandler
-from sarameya.group.member import CloseWanted, Member, RunSync
+from sarameya.group.member import CloseWanted, Member, Notice, RunSync
 from sarameya.group.session_run import Outcome, Runtime, SessionRun
 from sarameya.net.broker_pool import open_broker_pool, parse_bootstrap
 from sarameya.net.metadata_refresher import MetadataRefresher
@@ -95,7 +95,8 @@ class ConsumerGroup:
         Raises, when a session has ended in order and the group was left: an ExceptionGroup of ClaimErrors (and
         of what setup or cleanup raised); GroupError where the coordinator refused this member for good;
         ConnectError or UnknownTopicError where the cluster or a topic cannot be found at the start; ConfigError
-        for topics that cannot be. Cancelling it ends the session in order too, within `close_timeout`.
+        for topics that cannot be; ProtocolError where the leader's assignment is no assignment. Cancelling it ends
+        the session in order too, within `close_timeout`.
         """
         runtime, nursery = self._runtime, self._shielded
         if runtime is None or nursery is None:
@@ -153,10 +154,11 @@ class ConsumerGroup:
         try:
             outcome = await self._sessions(member, handler, runtime)
             deadline, reason = outcome.deadline, outcome.reason
-            if outcome.fatal is not None:
+            if outcome.fatal is not None and not outcome.failures:
                 raise outcome.fatal
             if outcome.failures:
-                raise ExceptionGroup(f"group {self.group_id!r}: {reason}", outcome.failures)
+                failures = [outcome.fatal, *outcome.failures] if outcome.fatal else outcome.failures
+                raise ExceptionGroup(f"group {self.group_id!r}: {reason}", failures)
         finally:
             self._member = None
             now = trio.current_time()
@@ -171,26 +173,41 @@ class ConsumerGroup:
         short = 0
         member.post(JoinWanted())
         async for notice in member.notices:
-            match notice:
-                case StartSession():
-                    began = trio.current_time()
-                    outcome = await SessionRun(notice, member, handler, runtime).run()
-                    if outcome.failures or outcome.fatal or outcome.closing:
-                        return outcome
-                    lasted = trio.current_time() - began
-                    short = short + 1 if outcome.returned_early and lasted < self.config.heartbeat_interval else 0
-                    if short > 1:
-                        # A handler that returns at once, again and again, must not become a rebalance storm.
-                        delay = backoff.delay(short - 1)
-                        self._observer(Retrying("session", short, lasted, delay, outcome.reason))
-                        await trio.sleep(delay)
-                    member.post(JoinWanted())
-                case CloseWanted():
-                    deadline = trio.current_time() + self.config.close_timeout
-                    return Outcome(reason="the group is closed", deadline=deadline, closing=True)
-                case Fail(error=error):
-                    return Outcome(reason=str(error), fatal=error)
+            if isinstance(notice, StartSession):
+                began = trio.current_time()
+                outcome = await SessionRun(notice, member, handler, runtime).run()
+                if outcome.failures or outcome.fatal or outcome.closing:
+                    return outcome
+                lasted = trio.current_time() - began
+                short = short + 1 if lasted < self.config.heartbeat_interval and not outcome.rebalanced else 0
+                if short > 1:
+                    # A handler that returns at once, again and again, must not become a rebalance storm.
+                    delay = backoff.delay(short - 1)
+                    self._observer(Retrying("session", short, lasted, delay, outcome.reason))
+                    if (last := await self._pause(member, delay)) is not None:
+                        return last
+                member.post(JoinWanted())
+            elif (last := self._last_word(notice)) is not None:
+                return last
         raise AssertionError("the membership stopped without a word")
+
+    async def _pause(self, member: Member, seconds: float) -> Outcome | None:
+        """Wait, unless the group is closed or fails meanwhile."""
+        with trio.move_on_after(seconds):
+            async for notice in member.notices:
+                if (last := self._last_word(notice)) is not None:
+                    return last
+        return None
+
+    def _last_word(self, notice: Notice) -> Outcome | None:
+        """The outcome, if `notice` ends the membership outside a session."""
+        match notice:
+            case CloseWanted():
+                deadline = trio.current_time() + self.config.close_timeout
+                return Outcome(reason="the group is closed", deadline=deadline, closing=True)
+            case Fail(error=error):
+                return Outcome(reason=str(error), fatal=error)
+        return None
 
     async def _run_infrastructure(self, scope: trio.CancelScope, ready: trio.Event) -> None:
         with scope:

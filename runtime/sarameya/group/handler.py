@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class ConsumerGroupHandler(ABC):
     """The life of a session, for a user to fill in (sarama's ConsumerGroupHandler).
 
-    Order: `start_offset` per partition, `setup` once, `consume_claim` once a claim (each in a task of its
-    own), `cleanup` once, also when `setup` or a claim has failed. Everything a method raises ends the
+    Order: `setup` once, `start_offset` once a partition, `consume_claim` once a claim (each in a task of its
+    own), `cleanup` once, also when one of the others has failed. Everything a method raises ends the
     session in order and is then raised by `ConsumerGroup.consume`, with its coordinates.
     """
 
@@ -38,6 +38,6 @@ class ConsumerGroupHandler(ABC):
         """The offset to begin at, or None for the usual one: committed, else `Config.offset_initial`.
 
         For a sink whose own table knows better than Kafka's commit what has landed. Called for each
-        partition before `setup`. `committed` is None where the group has committed nothing.
+        partition between `setup` and the claims. `committed` is None where the group has committed nothing.
         """
         return None

@@ -14,7 +14,8 @@ import attrs
 import trio
 
 from sarameya.config import Config
-from sarameya.errors import ProtocolError, SarameyaError
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import ProtocolError, SarameyaError, UnsupportedVersionError
 from sarameya.model import Assignment
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.coordinator import CoordinatorClient
@@ -37,7 +38,9 @@ from sarameya.protocol.membership_messages import (
     FindFailed,
     ForgetCoordinator,
     Left,
+    RebalanceWanted,
     RequestFailed,
+    RequestImpossible,
     RetryScheduled,
     SendHeartbeat,
     SendJoin,
@@ -46,6 +49,7 @@ from sarameya.protocol.membership_messages import (
     StartSession,
     StateChanged,
 )
+from sarameya.protocol.membership_states import State
 from sarameya.protocol.metadata import Broker
 from sarameya.protocol.rebalance import decode_subscription, encode_assignment, encode_subscription
 
@@ -57,6 +61,9 @@ class CloseWanted:
 
 Notice = StartSession | EndSession | Left | Fail | CloseWanted
 """What the group loop listens for."""
+
+_LOOK_UPS = 5
+"""How often a leader looks for a topic's partitions before it assigns without them."""
 
 T = TypeVar("T")
 
@@ -90,6 +97,7 @@ class Member:
         self._config = config
         self._observer = observer
         self._run_sync = run_sync
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._machine = Membership(
             MembershipOptions(
                 group=group,
@@ -98,11 +106,13 @@ class Member:
                 rebalance_margin=config.rebalance_margin,
                 group_instance_id=config.group_instance_id,
             ),
-            Backoff(config.retry_backoff, config.retry_backoff_max),
+            self._backoff,
         )
         self._send_event, self._events = trio.open_memory_channel[Event](math.inf)
         self._send_notice, self.notices = trio.open_memory_channel[Notice](math.inf)
         self._stepped = trio.Event()
+        # What we, as leader, have assigned from: topic -> number of partitions.
+        self._assigned_counts: Mapping[str, int] = {}
 
     # -- for the group loop and the offset manager --------------------------------------------------
 
@@ -125,6 +135,7 @@ class Member:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Drive the machine until cancelled."""
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_partition_counts)
             task_status.started()
             while True:
                 event = await self._next_event()
@@ -185,7 +196,11 @@ class Member:
                     self.post(await self.client.heartbeat(node_id, command))
                 case SendLeave():
                     self.post(await self.client.leave(node_id, command))
+        except UnsupportedVersionError as error:
+            self.post(RequestImpossible(command.token, error))
         except SarameyaError as error:
+            # The coordinator may have a new address, or be another node.
+            self._metadata.request_refresh()
             self.post(RequestFailed(command.token, str(error)))
 
     # -- as leader -----------------------------------------------------------------------------------
@@ -225,9 +240,34 @@ class Member:
             for member in command.members
         }
         topics = {topic for subscription in members.values() for topic in subscription.topics}
-        # Other members may read topics that we have never looked up.
-        self._metadata.follow(topics)
-        metadata = await self._metadata.refresh()
-        counts = metadata.partition_counts(topics)
+        counts = await self._partition_counts(topics)
+        self._assigned_counts = counts
         # In a thread: a slow assignor must not keep the heartbeats of its own member waiting.
         return await self._run_sync(lambda: assignor.assign(members, counts))
+
+    async def _partition_counts(self, topics: set[str]) -> dict[str, int]:
+        """How many partitions each topic has; one that is missing is looked up a few times before it is left out."""
+        # Other members may read topics that we have never looked up.
+        self._metadata.follow(topics)
+        for attempt in range(1, _LOOK_UPS + 1):
+            metadata = await self._metadata.refresh()
+            missing = metadata.missing(topics)
+            if not missing:
+                break
+            cause = ", ".join(f"{topic}: {ErrorCode.describe(code)}" for topic, code in sorted(missing.items()))
+            delay = self._backoff.delay(attempt)
+            self._observer(Retrying(f"partitions to assign in group {self._group}", attempt, 0.0, delay, cause))
+            await trio.sleep(delay)
+        return metadata.partition_counts(topics)
+
+    async def _watch_partition_counts(self) -> None:
+        """The leader's watch: topics that grow or appear are dealt anew. A failed look-up is not a change."""
+        while True:
+            metadata = await self._metadata.next()
+            generation = self._machine.generation
+            if generation is None or not generation.is_leader or self._machine.state is not State.STABLE:
+                continue
+            counts = metadata.partition_counts(self._metadata.topics)
+            changed = {t: n for t, n in counts.items() if n != self._assigned_counts.get(t, 0)}
+            if changed:
+                self.post(RebalanceWanted(f"partition counts have changed: {changed}"))

@@ -6,6 +6,7 @@ share a round: whoever asks while one is under way waits for the next, which tak
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -13,7 +14,16 @@ import trio
 
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import CommitError, KafkaError, Reaction, Request, SarameyaError, kafka_error, reaction_to
+from sarameya.errors import (
+    CommitError,
+    KafkaError,
+    Reaction,
+    Request,
+    SarameyaError,
+    UnsupportedVersionError,
+    kafka_error,
+    reaction_to,
+)
 from sarameya.group.member import Member
 from sarameya.model import CommittedOffset, Generation, TopicPartition
 from sarameya.observe import CommitFailed, Committed, Observer, Retrying
@@ -47,6 +57,7 @@ class OffsetManager:
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._round = _Round()
         self._wanted = trio.Event()
+        self._is_over = False
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
         """What the group has committed; becomes the ledger's beginning. Retries until it is known for all.
@@ -69,7 +80,7 @@ class OffsetManager:
         node_id = await self._member.coordinator()
         try:
             answer = await self._member.client.fetch_offsets(node_id, wanted)
-        except KafkaError:
+        except UnsupportedVersionError:
             raise
         except SarameyaError as error:
             self._member.post(CoordinatorLost(node_id, str(error)))
@@ -79,7 +90,7 @@ class OffsetManager:
         if missing and not answer.code:
             return f"the coordinator left {missing[0]} out of its answer"
         if (code := next(filter(None, codes), 0)) == 0:
-            found.update({tp: committed for tp, (_, committed) in answer.partitions.items()})
+            found.update({tp: answer.partitions[tp][1] for tp in wanted})
             return None
         reaction = reaction_to(Request.OFFSET_FETCH, code)
         if reaction in _ENDS_MEMBERSHIP or reaction is Reaction.RAISE:
@@ -90,30 +101,47 @@ class OffsetManager:
 
     async def run(self) -> None:
         """Send the rounds that are asked for, and with autocommit one every interval. Runs until cancelled."""
-        while True:
-            interval = self._config.autocommit_interval if self._config.autocommit else float("inf")
-            with trio.move_on_after(interval):
-                await self._wanted.wait()
-            self._wanted = trio.Event()
-            this, self._round = self._round, _Round()
-            try:
-                await self._commit_dirty()
-            except SarameyaError as error:
-                this.error = error
-                if not this.awaited:
-                    self._observer(CommitFailed(self._group, str(error)))
-            except trio.Cancelled:
-                this.error = CommitError(ErrorCode.REBALANCE_IN_PROGRESS, f"commit of group {self._group!r}")
-                raise
-            finally:
-                this.done.set()
+        try:
+            while True:
+                interval = self._config.autocommit_interval if self._config.autocommit else math.inf
+                with trio.move_on_after(interval):
+                    await self._wanted.wait()
+                self._wanted = trio.Event()
+                await self._send_round()
+        finally:
+            self._is_over = True
+            self._round.error = self._too_late()
+            self._round.done.set()
+
+    async def _send_round(self) -> None:
+        this, self._round = self._round, _Round()
+        try:
+            await self._commit_dirty()
+        except SarameyaError as error:
+            this.error = error
+            if not this.awaited:
+                self._observer(CommitFailed(self._group, str(error)))
+        except trio.Cancelled:
+            this.error = self._too_late()
+            raise
+        finally:
+            this.done.set()
+
+    def _too_late(self) -> CommitError:
+        return CommitError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"commit of group {self._group!r}, generation {self._generation.id}",
+            "the session is over; commit before consume_claim and cleanup return",
+        )
 
     async def commit(self) -> None:
         """Commit every mark made so far, and wait until the coordinator has taken it.
 
-        Raises CommitError where the generation is over, TopicAuthorizationError or KafkaError where the
-        coordinator refused a partition; the other partitions are committed all the same.
+        Raises CommitError where the generation or the session is over, TopicAuthorizationError or KafkaError where
+        the coordinator refused a partition; the other partitions are committed all the same.
         """
+        if self._is_over:
+            raise self._too_late()
         this = self._round
         this.awaited = True
         self._wanted.set()
@@ -121,30 +149,30 @@ class OffsetManager:
         if this.error is not None:
             raise this.error.again()
 
-    async def _commit_dirty(self) -> None:
-        dirty = self.ledger.dirty()
-        if dirty:
-            await self._send(dirty)
+    def commit_nowait(self) -> None:
+        """Ask for a commit that nobody waits for; if it fails, observers are told."""
+        self._wanted.set()
 
-    async def _send(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        left = dict(offsets)
+    async def _commit_dirty(self) -> None:
+        """Commit every mark, and where it has to be tried again the newest ones; what is refused is raised."""
+        refused: dict[TopicPartition, KafkaError] = {}
         attempts: Attempts | None = None
-        refused: KafkaError | None = None
-        while True:
+        while left := {tp: offset for tp, offset in self.ledger.dirty().items() if tp not in refused}:
             codes, cause = await self._send_once(left)
-            taken = {tp: left.pop(tp) for tp, code in codes.items() if code == 0}
+            taken = {tp: left[tp] for tp, code in codes.items() if code == 0}
             if taken:
                 self.ledger.acknowledge(taken)
                 self._observer(Committed(self._group, {tp: offset.offset for tp, offset in taken.items()}))
             for partition, code in codes.items():
                 if reaction_to(Request.COMMIT, code) is Reaction.RAISE:
-                    del left[partition]
-                    refused = kafka_error(code, f"commit of {partition} by group {self._group!r}")
-            if not left:
-                break
+                    refused[partition] = kafka_error(code, f"commit of {partition} by group {self._group!r}")
+            if not left.keys() - taken.keys() - refused.keys():
+                break  # what has been marked meanwhile is the next round's
             attempts = await self._back_off("commit", attempts, cause)
-        if refused is not None:
-            raise refused
+        for first in refused.values():
+            for other in list(refused.values())[1:]:
+                first.add_note(str(other))
+            raise first
 
     async def _send_once(
         self, offsets: Mapping[TopicPartition, CommittedOffset]
@@ -154,6 +182,8 @@ class OffsetManager:
         generation = self._generation
         try:
             codes = await self._member.client.commit(node_id, generation.id, generation.member_id, offsets)
+        except UnsupportedVersionError:
+            raise
         except SarameyaError as error:
             self._member.post(CoordinatorLost(node_id, str(error)))
             return {}, str(error)

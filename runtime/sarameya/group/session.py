@@ -13,6 +13,7 @@ from sarameya.model import (
     Generation,
     Message,
     TopicPartition,
+    is_offset,
 )
 
 
@@ -70,8 +71,9 @@ class Session:
     def mark_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
         """Everything before `offset`, the next one to read, has been dealt with. Marks only move forward.
 
-        Raises ValueError for a partition that is not claimed in this session.
+        Raises ValueError for a partition that is not claimed in this session, or what is no offset.
         """
+        _check(offset)
         self._mark(TopicPartition(topic, partition), offset, metadata, NO_LEADER_EPOCH)
 
     def reset_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
@@ -80,6 +82,7 @@ class Session:
         Raises ValueError for a partition that is not claimed in this session.
         """
         target = TopicPartition(topic, partition)
+        _check(offset)
         try:
             self._offsets.ledger.reset(target, CommittedOffset(offset, metadata))
         except KeyError:
@@ -101,3 +104,8 @@ class Session:
 
     def _not_claimed(self, partition: TopicPartition) -> ValueError:
         return ValueError(f"{partition} is not claimed in this session (claims: {dict(self._claims)})")
+
+
+def _check(offset: object) -> None:
+    if not is_offset(offset):
+        raise ValueError(f"{offset!r} is no offset: must be an int of at least 0, the next offset to read")

@@ -1,7 +1,8 @@
-"""The life of one session, from its assignment to its last commit. See "The life of a session" in ARCHITECTURE.md.
+"""The life of one session, from its assignment to its last commit. See "What happens in a session?" in ARCHITECTURE.md.
 
-    start:    committed offsets -> handler.start_offset -> the policy's offsets -> commit of those
+    start:    committed offsets
     setup:    handler.setup
+    starts:   handler.start_offset -> the policy's offsets -> commit of those
     claims:   one task a claim, until the session ends
     ending:   fetching stops, claims' iterators end; after a grace the claims are cancelled
     finish:   handler.cleanup -> last commit, shielded from cancellation and bounded by the deadline
@@ -32,6 +33,7 @@ from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.member import CloseWanted, Member
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.session import Session
+from sarameya.group.starts import Start, find_starts
 from sarameya.model import CommittedOffset, Generation, TopicPartition, topic_partitions
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.metadata_refresher import MetadataRefresher
@@ -49,6 +51,12 @@ from sarameya.observe import (
 from sarameya.protocol.fetch_cursor import FetchCursor
 from sarameya.protocol.membership_messages import EndSession, Fail, LeaveWanted, StartSession
 from sarameya.protocol.rebalance import decode_assignment
+
+_LEAST_SECONDS = 1.0
+"""What a session has to end in order, whatever its deadline."""
+
+_UNWIND_SECONDS = 0.5
+"""How long a task may take to unwind once it is cancelled, before it counts as stuck."""
 
 _GRACE_SHARE = 0.8
 """Of the time until the deadline, what the claims may have at the most: cleanup and the last commit need the rest."""
@@ -74,14 +82,9 @@ class Outcome:
     failures: list[Exception] = attrs.field(factory=list)
     lost: bool = False
     closing: bool = False
-    returned_early: bool = False
+    rebalanced: bool = False
+    """Ended by the group, in order, and by nothing else."""
     fatal: Exception | None = None
-
-
-@attrs.frozen(slots=True)
-class _Start:
-    offset: int
-    why: str
 
 
 class SessionRun:
@@ -96,7 +99,9 @@ class SessionRun:
         self._outcome = Outcome()
         lookup = OffsetLookup(runtime.pool, runtime.metadata, runtime.config, runtime.observer)
         self._lookup = lookup
-        self._fetcher = Fetcher(runtime.pool, runtime.metadata, lookup, runtime.config, runtime.observer)
+        self._fetcher = Fetcher(
+            runtime.pool, runtime.metadata, lookup, runtime.config, runtime.observer, self._offset_reset
+        )
         self._offsets = OffsetManager(runtime.group, start.generation, member, runtime.config, runtime.observer)
         self._session = Session(
             runtime.group,
@@ -115,6 +120,7 @@ class SessionRun:
         self._services_scope = trio.CancelScope(shield=True)
         self._services_running = trio.Event()
         self._finish_scope = trio.CancelScope(shield=True)
+        self._grace = runtime.config.claim_grace
         self._deadline_scope = trio.CancelScope()
 
     async def run(self) -> Outcome:
@@ -127,52 +133,48 @@ class SessionRun:
                 await self._services_running.wait()
                 await self._work()
             finally:
-                await self._finish()
-                self._services_scope.cancel()
-                nursery.cancel_scope.cancel()
+                try:
+                    await self._finish()
+                finally:
+                    # Whatever cleanup raises, also SystemExit: what is shielded must be told to end.
+                    self._services_scope.cancel()
+                    nursery.cancel_scope.cancel()
         return self._outcome
 
     # -- start, setup, claims -----------------------------------------------------------------------
 
     async def _work(self) -> None:
-        starts: Mapping[TopicPartition, _Start] | None = None
+        committed: Mapping[TopicPartition, CommittedOffset | None] | None = None
         with self._start_scope:
             try:
-                starts = await self._starts()
-            except CommitError:
-                await self._ended.wait()  # the generation is over, and the membership is about to say so
-            except Exception as error:  # noqa: BLE001 - start_offset is the user's: recorded, and raised by consume()
-                self._fail("the session could not start", error)
-        if starts is None or self._ended.is_set():
+                committed = await self._offsets.fetch(topic_partitions(self._assignment))
+            except SarameyaError as error:
+                self._fail("the group's offsets cannot be had", error)
+        if committed is None or self._ended.is_set():
             return
         self._runtime.observer(SessionStarted(self._runtime.group, self._generation, self._assignment))
         with self._claims_scope:
             self._needs_cleanup = True
             if await self._guarded("setup", self._handler.setup(self._session)):
-                await self._run_claims(starts)
+                starts: dict[TopicPartition, Start] = {}
+                if await self._guarded("start_offset", self._find_starts(committed, starts)):
+                    await self._run_claims(starts)
 
-    async def _starts(self) -> Mapping[TopicPartition, _Start]:
-        """Where each partition begins: the handler's word, else the commit, else the policy."""
-        partitions = topic_partitions(self._assignment)
-        committed = await self._offsets.fetch(partitions)
-        starts: dict[TopicPartition, _Start] = {}
-        for partition in partitions:
-            chosen = await self._handler.start_offset(partition, committed[partition])
-            if chosen is not None:
-                starts[partition] = _Start(chosen, "handler")
-            elif (commit := committed[partition]) is not None:
-                starts[partition] = _Start(commit.offset, "committed")
-        policy = self._runtime.config.offset_initial
-        unknown = {partition: policy for partition in partitions if partition not in starts}
-        if unknown:
-            for partition, offset in (await self._lookup.find(unknown)).items():
-                starts[partition] = _Start(offset, policy)
-                # Committed at once, so that a rejoin before the first mark does not resolve it anew and skip.
-                self._offsets.ledger.mark(partition, CommittedOffset(offset))
-            await self._offsets.commit()
-        return starts
+    async def _find_starts(
+        self, committed: Mapping[TopicPartition, CommittedOffset | None], starts: dict[TopicPartition, Start]
+    ) -> None:
+        with trio.CancelScope() as self._start_scope:
+            config = self._runtime.config
+            starts.update(await find_starts(committed, self._handler, self._offsets, self._lookup, config))
 
-    async def _run_claims(self, starts: Mapping[TopicPartition, _Start]) -> None:
+    def _offset_reset(self, partition: TopicPartition, offset: int) -> None:
+        """A position was moved by the policy: marks go on from there, and a rejoin does not resolve it anew."""
+        moved = CommittedOffset(offset)
+        ledger = self._offsets.ledger
+        if (ledger.reset(partition, moved) or ledger.mark(partition, moved)) and self._runtime.config.autocommit:
+            self._offsets.commit_nowait()
+
+    async def _run_claims(self, starts: Mapping[TopicPartition, Start]) -> None:
         config = self._runtime.config
         consumers = [
             PartitionConsumer(FetchCursor(partition, start.offset), config.channel_buffer_fetches)
@@ -180,7 +182,7 @@ class SessionRun:
         ]
         self._claims = [Claim(consumer, config) for consumer in consumers]
         if self._ended.is_set():
-            return
+            return  # between the starts and now
         if not consumers:
             await self._ended.wait()  # a member without partitions stays a member
             return
@@ -207,11 +209,10 @@ class SessionRun:
                 raise others from None
         except trio.Cancelled:
             if self._claims_scope.cancel_called:
-                self._runtime.observer(ClaimCancelled(partition, self._runtime.config.claim_grace))
+                self._runtime.observer(ClaimCancelled(partition, self._grace))
             raise
         else:
             if not self._ended.is_set():
-                self._outcome.returned_early = True
                 self._end(f"{name} returned")
         finally:
             del self._running[name]
@@ -236,10 +237,12 @@ class SessionRun:
         """Ask claims to finish; the first reason stands, a later call can only hasten or lose."""
         now = trio.current_time()
         config, outcome = self._runtime.config, self._outcome
-        outcome.deadline = min(outcome.deadline, now + config.rebalance_timeout if deadline is None else deadline)
+        wanted = now + config.rebalance_timeout if deadline is None else deadline
+        # A deadline that is over when we hear of it (the coordinator was away) still leaves time to end in order.
+        outcome.deadline = min(outcome.deadline, max(wanted, now + _LEAST_SECONDS))
         outcome.lost = outcome.lost or lost
-        grace = max(0.0, min(config.claim_grace, _GRACE_SHARE * (outcome.deadline - now)))
-        self._claims_scope.deadline = min(self._claims_scope.deadline, now + grace)
+        self._grace = min(config.claim_grace, _GRACE_SHARE * (outcome.deadline - now))
+        self._claims_scope.deadline = min(self._claims_scope.deadline, now + self._grace)
         self._deadline_scope.deadline = self._finish_scope.deadline = outcome.deadline
         if self._ended.is_set():
             return
@@ -272,11 +275,9 @@ class SessionRun:
             return
         try:
             await self._offsets.commit()
-        except CommitError as error:
-            # The generation is over: what was marked is read again by whoever owns it now.
-            self._runtime.observer(CommitFailed(self._runtime.group, str(error)))
         except SarameyaError as error:
-            self._outcome.failures.append(error)
+            # What was marked is read again by whoever owns it next.
+            self._runtime.observer(CommitFailed(self._runtime.group, str(error)))
 
     # -- services -----------------------------------------------------------------------------------
 
@@ -294,6 +295,7 @@ class SessionRun:
         async for notice in self._member.notices:
             match notice:
                 case EndSession(reason=reason, lost=lost, deadline=deadline):
+                    self._outcome.rebalanced = self._outcome.rebalanced or not (lost or self._ended.is_set())
                     self._end(reason, lost=lost, deadline=deadline)
                 case CloseWanted():
                     self._outcome.closing = True
@@ -306,6 +308,8 @@ class SessionRun:
         """Python cannot stop a task that swallows its cancellation: at the deadline the member leaves without it."""
         with self._deadline_scope:
             await trio.sleep_forever()
+        # What was cancelled at the deadline itself needs a moment to unwind.
+        await trio.sleep(_UNWIND_SECONDS)
         if not self._running:
             return
         for name, task in self._running.items():
@@ -332,6 +336,9 @@ class SessionRun:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - the user's code: recorded, and raised by consume()
+            if _is_commit_error(error):
+                self._end(f"{name}: {error}", lost=True)
+                return False
             error.add_note(f"in {name} of group {self._runtime.group!r}, generation {self._generation.id}")
             self._fail(f"{name} failed", error)
             return False

@@ -6,7 +6,7 @@ failed look-up is not a change).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import trio
 from kafka.protocol.metadata import MetadataRequest
@@ -33,7 +33,13 @@ class MetadataRefresher:
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._wanted = trio.Event()
         self._refreshed = trio.Event()
+        self._updated = trio.Event()
         self._last_error: SarameyaError | None = None
+
+    @property
+    def topics(self) -> Set[str]:
+        """The topics that are looked up."""
+        return self._topics
 
     def follow(self, topics: Iterable[str]) -> None:
         """From now on look these topics up too."""
@@ -49,6 +55,11 @@ class MetadataRefresher:
         self._wanted.set()
         refreshed = self._refreshed
         await refreshed.wait()
+        return self.current
+
+    async def next(self) -> ClusterMetadata:
+        """The next metadata that comes, whoever has asked for it; asks for none."""
+        await self._updated.wait()
         return self.current
 
     async def reach_cluster(self, topics: Iterable[str]) -> ClusterMetadata:
@@ -88,6 +99,8 @@ class MetadataRefresher:
             refreshed, self._refreshed = self._refreshed, trio.Event()
             await self._refresh_until_had()
             refreshed.set()
+            self._updated.set()
+            self._updated = trio.Event()
 
     async def _refresh_until_had(self) -> None:
         attempts: Attempts | None = None

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from sarameya.error_codes import ErrorCode
 from sarameya.errors import GroupError, Reaction, Request, kafka_error, reaction_to
 from sarameya.model import Generation
 from sarameya.protocol.backoff import Backoff, Retrying
@@ -47,6 +48,7 @@ from sarameya.protocol.membership_messages import (
     Left,
     RebalanceWanted,
     RequestFailed,
+    RequestImpossible,
     RetryScheduled,
     SendHeartbeat,
     SendJoin,
@@ -103,6 +105,7 @@ class Membership:
         self._assignments: Mapping[str, bytes] | None = None
         self._leave_reason = ""
         self._retries: dict[Request, Retrying] = {}
+        self._setbacks = 0
         # When the next request of each kind may go out; a backoff moves it on.
         self._send_at = 0.0
         self._find_at = 0.0
@@ -181,7 +184,7 @@ class Membership:
                 if self.state not in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):  # already on its way in
                     self._move(Input.JOIN_WANTED, now, "the loop joins")
             case RebalanceWanted(reason=reason):
-                if self.state in (State.COMPLETING_REBALANCE, State.STABLE, State.REVOKING):
+                if self.state is State.STABLE:  # else one is under way
                     self._move(Input.REBALANCE, now, reason)
             case LeaveWanted(reason=reason):
                 self._leave(now, reason)
@@ -195,8 +198,8 @@ class Membership:
                 if coordinator == self.coordinator:
                     self._forget_coordinator(cause)
             case RequestFailed(token=token, cause=cause):
-                if (request := self._answered(token)) is not None:
-                    self._find_again(request.request, now, cause)
+                if (flight := self._answered(token)) is not None:
+                    self._find_again(flight.request, now, cause)
             case AssignmentMade(token=token, assignments=assignments):
                 if token == self._assigning:
                     self._assigning, self._assignments = None, assignments
@@ -204,35 +207,40 @@ class Membership:
                 if token == self._assigning:
                     self._assigning = None
                     self._refuse(error, now)
+            case RequestImpossible(token=token, error=error):
+                if self._answered(token) is not None:
+                    self._refuse(error, now)
             case CommitRefused(generation=generation, code=code):
                 if self.generation is not None and self.generation.id == generation and self.state in IN_SESSION:
-                    self._react(Request.COMMIT, code, now, now)
+                    self._react(Request.COMMIT, code, now)
             case JoinAnswered() | SyncAnswered() | HeartbeatAnswered() | LeaveAnswered():
-                if (request := self._answered(event.token)) is not None:
-                    self._take_answer(event, request, now)
+                if (flight := self._answered(event.token)) is not None:
+                    self._take_answer(event, flight, now)
 
     def _take_answer(
         self,
         event: JoinAnswered | SyncAnswered | HeartbeatAnswered | LeaveAnswered,
-        request: _InFlight,
+        flight: _InFlight,
         now: float,
     ) -> None:
-        if isinstance(event, JoinAnswered) and event.member_id:
+        if isinstance(event, JoinAnswered) and event.code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            # A coordinator that has moved names an id in its refusal which the new one has never stored.
             self.member_id = event.member_id
-        if self._react(request.request, event.code, now, request.sent_at) is not Reaction.PROCEED:
+        if self._react(flight.request, event.code, now) is not Reaction.PROCEED:
             return
-        self._retries.pop(request.request, None)
+        self._retries.pop(flight.request, None)
         match event:
             case JoinAnswered():
                 self._joined(event, now)
             case SyncAnswered(assignment=assignment):
                 assert self.generation is not None
                 self._assignments = None
+                self._setbacks = 0
                 self._heard(now)
                 self._move(Input.SYNCED, now, "assigned")
                 self._commands.append(StartSession(self.generation, assignment))
             case HeartbeatAnswered():
-                self._heard(request.sent_at)
+                self._heard(flight.sent_at)
             case LeaveAnswered():
                 self._left(now)
 
@@ -248,7 +256,7 @@ class Membership:
             self._commands.append(Assign(self._assigning, self.generation, event.members))
         self._move(Input.JOINED, now, f"joined generation {event.generation}")
 
-    def _react(self, request: Request, code: int, now: float, sent_at: float) -> Reaction:
+    def _react(self, request: Request, code: int, now: float) -> Reaction:
         """Meet an error code by the table; says what was done."""
         reaction = reaction_to(request, code)
         cause = f"{request.name.lower()}: {kafka_error(code, self._options.group)}" if code else ""
@@ -272,6 +280,10 @@ class Membership:
                 if reaction is Reaction.FORGET_MEMBER:
                     self.member_id = ""
                 self._move(INPUTS[reaction], now, cause)
+                # The first one is met at once; a coordinator that goes on like that must not be met with a storm.
+                if self._setbacks and self.state is State.PREPARING_REBALANCE:
+                    self._retry(Request.JOIN, now, cause)
+                self._setbacks += 1
         return reaction
 
     # -- moving -------------------------------------------------------------------------------------

@@ -76,6 +76,14 @@ class RequestFailed:
 
 
 @attrs.frozen(slots=True)
+class RequestImpossible:
+    """A request cannot be sent at all, now or later: broker and client share no version of its API."""
+
+    token: int
+    error: Exception
+
+
+@attrs.frozen(slots=True)
 class JoinAnswered:
     token: int
     code: int
@@ -136,6 +144,7 @@ Event = (
     | FindFailed
     | CoordinatorLost
     | RequestFailed
+    | RequestImpossible
     | JoinAnswered
     | SyncAnswered
     | HeartbeatAnswered

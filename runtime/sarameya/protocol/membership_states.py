@@ -103,6 +103,7 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
         Input.REFUSED: _F,
     },
     _F: {
+        Input.JOIN_WANTED: _F,
         Input.LEAVE_WANTED: _F,
         Input.REFUSED: _F,
     },

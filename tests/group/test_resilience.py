@@ -1,0 +1,279 @@
+"""What once went wrong: each test is a fault that a review or a random schedule has found. Virtual time."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import (
+    Claim,
+    CommitError,
+    CommittedOffset,
+    ErrorCode,
+    FencedInstanceError,
+    HandlerError,
+    RebalanceDeadlineError,
+    Session,
+    TopicPartition,
+)
+from sarameya.observe import OffsetReset, Retrying, TaskStuck
+from sarameya.protocol.versions import Api
+from tests.group.kit import (
+    CutOff,
+    Recorder,
+    committed,
+    deadline,
+    eventually,
+    fill,
+    orders,
+    start_member,
+)
+
+
+async def test_cleanup_that_raises_system_exit_ends_the_process_not_the_clock(autojump_clock: MockClock) -> None:
+    class Exits(Recorder):
+        async def cleanup(self, session: Session) -> None:
+            raise SystemExit(3)
+
+    async def consume_and_close() -> None:
+        async with orders() as cluster, deadline() as nursery:
+            handler = Exits()
+            member = await start_member(nursery, cluster, handler)
+            await handler.until(lambda: bool(handler.sessions))
+            await member.close()
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await consume_and_close()
+    assert caught.value.subgroup(SystemExit) is not None
+
+
+async def test_coordinator_away_for_longer_than_the_rebalance_timeout_kills_no_member(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Recorder(), Recorder()
+        cut = CutOff(cluster.transport)
+        first = await start_member(nursery, cluster, one, transport=cut, rebalance_timeout=20.0)
+        await one.until(lambda: bool(one.sessions))
+        cut.alive = False
+        await start_member(nursery, cluster, two, rebalance_timeout=20.0)
+        await trio.sleep(60)
+        cut.alive = True
+        cluster.disconnect()
+        await one.until(lambda: len(one.sessions) >= 2)
+        assert first.error is None
+        assert not first.seen(TaskStuck)
+
+
+async def test_slow_cleanup_is_one_failure_and_no_stuck_task(autojump_clock: MockClock) -> None:
+    class Hangs(Recorder):
+        async def cleanup(self, session: Session) -> None:
+            await trio.sleep_forever()
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = Hangs()
+        member = await start_member(nursery, cluster, handler, close_timeout=5.0)
+        await handler.until(lambda: bool(handler.sessions))
+        await member.close()
+        assert isinstance(member.error, ExceptionGroup)
+        (failure,) = member.error.exceptions
+        assert isinstance(failure, RebalanceDeadlineError)
+        assert not member.seen(TaskStuck)
+
+
+async def test_fencing_during_the_pause_between_sessions_is_raised_as_what_it_is(autojump_clock: MockClock) -> None:
+    class Returns(Recorder):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            return
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = Returns()
+        member = await start_member(nursery, cluster, handler, retry_backoff=30.0, retry_backoff_max=60.0)
+        await handler.until(lambda: len(handler.sessions) >= 2)
+        cluster.fail_next(Api.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID)
+        await member.ended.wait()
+        assert isinstance(member.error, FencedInstanceError)
+
+
+async def test_close_during_the_pause_between_sessions_does_not_wait_it_out(autojump_clock: MockClock) -> None:
+    class Returns(Recorder):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            return
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = Returns()
+        member = await start_member(nursery, cluster, handler, retry_backoff=100.0, retry_backoff_max=200.0)
+        await handler.until(lambda: len(handler.sessions) >= 2)
+        await trio.sleep(1)
+        asked = trio.current_time()
+        await member.close()
+        assert trio.current_time() - asked < 1
+
+
+@pytest.mark.parametrize("how", ["ends", "commits too late"])
+async def test_sessions_that_end_at_once_whatever_the_reason_are_no_storm(autojump_clock: MockClock, how: str) -> None:
+    class Ends(Recorder):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            if how == "ends":
+                session.end("enough")
+            else:
+                cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.ILLEGAL_GENERATION)
+                session.mark_offset("orders", 0, len(self.sessions))
+                await session.commit()
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = Ends()
+        await start_member(nursery, cluster, handler)
+        await trio.sleep(60)
+        assert 3 < len(handler.sessions) < 80
+
+
+async def test_topic_that_is_missing_once_is_looked_up_again_before_it_is_dealt(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await handler.until(lambda: bool(handler.sessions))
+        cluster.fail_next(Api.METADATA, ErrorCode.LEADER_NOT_AVAILABLE, 2)
+        handler.sessions[0].end("deal anew")
+        await handler.until(lambda: len(handler.sessions) == 2)
+        assert handler.sessions[1].claims == {"orders": (0, 1)}
+        assert [e for e in member.seen(Retrying) if e.what.startswith("partitions to assign")]
+
+
+async def test_partitions_added_while_running_are_dealt_and_read(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, metadata_max_age=30.0)
+        await handler.until(lambda: bool(handler.sessions))
+        cluster.add_partitions("orders", 3)
+        fill(cluster, 4, 2)
+        await handler.received(4)
+        assert handler.sessions[-1].claims == {"orders": (0, 1, 2)}
+
+
+async def test_commit_in_cleanup_of_a_lost_session_is_no_failure(autojump_clock: MockClock) -> None:
+    class Commits(Recorder):
+        async def cleanup(self, session: Session) -> None:
+            session.mark_offset("orders", 0, 1)
+            await session.commit()
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = Commits()
+        member = await start_member(nursery, cluster, handler)
+        await handler.until(lambda: bool(handler.sessions))
+        cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.UNKNOWN_MEMBER_ID)
+        cluster.fail_next(Api.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID)
+        await handler.until(lambda: len(handler.sessions) == 2)
+        assert member.error is None
+
+
+async def test_commit_after_the_session_raises_rather_than_waits(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await handler.until(lambda: bool(handler.sessions))
+        await member.close()
+        with pytest.raises(CommitError, match="the session is over"):
+            await handler.sessions[0].commit()
+
+
+async def test_partition_whose_commit_is_refused_does_not_hold_up_the_others(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.until(lambda: "claim orders-1" in handler.calls)
+        handler.sessions[0].mark_offset("orders", 1, 3, "x" * 10_000)
+        for i in range(5):
+            fill(cluster, 1, 0)
+            await eventually(lambda count=i + 1: committed(cluster).get("orders-0") == count)
+
+
+async def test_stuck_start_offset_is_named_and_the_member_leaves_without_it(autojump_clock: MockClock) -> None:
+    release = trio.Event()
+
+    class Stuck(Recorder):
+        async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+            with trio.CancelScope(shield=True):
+                await release.wait()
+            return None
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = Stuck()
+        member = await start_member(nursery, cluster, handler, close_timeout=5.0)
+        await handler.until(lambda: "setup" in handler.calls)
+        member.group.close_nowait()
+        await eventually(lambda: bool(member.seen(TaskStuck)))
+        assert member.seen(TaskStuck)[0].what == "start_offset"
+        await eventually(lambda: not cluster.describe_group("g").members)
+        release.set()
+        await member.ended.wait()
+
+
+async def test_fatal_error_does_not_hide_what_cleanup_raised(autojump_clock: MockClock) -> None:
+    class Fails(Recorder):
+        async def cleanup(self, session: Session) -> None:
+            raise KeyError("cleanup")
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = Fails()
+        member = await start_member(nursery, cluster, handler)
+        await handler.until(lambda: bool(handler.sessions))
+        cluster.fail_next(Api.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID)
+        await member.ended.wait()
+        assert isinstance(member.error, ExceptionGroup)
+        assert {type(e) for e in member.error.exceptions} == {FencedInstanceError, KeyError}
+
+
+@pytest.mark.parametrize("value", [5.0, -7, True, "5", 2**63])
+async def test_what_is_no_offset_is_refused_where_it_is_given(autojump_clock: MockClock, value: object) -> None:
+    class Starts(Recorder):
+        async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+            return value  # type: ignore[return-value]
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.until(lambda: bool(handler.sessions))
+        with pytest.raises(ValueError, match="is no offset"):
+            handler.sessions[0].mark_offset("orders", 0, value)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="is no offset"):
+            handler.sessions[0].reset_offset("orders", 0, value)  # type: ignore[arg-type]
+        member = await start_member(nursery, cluster, Starts(), group="other")
+        await member.ended.wait()
+        assert isinstance(member.error, ExceptionGroup)
+        assert isinstance(member.error.exceptions[0], HandlerError)
+
+
+async def test_reset_position_is_committed_so_that_a_rejoin_skips_nothing(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 10)
+        first = Recorder()
+        member = await start_member(nursery, cluster, first)
+        await first.received(10)
+        await member.close()
+        cluster.truncate("orders", 0, 4)  # the commit of 10 now lies beyond the log
+        second = Recorder()
+        member = await start_member(nursery, cluster, second, offset_out_of_range="newest")
+        await eventually(lambda: bool(member.seen(OffsetReset)))
+        await eventually(lambda: committed(cluster) == {"orders-0": 4})
+        await member.close()
+        fill(cluster, 3)
+        third = Recorder()
+        await start_member(nursery, cluster, third, offset_out_of_range="newest")
+        await third.received(3)
+        assert third.offsets("orders", 0) == [4, 5, 6]
+
+
+async def test_marks_go_on_from_a_position_that_was_reset_backward(autojump_clock: MockClock) -> None:
+    class FromTwenty(Recorder):
+        async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+            return 20 if committed is None else None
+
+    async with orders() as cluster, deadline() as nursery:
+        cluster.produce_many("orders", 0, [(None, b"x")] * 10)
+        handler = FromTwenty()
+        await start_member(nursery, cluster, handler, offset_out_of_range="oldest")
+        await handler.received(10)
+        assert handler.offsets("orders", 0) == list(range(10))
+        await eventually(lambda: committed(cluster) == {"orders-0": 10})
