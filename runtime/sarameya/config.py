@@ -154,7 +154,7 @@ class Config:
     group_instance_id: str | None = _option(
         None, _instance_id, "static membership (KIP-345); unique in the group", kafka="group.instance.id"
     )
-    rack_id: str = _option("", _text, "where this member runs (KIP-392)", kafka="client.rack")
+    rack_id: str = _option("", _text, "where this member runs; told to rack-aware assignors", kafka="client.rack")
     claim_grace: float = _seconds(
         20.0, "seconds a claim may take to finish after it was asked to, before it is cancelled", above=False
     )

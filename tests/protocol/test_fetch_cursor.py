@@ -9,10 +9,11 @@ import pytest
 from kafka.protocol.consumer import FetchResponse
 
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import CorruptRecordError, TopicAuthorizationError
+from sarameya.errors import CorruptRecordError, DecompressionLimitError, TopicAuthorizationError
 from sarameya.model import TopicPartition
+from sarameya.protocol.compression import Codec
 from sarameya.protocol.fetch_cursor import Failed, FetchCursor, Nothing, OutOfRange, Records, Redispatch
-from sarameya.protocol.records import build
+from sarameya.protocol.records import build, crc32c
 
 TP = TopicPartition("t", 0)
 _CONTROL, _TRANSACTIONAL = 0x20, 0x10
@@ -45,8 +46,6 @@ def control(base: int, producer_id: int, kind: int) -> bytes:
     marker = struct.pack(">hh", 0, kind)
     data = bytearray(build([(0, marker, b"", ())], base_offset=base, producer_id=producer_id, producer_epoch=0))
     struct.pack_into(">h", data, 21, _CONTROL | _TRANSACTIONAL)
-    from sarameya.protocol.records import crc32c
-
     struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
     return bytes(data)
 
@@ -73,6 +72,29 @@ def test_batch_that_ends_before_the_position_is_left_out() -> None:
     assert isinstance(outcome, Records)
     assert [b.base_offset for b in outcome.batches] == [13]
     assert cursor.position == 17
+
+
+def test_batches_that_all_end_before_the_position_are_no_way_on() -> None:
+    cursor = FetchCursor(TP, 15)
+    outcome = cursor.take(part(batch(10, 3)), 15)
+    assert outcome == Redispatch("the broker sent no batch that reaches offset 15")
+    assert cursor.position == 15
+
+
+def test_records_bear_the_position_asked_for() -> None:
+    outcome = FetchCursor(TP, 15).take(part(batch(13, 4)), 15)
+    assert isinstance(outcome, Records)
+    assert outcome.position == 15
+
+
+def test_batch_at_the_end_of_all_offsets_is_corrupt() -> None:
+    """The position behind it could not be asked for."""
+    last = 2**63 - 2
+    outcome = FetchCursor(TP, last).take(part(batch(last)), last)
+    assert isinstance(outcome, Records)
+    outcome = FetchCursor(TP, last).take(part(batch(last + 1)), last)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, CorruptRecordError)
 
 
 def test_answer_to_another_position_is_out_of_date() -> None:
@@ -182,3 +204,20 @@ def test_transaction_aborted_later_in_the_log_hides_nothing_before_it() -> None:
     outcome = FetchCursor(TP, 10).take(part(first + control(11, 1, 1) + second, aborted=[(1, 20)]), 10)
     assert isinstance(outcome, Records)
     assert outcome.aborted == {20}
+
+
+def test_marker_that_decompresses_to_much_is_refused() -> None:
+    marker = bytearray(
+        build(
+            [(0, struct.pack(">hh", 0, 0), b"\x00" * 100_000, ())],
+            base_offset=10,
+            producer_id=1,
+            producer_epoch=0,
+            codec=Codec.ZSTD,
+        )
+    )
+    struct.pack_into(">h", marker, 21, _CONTROL | _TRANSACTIONAL | Codec.ZSTD)
+    struct.pack_into(">I", marker, 17, crc32c(bytes(marker[21:])))
+    outcome = FetchCursor(TP, 10).take(part(bytes(marker), aborted=[(1, 10)]), 10)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, DecompressionLimitError)

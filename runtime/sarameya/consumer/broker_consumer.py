@@ -15,6 +15,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.error_codes import ErrorCode
 from sarameya.errors import SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool, Purpose
@@ -111,19 +112,25 @@ class BrokerConsumer:
             session_epoch=_NO_FETCH_SESSION,
             topics=[FetchRequest.FetchTopic(topic=topic, partitions=ps) for topic, ps in partitions.items()],
             forgotten_topics_data=[],
-            rack_id=config.rack_id,
+            # A leader that is told a rack may name a nearer replica instead of sending records (KIP-392), to
+            # whom nobody here would go.
+            rack_id="",
         )
 
     def _fan_out(self, answer: Any, asked: dict[TopicPartition, int]) -> None:
         if answer.error_code:
-            self._give_all_back(f"fetch: error code {answer.error_code}")
+            self._give_all_back(f"fetch: {ErrorCode.describe(answer.error_code)}")
             return
+        unanswered = set(asked)
         for topic in answer.responses:
             for part in topic.partitions:
                 partition = TopicPartition(topic.topic, part.partition_index)
+                unanswered.discard(partition)
                 consumer = self._subscribed.get(partition)
                 if consumer is not None and partition in asked:
                     self._hand_over(consumer, part, asked[partition])
+        for partition in unanswered & self._subscribed.keys():
+            self._give_back(self._subscribed.pop(partition), Redispatch("left out of the answer to a fetch"))
 
     def _hand_over(self, consumer: PartitionConsumer, part: Any, asked: int) -> None:
         outcome = consumer.cursor.take(part, asked)

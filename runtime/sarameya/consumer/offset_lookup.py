@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import trio
@@ -69,15 +69,7 @@ class OffsetLookup:
             except SarameyaError as error:
                 cause = str(error)
                 continue
-            for topic in answer.topics:
-                for part in topic.partitions:
-                    partition = TopicPartition(topic.name, part.partition_index)
-                    if part.error_code in _FATAL:
-                        raise kafka_error(part.error_code, f"offset lookup of {partition}")
-                    if part.error_code:
-                        cause = f"{partition}: {ErrorCode.describe(part.error_code)}"
-                    else:
-                        found[partition] = part.offset
+            cause = _take(answer, partitions, found) or cause
         return cause
 
     async def _ask(self, leader: int, wanted: Mapping[TopicPartition, str]) -> Any:
@@ -103,3 +95,23 @@ class OffsetLookup:
                 for topic, numbers in by_topic(list(wanted)).items()
             ],
         )
+
+
+def _take(answer: Any, asked: Iterable[TopicPartition], found: dict[TopicPartition, int]) -> str | None:
+    """Put the offsets that the answer tells into `found`; why one of those `asked` for is missing, if one is."""
+    missing = dict.fromkeys(asked, "left out of the answer")
+    for topic in answer.topics:
+        for part in topic.partitions:
+            partition = TopicPartition(topic.name, part.partition_index)
+            if partition not in missing:
+                continue  # not asked for, or told already
+            if part.error_code in _FATAL:
+                raise kafka_error(part.error_code, f"offset lookup of {partition}")
+            if part.error_code:
+                missing[partition] = ErrorCode.describe(part.error_code)
+            elif part.offset < 0:
+                missing[partition] = "no offset in the answer"
+            else:
+                found[partition] = part.offset
+                del missing[partition]
+    return next((f"{partition}: {cause}" for partition, cause in missing.items()), None)

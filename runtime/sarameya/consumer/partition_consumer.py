@@ -1,6 +1,6 @@
 """One partition's feed: what its broker consumer fetched, handed on to its claim through a bounded channel.
 
-The broker's side (`take`, `fail`) never blocks; the claim's side (`receive`) waits. The cursor is moved by the
+The broker's side (`deliver`, `fail`) never blocks; the claim's side (`receive`) waits. The cursor is moved by the
 broker's side alone. Whether there is room is decided before a fetch, so a delivery always fits.
 """
 
@@ -35,6 +35,7 @@ class PartitionConsumer:
         self.attempts: Retrying | None = None
         """How often its broker has been looked for since it was last served."""
         self._buffer_fetches = buffer_fetches
+        self._failure: SarameyaError | None = None
         # One place more than is ever filled by fetches: an error always finds room.
         self._send, self._receive = trio.open_memory_channel[Records | SarameyaError](buffer_fetches + 1)
 
@@ -58,7 +59,7 @@ class PartitionConsumer:
             self.full_since = trio.current_time()
 
     def fail(self, error: SarameyaError) -> None:
-        """The claim's next read, behind what is buffered, raises `error`. Nothing may follow."""
+        """The claim's reads, once it has taken what is buffered, raise `error`. Nothing may follow."""
         self._send.send_nowait(error)
 
     def end(self) -> None:
@@ -68,10 +69,13 @@ class PartitionConsumer:
     async def receive(self) -> Records:
         """The next fetched records. Cancel-safe: a cancelled call takes nothing.
 
-        Raises trio.EndOfChannel after `end`, or the error that `fail` was given.
+        Raises trio.EndOfChannel after `end`, or, at this and every later call, the error that `fail` was given.
         """
+        if self._failure is not None:
+            raise self._failure.again()
         records = await self._receive.receive()
         self.on_room()
         if isinstance(records, SarameyaError):
+            self._failure = records
             raise records
         return records

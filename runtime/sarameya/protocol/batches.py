@@ -30,6 +30,9 @@ _LEGACY_ATTRIBUTES_AT, _LEGACY_TIMESTAMP_AT = 17, 18
 # crc, magic, attributes, (timestamp,) key length, value length
 _SMALLEST = {0: 14, 1: 22, 2: V2_HEADER.size - LOG_OVERHEAD}
 
+_OFFSETS_END = 2**63 - 1
+"""No batch reaches it: the position behind a batch is an int64 on the wire too."""
+
 CODEC_MASK = 0x07
 _TIMESTAMP_MASK, _TRANSACTIONAL_MASK, _CONTROL_MASK = 0x08, 0x10, 0x20
 
@@ -89,7 +92,7 @@ def split(records: bytes, partition: TopicPartition, position: int) -> Iterator[
             return
         data = records[at:end]
         batch = _v2_header(data) if magic == 2 else _legacy_header(data, base_offset, magic)
-        if not 0 <= batch.base_offset <= batch.last_offset:
+        if not 0 <= batch.base_offset <= batch.last_offset < _OFFSETS_END:
             problem = f"a batch says it goes from offset {batch.base_offset} to {batch.last_offset}"
             raise CorruptRecordError(*partition, offset, problem)
         yield batch

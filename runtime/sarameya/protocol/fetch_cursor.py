@@ -2,7 +2,7 @@
 
 The position moves on from batch headers, before anything is decoded: it is always the last batch's
 last offset + 1, also behind empty, compacted and control-only batches. `take` turns one partition's part of a
-fetch answer into one of four outcomes; the shells carry it out.
+fetch answer into one of five outcomes; the shells carry it out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Nothing:
 
 @attrs.frozen(slots=True)
 class Redispatch:
-    """This broker does not serve the partition (any more): find its leader again."""
+    """This broker does not serve the partition (any more, or not properly): find its leader again."""
 
     cause: str
 
@@ -91,7 +91,6 @@ class FetchCursor:
     leader_epoch: int = NO_LEADER_EPOCH
     """The epoch of the leader we believe in, sent along so that a stale one is found out (KIP-320)."""
     high_water_mark: int = -1
-    log_start_offset: int = -1
 
     def take(self, answer: Any, asked: int) -> Outcome:
         """Take in one partition's part of a fetch answer (a FetchResponse `PartitionData`).
@@ -103,7 +102,6 @@ class FetchCursor:
         if answer.error_code:
             return self._refused(answer.error_code)
         self.high_water_mark = answer.high_watermark
-        self.log_start_offset = answer.log_start_offset
         data = answer.records
         if not data:
             return Nothing()
@@ -124,7 +122,8 @@ class FetchCursor:
         except RecordError as error:
             return Failed(error)
         if not batches:
-            return Nothing()
+            # Asking again at once would bring the same again.
+            return Redispatch(f"the broker sent no batch that reaches offset {asked}")
         self.position = batches[-1].next_offset
         return Records(tuple(batches), len(data), asked, aborted)
 

@@ -41,7 +41,6 @@ class Topic:
     error: int
     partitions: Mapping[int, Partition] = attrs.field(factory=dict)
     topic_id: uuid.UUID | None = None
-    is_internal: bool = False
 
 
 @attrs.frozen(slots=True)
@@ -50,7 +49,6 @@ class ClusterMetadata:
 
     brokers: Mapping[int, Broker] = attrs.field(factory=dict)
     topics: Mapping[str, Topic] = attrs.field(factory=dict)
-    cluster_id: str | None = None
 
     def partition(self, partition: TopicPartition) -> Partition | None:
         topic = self.topics.get(partition.topic)
@@ -94,8 +92,7 @@ def from_response(response: Any) -> ClusterMetadata:
                 for p in t.partitions
             },
             topic_id=t.topic_id if t.topic_id and t.topic_id.int else None,
-            is_internal=bool(t.is_internal),
         )
         for t in response.topics
     }
-    return ClusterMetadata(brokers, topics, response.cluster_id)
+    return ClusterMetadata(brokers, topics)

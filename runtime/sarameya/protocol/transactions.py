@@ -14,6 +14,8 @@ from sarameya.protocol.records import RawBatch, decode
 
 _MARKER = struct.Struct(">hh")  # version, type
 _ABORT = 0
+_MARKER_BATCH_BYTES = 4096
+"""More than any marker needs. Brokers never compress one, so nothing large can be meant by it."""
 
 
 def aborted_batches(
@@ -35,7 +37,7 @@ def aborted_batches(
 
 
 def _is_abort_marker(batch: RawBatch, partition: TopicPartition) -> bool:
-    for record in decode(batch, partition):
+    for record in decode(batch, partition, limit=_MARKER_BATCH_BYTES):
         if record.key is not None and len(record.key) >= _MARKER.size:
             return bool(_MARKER.unpack_from(record.key)[1] == _ABORT)
     return False
