@@ -64,6 +64,10 @@ class BrokerConsumer:
             try:
                 # While a busy partition is about to have room again, nobody long-polls for the idle ones.
                 answer = await self._fetch(ready, 0.0 if held else self._config.fetch_max_wait)
+            except trio.Cancelled:
+                # Whoever fetches here next would wait until the broker has answered this one.
+                self._pool.close_connection(self.node_id, Purpose.FETCH)
+                raise
             except SarameyaError as error:
                 self._give_all_back(str(error))
             else:

@@ -76,8 +76,11 @@ class BrokerPool:
         self._brokers = dict(brokers)
 
     def learn(self, broker: Broker) -> None:
-        """Take over one broker's address, told by something else than metadata, unless it is known."""
-        self._brokers = {broker.node_id: broker, **self._brokers}
+        """Take over one broker's address, just told by something else than metadata, which may be old."""
+        for (node_id, _), connection in tuple(self._connections.items()):
+            if node_id == broker.node_id and connection.address != broker.address:
+                connection.close()
+        self._brokers = {**self._brokers, broker.node_id: broker}
 
     def broker(self, node_id: int) -> Broker | None:
         """The broker's address, if it is known."""
@@ -124,6 +127,12 @@ class BrokerPool:
         assert opening.error is not None
         raise opening.error.again()
 
+    def close_connection(self, node_id: int, purpose: Purpose) -> None:
+        """Close the connection for (node, purpose), if there is one: the broker holds an answer nobody waits for."""
+        connection = self._connections.get((node_id, purpose))
+        if connection is not None:
+            connection.close()
+
     def _by_load(self) -> list[Broker]:
         """Every broker worth asking: connected ones first, the least busy before the others."""
 
@@ -158,7 +167,8 @@ class BrokerPool:
         with trio.move_on_after(config.connect_timeout) as scope:
             try:
                 stream = await self._transport.connect(broker.host, broker.port)
-            except OSError as error:
+            except (OSError, ValueError, OverflowError) as error:
+                # ValueError: a name that cannot be encoded; OverflowError: a port that cannot be.
                 raise ConnectionLostError(f"{broker.address}: {_reason(error)}") from error
             connection = Connection(stream, broker.address, config.client_id, config.max_response_bytes)
             await self._nursery.start(self._carry, node_id, connection)
@@ -175,7 +185,7 @@ class BrokerPool:
         self, node_id: int, connection: Connection, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         await connection.run(task_status=task_status)
-        if connection.in_flight:  # an idle connection that ends is no loss to anybody
+        if connection.was_waited_on:  # any other that ends is no loss to anybody
             self._observer(ConnectionLost(node_id, connection.address, str(connection.cause_of_end)))
         self._connections = {key: c for key, c in self._connections.items() if c is not connection}
 
@@ -210,9 +220,9 @@ def parse_bootstrap(servers: Iterable[str]) -> list[Broker]:
     return brokers
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: Exception) -> str:
     """What went wrong, without Python's wrapping: trio reports all attempts to connect as one group."""
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup):
         return "; ".join(sorted({str(e) for e in cause.exceptions}))
-    return error.strerror or str(error)
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -45,6 +45,7 @@ class Connection:
         self._versions: Mapping[int, VersionRange] = {}
         self._scope = trio.CancelScope()
         self._ended: SarameyaError | None = None
+        self._was_waited_on = False
 
     @property
     def in_flight(self) -> int:
@@ -54,6 +55,11 @@ class Connection:
     @property
     def is_open(self) -> bool:
         return self._ended is None
+
+    @property
+    def was_waited_on(self) -> bool:
+        """Whether anybody awaited an answer when the connection ended."""
+        return self._was_waited_on
 
     @property
     def cause_of_end(self) -> SarameyaError | None:
@@ -118,12 +124,13 @@ class Connection:
         try:
             with trio.move_on_after(timeout):
                 await waiter.event.wait()
+            if not waiter.event.is_set():
+                what = type(request).__name__
+                self.close(RequestTimeoutError(f"{self.address}: no answer to {what} in {timeout:g} s"))
         finally:
             del self._waiters[correlation_id]
         if waiter.answer is not None:
             return waiter.answer
-        if self._ended is None:
-            self.close(RequestTimeoutError(f"{self.address}: no answer to {type(request).__name__} in {timeout:g} s"))
         assert self._ended is not None
         raise self._ended.again()
 
@@ -151,6 +158,7 @@ class Connection:
     def _end(self, cause: SarameyaError) -> None:
         if self._ended is None:
             self._ended = cause
+            self._was_waited_on = bool(self._waiters)
             for waiter in self._waiters.values():
                 waiter.event.set()
 

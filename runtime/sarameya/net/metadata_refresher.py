@@ -13,7 +13,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import ConnectError, SarameyaError, kafka_error
+from sarameya.errors import ConnectError, ProtocolError, SarameyaError, kafka_error
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.observe import Observer, Retrying
 from sarameya.protocol.backoff import Backoff
@@ -106,15 +106,7 @@ class MetadataRefresher:
         attempts: Attempts | None = None
         while True:
             try:
-                # No topics in the request would mean all of them, so ask for none until some are followed.
-                topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(self._topics)]
-                answer = await self._pool.request_any(
-                    MetadataRequest,
-                    topics=topics,
-                    allow_auto_topic_creation=False,
-                    include_cluster_authorized_operations=False,
-                    include_topic_authorized_operations=False,
-                )
+                metadata = await self._ask()
             except SarameyaError as error:
                 now = trio.current_time()
                 attempts = attempts.again(str(error)) if attempts else Attempts.first(now, str(error))
@@ -123,9 +115,26 @@ class MetadataRefresher:
                 self._observer(Retrying("metadata", attempts.attempt, now - attempts.since, delay, attempts.cause))
                 await trio.sleep(delay)
             else:
-                self.current = from_response(answer)
-                self._pool.update(self.current.brokers)
+                self.current = metadata
+                self._pool.update(metadata.brokers)
                 return
+
+    async def _ask(self) -> ClusterMetadata:
+        """One look-up. Raises ConnectError, or ProtocolError where the answer cannot be true."""
+        # No topics in the request would mean all of them, so ask for none until some are followed.
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(self._topics)]
+        answer = await self._pool.request_any(
+            MetadataRequest,
+            topics=topics,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        metadata = from_response(answer)
+        if not metadata.brokers:
+            # As a broker says that has just started; taken for true it would leave us nobody to ask.
+            raise ProtocolError("the answer to a Metadata request names no broker")
+        return metadata
 
 
 _NEVER_APPEARS = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
