@@ -22,7 +22,7 @@ class PrintHandler(ConsumerGroupHandler):
     """
 
     def __init__(self, format: str = "text", *, stream: TextIO | None = None) -> None:
-        if format not in _FORMATS:
+        if not isinstance(format, str) or format not in _FORMATS:
             raise ConfigError("format", format, f"must be one of {', '.join(map(repr, _FORMATS))}")
         self._line = _FORMATS[format]
         self._stream = stream

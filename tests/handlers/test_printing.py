@@ -65,6 +65,8 @@ async def test_stream_that_fails_raises_and_marks_nothing() -> None:
 def test_unknown_format_is_refused_with_what_is_allowed() -> None:
     with pytest.raises(ConfigError, match="format = 'xml': must be one of 'text', 'json'"):
         PrintHandler.from_options({"format": "xml"})
+    with pytest.raises(ConfigError, match=r"format = \['xml'\]: must be one of 'text', 'json'"):
+        PrintHandler.from_options({"format": ["xml"]})
 
 
 def test_unknown_option_is_refused_with_the_nearest_one() -> None:

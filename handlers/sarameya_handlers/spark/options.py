@@ -119,8 +119,10 @@ def load_transform(name: Any) -> Transform:
         raise ConfigError("transform", name, "must be 'package.module:function'")
     try:
         found: Any = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ConfigError("transform", name, f"cannot import {module_name!r}: {error}") from error
+    except Exception as error:
+        # An import runs the user's code: whatever it raises, this option is what is wrong.
+        cause = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise ConfigError("transform", name, f"cannot import {module_name!r}: {cause}") from error
     for attribute in path.split("."):
         found = getattr(found, attribute, None)
     if not callable(found):

@@ -74,13 +74,16 @@ class SparkSink(ConsumerGroupHandler):
         """A sink from plain values, as a TOML table gives them.
 
         `path` (required), `format` ("parquet"), `max_rows`, `max_bytes`, `max_age`, `transform`
-        ("package.module:function"), `spark` (a table of SparkOptions). Raises ConfigError for anything else.
+        ("package.module:function"), `spark` (a table of SparkOptions). Raises ConfigError for anything else, and
+        HandlerError without a `path`.
         """
         check_known(options, {"path", "format", "transform", "spark", *_LIMITS})
-        if not isinstance(options.get("path"), str):
-            raise ConfigError("path", options.get("path"), "must be the directory to land in")
+        if "path" not in options:
+            raise HandlerError("option 'path' is missing: the directory to land in")
+        if not isinstance(options["path"], str):
+            raise ConfigError("path", options["path"], "must be the directory to land in")
         kind = options.get("format", "parquet")
-        if kind not in _FORMATS:
+        if not isinstance(kind, str) or kind not in _FORMATS:
             raise ConfigError("format", kind, f"must be one of {', '.join(map(repr, _FORMATS))}")
         return cls(
             _FORMATS[kind](options["path"]),

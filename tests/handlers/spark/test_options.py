@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from sarameya import ConfigError
+from sarameya import ConfigError, HandlerError
 from sarameya_handlers import SparkOptions, SparkSink
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "path = None: must be the directory to land in"),
         ({"path": 5}, "path = 5: must be the directory to land in"),
         ({"path": ""}, "path = '': must be the name of a directory"),
         ({"path": "s3a://bucket/x"}, "path = 's3a://bucket/x': must be a directory of a local or mounted file system"),
         ({"path": "x/{a,b}"}, "path = 'x/{a,b}': must have none of"),
         ({"path": "x", "format": "delta"}, "format = 'delta': must be one of 'parquet'"),
+        ({"path": "x", "format": ["delta"]}, "format = ['delta']: must be one of 'parquet'"),
         ({"path": "x", "max_row": 5}, "max_row = 5: no such option; did you mean 'max_rows'"),
         ({"path": "x", "max_rows": 0}, "max_rows = 0: must be a whole number of at least 1"),
         ({"path": "x", "max_rows": True}, "max_rows = True: must be a whole number"),
@@ -43,6 +43,26 @@ def test_bad_option_is_named_with_its_value_and_what_is_allowed(options: dict[st
     with pytest.raises(ConfigError) as raised:
         SparkSink.from_options(options)
     assert message in str(raised.value)
+
+
+def test_missing_path_is_said_to_be_missing() -> None:
+    with pytest.raises(HandlerError, match="option 'path' is missing: the directory to land in"):
+        SparkSink.from_options({"max_rows": 5})
+
+
+@pytest.mark.parametrize(
+    ("source", "cause"),
+    [("raise ValueError('no schema')", "ValueError: no schema"), ("def values(:", "SyntaxError: invalid syntax")],
+)
+def test_transform_whose_module_raises_is_named_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, cause: str
+) -> None:
+    (tmp_path / "broken_transform.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as raised:
+        SparkSink.from_options({"path": "x", "transform": "broken_transform:values"})
+    told = str(raised.value)
+    assert told.startswith(f"transform = 'broken_transform:values': cannot import 'broken_transform': {cause}")
 
 
 def test_every_option_is_taken(tmp_path: Path) -> None:
