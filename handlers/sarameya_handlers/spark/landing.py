@@ -6,7 +6,7 @@ driver's heap and into its tasks, where two landings of 60 MB at once end a driv
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.parquet import spark_path
@@ -14,7 +14,7 @@ from sarameya_handlers.spark.table import Checkpoint, Landing, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from sarameya_handlers.spark.options import Transform
 
@@ -46,9 +46,19 @@ def land(
         if not frame.inputFiles():
             raise LandingError(f"Spark does not see the staged file {staged}; can it read that directory?")
         checkpoint()
-        rows = table.append(landing, transform(frame) if transform else frame, checkpoint)
+        rows = table.append(landing, _transformed(frame, transform), checkpoint)
     finally:
         staged.unlink(missing_ok=True)
     if transform is None and rows != landing.rows:
         raise LandingError(f"Spark wrote {rows} rows of {landing.rows} collected")
     return rows
+
+
+def _transformed(frame: DataFrame, transform: Transform | None) -> DataFrame:
+    if transform is None:
+        return frame
+    made: object = transform(frame)
+    # By what it can do: pyspark has several classes of DataFrame, according to how it is run.
+    if not (hasattr(made, "coalesce") and hasattr(made, "write")):
+        raise LandingError(f"transform must return a DataFrame, not {type(made).__name__}")
+    return cast("DataFrame", made)
