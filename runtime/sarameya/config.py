@@ -112,7 +112,7 @@ class Config:
 
     # -- the wire --------------------------------------------------------------------------------
     client_id: str = _option("sarameya", _text, "named in the broker's logs and quotas", kafka="client.id")
-    connect_timeout: float = _seconds(10.0, "seconds for one connection attempt, negotiation included")
+    connect_timeout: float = _seconds(4.0, "seconds for one connection attempt, negotiation included")
     request_timeout: float = _seconds(30.0, "seconds to wait for an ordinary answer", kafka="request.timeout.ms")
     max_response_bytes: int = _bytes(100 * 2**20, "an answer larger than this is a protocol error", low=1024)
     retry_backoff: float = _seconds(0.1, "seconds before the first retry; doubles, jittered", kafka="retry.backoff.ms")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -19,6 +21,7 @@ from sarameya import (
 )
 from sarameya.observe import OffsetReset, Retrying, TaskStuck
 from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers
 from tests.group.kit import (
     CutOff,
     Recorder,
@@ -129,12 +132,24 @@ async def test_sessions_that_end_at_once_whatever_the_reason_are_no_storm(autoju
         assert 3 < len(handler.sessions) < 80
 
 
-async def test_topic_that_is_missing_once_is_looked_up_again_before_it_is_dealt(autojump_clock: MockClock) -> None:
+async def test_topic_that_is_missing_once_is_looked_up_again_before_it_is_dealt(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = 0
+
+    def leave_out(request: Any, answer: Any) -> None:
+        nonlocal missing
+        if missing:
+            missing -= 1
+            for topic in answer.topics:
+                topic.error_code, topic.partitions = ErrorCode.LEADER_NOT_AVAILABLE, []
+
+    edit_answers(monkeypatch, Api.METADATA, leave_out)
     async with orders(2) as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
         await handler.until(lambda: bool(handler.sessions))
-        cluster.fail_next(Api.METADATA, ErrorCode.LEADER_NOT_AVAILABLE, 2)
+        missing = 2
         handler.sessions[0].end("deal anew")
         await handler.until(lambda: len(handler.sessions) == 2)
         assert handler.sessions[1].claims == {"orders": (0, 1)}

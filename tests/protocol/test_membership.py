@@ -214,7 +214,7 @@ def test_rebalance_in_a_heartbeat_ends_the_session_and_goes_on_heartbeating() ->
 
 
 def test_rebalance_in_a_heartbeat_before_the_sync_is_no_news() -> None:
-    """An old coordinator says so to every member that is not Stable yet (SEEDS §B, document 002)."""
+    """An old coordinator says so to every member that is not Stable yet."""
     driver = Driver()
     driver.joined(leads=True)
     driver.wait(3.0)
@@ -559,7 +559,7 @@ def test_state_changes_are_told_with_their_cause() -> None:
     assert driver.get(StateChanged) == StateChanged("UNJOINED", "PREPARING_REBALANCE", "the loop joins")
 
 
-DESIGN_TABLE = [
+REACTIONS = [
     (Request.JOIN, ErrorCode.UNKNOWN_MEMBER_ID, Reaction.FORGET_MEMBER),
     (Request.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID, Reaction.FORGET_MEMBER),
     (Request.SYNC, ErrorCode.ILLEGAL_GENERATION, Reaction.DROP_GENERATION),
@@ -587,6 +587,6 @@ DESIGN_TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "code", "reaction"), DESIGN_TABLE)
+@pytest.mark.parametrize(("request_", "code", "reaction"), REACTIONS)
 def test_reaction_of_the_design_table(request_: Request, code: int, reaction: Reaction) -> None:
     assert reaction_to(request_, code) is reaction

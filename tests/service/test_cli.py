@@ -67,11 +67,13 @@ def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixtu
         ),
         (
             ["broker", "--topic", "orders"],
-            "argument --topic: 'orders' must be NAME:PARTITIONS, for example orders:4 (see `sarameya broker --help`)",
+            "argument --topic: 'orders' must be NAME:PARTITIONS, for example orders:4, with 1 to 10000 "
+            "partitions (see `sarameya broker --help`)",
         ),
         (
             ["broker", "--topic", "orders:0"],
-            "argument --topic: 'orders:0' must be NAME:PARTITIONS, for example orders:4 (see `sarameya broker --help`)",
+            "argument --topic: 'orders:0' must be NAME:PARTITIONS, for example orders:4, with 1 to 10000 "
+            "partitions (see `sarameya broker --help`)",
         ),
     ],
 )

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from sarameya.service.failures import ExitCode
-from sarameya.service.signals import Stop, obey, run, stop_at_end_of_input
+from sarameya.service.signals import Stop, _listened_to, obey, run, stop_at_end_of_input
 
 
 async def these(*numbers: int) -> AsyncIterator[int]:
@@ -106,3 +106,12 @@ def test_second_real_signal_ends_a_program_that_will_not() -> None:
             assert process.wait(5) == 130
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize(("handler", "listened"), [(signal.SIG_DFL, True), (signal.SIG_IGN, False)])
+def test_closed_terminal_asks_for_the_end_unless_it_is_to_be_outlived(handler: signal.Handlers, listened: bool) -> None:
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        assert (signal.SIGHUP in _listened_to()) is listened
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -270,7 +270,7 @@ class Membership:
             case Reaction.FATAL:
                 self._refuse(kafka_error(code, f"group {self._options.group!r}", GroupError), now)
             case Reaction.REBALANCE if request is Request.HEARTBEAT:
-                # Before the sync it is no news: old brokers say so to every member of a rebalance (SEEDS §B, 002).
+                # Before the sync it is no news: old brokers say so to every member of a rebalance.
                 if self.state in IN_SESSION:
                     self._move(INPUTS[reaction], now, cause)
             case Reaction.REBALANCE:
@@ -332,7 +332,7 @@ class Membership:
     # -- the coordinator, retries, time -------------------------------------------------------------
 
     def _coordinator_found(self, event: CoordinatorFound, now: float) -> None:
-        # A second answer while a coordinator is known is ignored (SEEDS §A, phase 1): its token has passed.
+        # A second answer while a coordinator is known is ignored: its token has passed.
         if event.token != self._finding:
             return
         self._finding = None

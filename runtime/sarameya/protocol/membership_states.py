@@ -12,7 +12,7 @@ from sarameya.errors import Reaction
 
 
 class State(Enum):
-    """Where the membership stands. The names follow the coordinator's own (SEEDS §B)."""
+    """Where the membership stands. The names follow the coordinator's own (Kafka's ClassicGroupState)."""
 
     UNJOINED = auto()
     """No member of the group, and not trying to be."""

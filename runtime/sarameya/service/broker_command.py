@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 from contextlib import AsyncExitStack
 from functools import partial
 
 from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded.topics import MAX_PARTITIONS
 from sarameya.errors import ConfigError
 from sarameya.service import signals
 from sarameya.service.failures import ExitCode
 from sarameya.service.log_lines import configure_logging
 from sarameya.service.signals import Stop
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 SUMMARY = "serve the embedded broker on a TCP port, in memory: nothing is kept when it ends"
 
@@ -42,8 +46,10 @@ def _port(text: str) -> int:
 
 def _topic(text: str) -> tuple[str, int]:
     name, _, partitions = text.rpartition(":")
-    if not name or not partitions.isdecimal() or int(partitions) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be NAME:PARTITIONS, for example orders:4")
+    if not _NAME.fullmatch(name) or not partitions.isdecimal() or not 1 <= int(partitions) <= MAX_PARTITIONS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be NAME:PARTITIONS, for example orders:4, with 1 to {MAX_PARTITIONS} partitions"
+        )
     return name, int(partitions)
 
 

@@ -64,6 +64,8 @@ def _import(name: str, module: str, attribute: str) -> Any:
         found: Any = importlib.import_module(module)
     except ImportError as error:
         raise HandlerError(f"handler {name!r}: cannot import {module!r}: {error}") from error
+    except Exception as error:  # a module may raise anything while it is imported
+        raise HandlerError(f"handler {name!r}: cannot import {module!r}: {type(error).__name__}: {error}") from error
     for part in attribute.split("."):
         try:
             found = getattr(found, part)

@@ -22,6 +22,7 @@ from sarameya.service.handlers import build_handler
 from sarameya.service.log_lines import configure_logging
 from sarameya.service.runner import run_members
 from sarameya.service.signals import Stop
+from sarameya.service.unfinished import Unfinished
 from sarameya.service.watchdog import Watchdog
 from sarameya.service.workers import Supervisor
 
@@ -95,9 +96,11 @@ def _make_handler(path: Path, app: App) -> ConsumerGroupHandler:
 async def _serve(apps: list[App], make_handler: partial[ConsumerGroupHandler], until_eof: bool, stop: Stop) -> ExitCode:
     # After this long without a turn of the loop the group has given the members up in any case.
     watchdog = Watchdog(max(app.config.rebalance_timeout for app in apps))
+    unfinished = Unfinished(stop, max(app.config.close_timeout for app in apps))
 
     def open_group(app: App) -> ConsumerGroup:
-        return ConsumerGroup(app.bootstrap_servers, app.group, app.config, observers=[log_event, watchdog.observe])
+        observers = [log_event, watchdog.observe, unfinished.observe]
+        return ConsumerGroup(app.bootstrap_servers, app.group, app.config, observers=observers)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watchdog.run)
@@ -105,6 +108,7 @@ async def _serve(apps: list[App], make_handler: partial[ConsumerGroupHandler], u
             nursery.start_soon(signals.stop_at_end_of_input, stop)
         await run_members(apps, make_handler, stop, open_group)
         nursery.cancel_scope.cancel()
+    unfinished.check()
     return ExitCode.OK
 
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks for an orderly end, the second exits at once (`failures.py` has the codes).
+"""SIGINT, SIGTERM, SIGHUP: the first asks for an orderly end, the second exits at once (`failures.py` has the codes).
 
 Owns the receiver and the trio run around it; what an orderly end is, the program decides that waits for `Stop`.
 """
@@ -48,7 +48,7 @@ def run(program: Callable[[Stop], Awaitable[int]], *, before_exit: Callable[[], 
     async def main() -> int:
         stop = Stop()
         # The receiver stands before the nursery and beyond it, so that no KeyboardInterrupt can be raised inside.
-        with trio.open_signal_receiver(*SIGNALS) as received:
+        with trio.open_signal_receiver(*_listened_to()) as received:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(obey, received, stop, at_once)
                 code = await program(stop)
@@ -56,6 +56,12 @@ def run(program: Callable[[Stop], Awaitable[int]], *, before_exit: Callable[[], 
         return code
 
     return trio.run(main)
+
+
+def _listened_to() -> list[signal.Signals]:
+    """A terminal that is closed asks for the same end (SIGHUP), unless we were started to outlive it (nohup)."""
+    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [*SIGNALS, *hang_up]
 
 
 async def obey(received: AsyncIterator[int], stop: Stop, at_once: Callable[[int], None]) -> None:

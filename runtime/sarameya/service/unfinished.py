@@ -1,0 +1,40 @@
+"""What an orderly end could not finish in its time: told, and exit code 1, so that 0 always means that all is done."""
+
+from __future__ import annotations
+
+from sarameya.errors import SarameyaError
+from sarameya.observe import ClaimCancelled, CommitFailed, Event
+from sarameya.service.signals import Stop
+
+
+class UnfinishedError(SarameyaError):
+    """The service has ended, but not in order: what was not committed is consumed again next time."""
+
+    retriable = True
+
+
+class Unfinished:
+    """Watches members from the moment that they are asked to stop."""
+
+    def __init__(self, stop: Stop, close_timeout: float) -> None:
+        self._stop = stop
+        self._close_timeout = close_timeout
+        self._problems: dict[str, None] = {}
+
+    def observe(self, event: Event) -> None:
+        """An observer of the group."""
+        if not self._stop.asked:
+            return
+        match event:
+            case ClaimCancelled(partition=partition):
+                self._problems[f"{partition} was not done"] = None
+            case CommitFailed(cause=cause):
+                self._problems[f"the last commit failed ({cause})"] = None
+
+    def check(self) -> None:
+        """Raise UnfinishedError if the end was not an orderly one."""
+        if self._problems:
+            raise UnfinishedError(
+                f"stopped, but {'; '.join(self._problems)} within close_timeout ({self._close_timeout:g} s); "
+                "what was not committed is consumed again next time"
+            )

@@ -1,0 +1,36 @@
+"""Exit code 0 means that all was done."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarameya.model import TopicPartition
+from sarameya.observe import ClaimCancelled, CommitFailed
+from sarameya.service.failures import ExitCode, exit_code
+from sarameya.service.signals import Stop
+from sarameya.service.unfinished import Unfinished, UnfinishedError
+
+CANCELLED = ClaimCancelled(TopicPartition("orders", 2), 8.0)
+
+
+async def test_claim_cancelled_while_stopping_is_told_and_a_failure() -> None:
+    stop = Stop()
+    unfinished = Unfinished(stop, 10.0)
+    stop.ask("SIGTERM")
+    unfinished.observe(CANCELLED)
+    unfinished.observe(CommitFailed("g", "no answer"))
+    with pytest.raises(UnfinishedError) as caught:
+        unfinished.check()
+    assert str(caught.value) == (
+        "stopped, but orders-2 was not done; the last commit failed (no answer) within close_timeout (10 s); "
+        "what was not committed is consumed again next time"
+    )
+    assert exit_code(caught.value) is ExitCode.FAILURE
+
+
+async def test_claim_cancelled_in_a_rebalance_is_no_failure_of_the_end() -> None:
+    stop = Stop()
+    unfinished = Unfinished(stop, 10.0)
+    unfinished.observe(CANCELLED)
+    stop.ask("SIGTERM")
+    unfinished.check()
