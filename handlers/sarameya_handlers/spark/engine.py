@@ -19,6 +19,7 @@ import trio
 
 from sarameya import HandlerError
 from sarameya_handlers.spark import jvm
+from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.java import require_packages
 from sarameya_handlers.spark.options import SparkOptions
 from sarameya_handlers.spark.table import Checkpoint
@@ -32,8 +33,10 @@ logger = logging.getLogger("sarameya.spark")
 
 CANCEL_TIMEOUT = 1.0
 """Seconds to tell Spark of a cancellation: a hung JVM must not hold a rebalance's deadline."""
+DEATH_TIMEOUT = 1.0
+"""Seconds to find out whether the JVM has died when pyspark cannot speak to it."""
 STOP_TIMEOUT = 30.0
-"""Seconds for Spark to stop, the forced end of its JVM (`jvm.END_TIMEOUT`) included."""
+"""Seconds for Spark to stop, the forced end of its JVM (`jvm.END_TIMEOUT` before) included."""
 
 
 class Engine(ABC):
@@ -132,16 +135,22 @@ _changing = trio.Lock()
 
 
 class SparkEngine(Engine):
-    """Starts a SparkSession and stops it, together with all engines of this process."""
+    """Starts a SparkSession and stops it, together with all engines of this process.
+
+    A Spark whose JVM has died is replaced when the next engine enters; those that used it keep failing.
+    """
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
-        self._spark: _Spark | None = None
+        self._used: _Shared | None = None
 
     async def __aenter__(self) -> Self:
         """Raises HandlerError where Java, pyspark or pyarrow are missing, or Spark does not start."""
         global _shared
         async with _changing:
+            if _shared is not None and _shared.jvm.has_died:
+                dead, _shared = _shared.jvm, None
+                await _stop(dead)
             if _shared is None:
                 # Not abandoned when cancelled: a JVM that nobody owns would stay.
                 running = await trio.to_thread.run_sync(jvm.start, self._options)
@@ -153,27 +162,51 @@ class SparkEngine(Engine):
                     "give all Spark sinks the same spark options"
                 )
             _shared.users += 1
-            self._spark = _shared.spark
+            self._used = _shared
         return self
 
     async def __aexit__(self, *_: object) -> None:
         global _shared
-        self._spark = None
+        used, self._used = self._used, None
+        assert used is not None, "entered first"
         with trio.CancelScope(shield=True):
             async with _changing:
-                assert _shared is not None
-                _shared.users -= 1
-                if _shared.users:
+                used.users -= 1
+                # One that is no longer shared had died, and was stopped when it was replaced.
+                if used.users or used is not _shared:
                     return
-                ending, _shared = _shared.jvm, None
-                with trio.move_on_after(STOP_TIMEOUT) as patience:
-                    await trio.to_thread.run_sync(ending.stop, abandon_on_cancel=True)
-                if patience.cancelled_caught:
-                    logger.error("Spark has not stopped within %.0f s; it ends with this process", STOP_TIMEOUT)
+                _shared = None
+                await _stop(used.jvm)
 
     async def run(self, work: Callable[[SparkSession, Checkpoint], T], *, tag: str) -> T:
-        assert self._spark is not None, "entered first"
-        return await self._spark.run(work, tag)
+        """Raises LandingError, whatever pyspark raises, when Spark's JVM has died."""
+        assert self._used is not None, "entered first"
+        running = self._used.jvm
+        try:
+            return await self._used.spark.run(work, tag)
+        except _spark_is_gone() as error:
+            # The connection may break a moment before the process is gone.
+            death = await trio.to_thread.run_sync(running.death, DEATH_TIMEOUT, abandon_on_cancel=True)
+            if death is None:
+                raise
+            raise LandingError(death) from error
+
+
+async def _stop(running: jvm.Jvm) -> None:
+    """Stop Spark within STOP_TIMEOUT. A JVM that hangs is killed early enough for `stop` to clean up behind it."""
+    with trio.CancelScope(shield=True), trio.move_on_after(STOP_TIMEOUT) as patience:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_kill_at_last, running)
+            await trio.to_thread.run_sync(running.stop, abandon_on_cancel=True)
+            nursery.cancel_scope.cancel()
+    if patience.cancelled_caught:
+        logger.error("Spark has not stopped within %.0f s and is left behind", STOP_TIMEOUT)
+
+
+async def _kill_at_last(running: jvm.Jvm) -> None:
+    await trio.sleep(STOP_TIMEOUT - jvm.END_TIMEOUT)
+    logger.error("Spark does not stop, its JVM is killed")
+    running.kill()
 
 
 def _spark_is_gone() -> tuple[type[Exception], ...]:

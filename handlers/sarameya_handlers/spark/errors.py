@@ -13,6 +13,8 @@ class LandingError(SarameyaError):
 
 def cause_of(error: BaseException) -> str:
     """One line about an error of Spark, whose own text is often a hundred lines of Java stack."""
+    if isinstance(error, LandingError):
+        return str(error)
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  an error of Java asks a JVM for its text, which may be gone

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -32,6 +33,8 @@ logger = logging.getLogger("sarameya.spark")
 END_TIMEOUT = 10.0
 """Seconds for a JVM to end by itself before it is killed."""
 
+_OUT_OF_MEMORY = (-signal.SIGKILL, 52)
+"""The exit codes that memory is the likely cause of: the kernel's killer, and Spark's own handler."""
 _STARTED_BY_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 
 
@@ -42,16 +45,40 @@ class Jvm:
     session: SparkSession
     _gateway: Any
 
+    @property
+    def has_died(self) -> bool:
+        """Whether the JVM has ended without being asked to; never true of one that is not ours."""
+        return self._gateway is not None and self._gateway.proc.poll() is not None
+
+    def death(self, within: float) -> str | None:
+        """What is to be said of a JVM that has died or dies `within` seconds, None if it lives on."""
+        if self._gateway is None:
+            return None
+        try:
+            code = self._gateway.proc.wait(within)
+        except subprocess.TimeoutExpired:
+            return None
+        return f"Spark's JVM has died (exit code {code}{'; out of memory?' if code in _OUT_OF_MEMORY else ''})"
+
     def stop(self) -> None:
-        """Stop Spark and end the JVM, also one that is dead already."""
-        process = self._gateway.proc if self._gateway else None
-        if process is not None and process.poll() is not None:
-            logger.error("Spark's JVM has died (exit code %s)", process.returncode)
+        """Stop Spark and end the JVM, also one that is dead already or dies of it."""
+        try:
+            if self.has_died:
+                logger.error("%s", self.death(0))
+                _forget(self.session)
+            else:
+                self.session.stop()
+        except Exception as error:  # noqa: BLE001 - pyspark has many for a JVM that has just died; it ends all the same
+            logger.error("Spark has not stopped in order: %s", cause_of(error))
             _forget(self.session)
-        else:
-            self.session.stop()
+        finally:
+            if self._gateway:
+                _end(self._gateway)
+
+    def kill(self) -> None:
+        """End a JVM that hangs, by force. `stop`, which hangs with it, then comes to its end."""
         if self._gateway:
-            _end(self._gateway)
+            self._gateway.proc.kill()
 
 
 def start(options: SparkOptions) -> Jvm:

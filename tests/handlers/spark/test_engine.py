@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from sarameya import HandlerError
-from sarameya_handlers import SparkOptions
+from sarameya_handlers import LandingError, SparkOptions
 from sarameya_handlers.spark import engine as engine_module
 from sarameya_handlers.spark import jvm
 from sarameya_handlers.spark.engine import AdoptedEngine, SparkEngine
@@ -153,23 +153,47 @@ def test_session_of_spark_connect_cannot_be_adopted() -> None:
         AdoptedEngine(object())
 
 
-class FakeJvms:
-    """Stands for `jvm.start`; counts what is started and stopped."""
+@attrs.define(eq=False)
+class FakeJvm:
+    """A Jvm that dies, or hangs while it is stopped, as the test says."""
 
-    def __init__(self) -> None:
-        self.started = 0
-        self.running = 0
-        self.session = FakeSparkSession()
+    session: FakeSparkSession = attrs.field(factory=FakeSparkSession)
+    has_died: bool = False
+    stops: int = 0
+    hangs: bool = False
+    killed: threading.Event = attrs.field(factory=threading.Event)
 
-    def start(self, options: SparkOptions) -> FakeJvms:
-        if options.app_name == "broken":
-            raise HandlerError("Spark does not start")
-        self.started += 1
-        self.running += 1
-        return self
+    def death(self, within: float) -> str | None:
+        return "Spark's JVM has died (exit code -9; out of memory?)" if self.has_died else None
 
     def stop(self) -> None:
-        self.running -= 1
+        if self.hangs:
+            self.killed.wait()
+        self.stops += 1
+
+    def kill(self) -> None:
+        self.killed.set()
+
+
+class FakeJvms:
+    """Stands for `jvm.start`; keeps what is started."""
+
+    def __init__(self) -> None:
+        self.all: list[FakeJvm] = []
+
+    @property
+    def started(self) -> int:
+        return len(self.all)
+
+    @property
+    def running(self) -> int:
+        return sum(1 - one.stops for one in self.all)
+
+    def start(self, options: SparkOptions) -> FakeJvm:
+        if options.app_name == "broken":
+            raise HandlerError("Spark does not start")
+        self.all.append(FakeJvm())
+        return self.all[-1]
 
 
 @pytest.fixture
@@ -184,7 +208,7 @@ async def test_engines_of_one_process_share_one_spark_until_the_last_has_left(jv
     async with SparkEngine(SparkOptions()):
         async with SparkEngine(SparkOptions()) as second:
             assert (jvms.started, jvms.running) == (1, 1)
-            assert await second.run(lambda session, _: session, tag="t") is jvms.session
+            assert await second.run(lambda session, _: session, tag="t") is jvms.all[0].session
         assert jvms.running == 1
     assert jvms.running == 0
 
@@ -236,3 +260,46 @@ async def test_cancelled_engine_stops_its_spark(jvms: FakeJvms) -> None:
             scope.cancel()
             await trio.sleep_forever()
     assert jvms.running == 0
+
+
+async def test_engine_that_enters_after_the_jvm_has_died_starts_another(jvms: FakeJvms) -> None:
+    async with SparkEngine(SparkOptions()) as first:
+        dead = jvms.all[0]
+        dead.has_died = True
+        async with SparkEngine(SparkOptions()) as second:
+            assert (jvms.started, dead.stops) == (2, 1)
+            assert await second.run(lambda session, _: session, tag="t1") is jvms.all[1].session
+            assert await first.run(lambda session, _: session, tag="t2") is dead.session
+    assert [one.stops for one in jvms.all] == [1, 1]
+
+
+async def test_engine_of_a_dead_jvm_leaves_the_one_that_replaced_it_running(jvms: FakeJvms) -> None:
+    first = await SparkEngine(SparkOptions()).__aenter__()
+    jvms.all[0].has_died = True
+    async with SparkEngine(SparkOptions()):
+        await first.__aexit__(None, None, None)
+        assert [one.stops for one in jvms.all] == [1, 0]
+    assert [one.stops for one in jvms.all] == [1, 1]
+
+
+async def test_work_that_fails_because_the_jvm_has_died_says_so(jvms: FakeJvms) -> None:
+    def refused(*_: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    async with SparkEngine(SparkOptions()) as engine:
+        with pytest.raises(ConnectionRefusedError):
+            await engine.run(refused, tag="t1")
+        jvms.all[0].has_died = True
+        with pytest.raises(LandingError, match=r"JVM has died \(exit code -9; out of memory") as raised:
+            await engine.run(refused, tag="t2")
+        assert isinstance(raised.value.__cause__, ConnectionRefusedError)
+
+
+async def test_jvm_that_hangs_while_it_stops_is_killed_in_time(
+    jvms: FakeJvms, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with SparkEngine(SparkOptions()):
+        jvms.all[0].hangs = True
+        began = trio.current_time()
+    assert jvms.all[0].killed.is_set()
+    assert trio.current_time() - began <= engine_module.STOP_TIMEOUT

@@ -2,10 +2,15 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
+from typing import Any
 
+import attrs
 import pytest
+from pyspark import SparkContext
 
-from sarameya_handlers.spark.jvm import Output, level_of
+from sarameya_handlers.spark.jvm import Jvm, Output, level_of
 
 ERROR = "26/11/21 04:41:33 ERROR Executor: Exception in task 1.0 in stage 4.0 (TID 6)"
 WARN = "26/11/21 04:14:03 WARN NativeCodeLoader: Unable to load native-hadoop library"
@@ -54,3 +59,71 @@ def test_jvm_that_is_not_launched_yet_complains_to_the_caller_without_its_stacks
     output = printed("ERROR", *lines, launched=False)
     assert output.complaints() == "Exception in thread main: bad master\nCaused by: a typing error"
     assert caplog.records == []
+
+
+@attrs.define
+class DyingContext:
+    """A SparkContext that learns of its JVM's death only when it speaks to it."""
+
+    _jsc: object | None = attrs.field(factory=object, alias="_jsc")
+    stopped: bool = False
+
+    def stop(self) -> None:
+        if self._jsc is not None:
+            raise ConnectionRefusedError(111, "Connection refused")
+        self.stopped = True
+
+
+@attrs.define
+class DyingSession:
+    sparkContext: DyingContext = attrs.field(factory=DyingContext)
+
+    def stop(self) -> None:
+        self.sparkContext.stop()
+
+
+@attrs.define
+class FakeGateway:
+    proc: subprocess.Popen[bytes]
+    closed: bool = False
+
+    def shutdown(self) -> None:
+        self.closed = True
+
+
+def gateway_of(program: str) -> Any:
+    return FakeGateway(subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE))
+
+
+def test_jvm_that_dies_while_it_is_stopped_is_forgotten_and_ended(caplog: pytest.LogCaptureFixture) -> None:
+    gateway, session = gateway_of("import sys; sys.stdin.read()"), DyingSession()
+    Jvm(session, gateway).stop()
+    assert session.sparkContext.stopped
+    assert gateway.closed
+    assert gateway.proc.returncode == 0
+    assert SparkContext._gateway is None
+    assert "Spark has not stopped in order: ConnectionRefusedError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "Spark's JVM has died (exit code -9; out of memory?)"),
+        ("raise SystemExit(1)", "Spark's JVM has died (exit code 1)"),
+    ],
+)
+def test_death_of_a_jvm_is_told_with_its_exit_code(program: str, told: str) -> None:
+    gateway = gateway_of(program)
+    jvm = Jvm(DyingSession(), gateway)
+    assert jvm.death(30.0) == told
+    assert jvm.has_died
+    jvm.stop()
+
+
+def test_jvm_that_lives_has_no_death_until_it_is_killed() -> None:
+    jvm = Jvm(DyingSession(), gateway_of("import sys; sys.stdin.read()"))
+    assert not jvm.has_died
+    assert jvm.death(0.01) is None
+    jvm.kill()
+    assert jvm.death(30.0) is not None
+    jvm.stop()
