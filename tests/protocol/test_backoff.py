@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya.protocol.backoff import Backoff, Retrying
+from sarameya.protocol.backoff import Attempts, Backoff
 
 
 class Fixed(random.Random):
@@ -45,5 +45,5 @@ def test_two_backoffs_do_not_return_together():
 
 
 def test_retrying_counts_attempts_from_the_first_failure_and_names_the_last_cause():
-    attempts = Retrying.first(12.5, "refused").again("timed out").again("reset")
-    assert attempts == Retrying(attempt=3, since=12.5, cause="reset")
+    attempts = Attempts.first(12.5, "refused").again("timed out").again("reset")
+    assert attempts == Attempts(attempt=3, since=12.5, cause="reset")

@@ -21,8 +21,7 @@ from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import LeaderChanged, Observer, OffsetReset, Retrying
-from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.backoff import Retrying as Attempts
+from sarameya.protocol.backoff import Attempts, Backoff
 from sarameya.protocol.fetch_cursor import OutOfRange, Redispatch
 
 

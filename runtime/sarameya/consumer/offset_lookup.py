@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import trio
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from sarameya.config import Config
@@ -14,9 +13,8 @@ from sarameya.errors import SarameyaError, kafka_error
 from sarameya.model import TopicPartition, by_topic
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.net.metadata_refresher import MetadataRefresher
-from sarameya.observe import Observer, Retrying
-from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.backoff import Retrying as Attempts
+from sarameya.net.retries import Retries
+from sarameya.observe import Observer
 
 TIMESTAMP_OF = {"newest": -1, "oldest": -2}
 """The reset policies as ListOffsets timestamps: the log's end, and its start."""
@@ -32,7 +30,6 @@ class OffsetLookup:
         self._metadata = metadata
         self._config = config
         self._observer = observer
-        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
 
     async def find(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
         """The offset for each partition by its policy (`oldest` or `newest`).
@@ -40,17 +37,13 @@ class OffsetLookup:
         Retries until every one is known; bound it with a cancel scope. Raises TopicAuthorizationError.
         """
         found: dict[TopicPartition, int] = {}
-        attempts: Attempts | None = None
+        retries = Retries("offset lookup", self._config, self._observer)
         while True:
             left = {tp: policy for tp, policy in wanted.items() if tp not in found}
             cause = await self._ask_leaders(left, found)
             if cause is None:
                 return found
-            now = trio.current_time()
-            attempts = attempts.again(cause) if attempts else Attempts.first(now, cause)
-            delay = self._backoff.delay(attempts.attempt)
-            self._observer(Retrying("offset lookup", attempts.attempt, now - attempts.since, delay, cause))
-            await trio.sleep(delay)
+            await retries.wait(cause)
             await self._metadata.refresh()
 
     async def _ask_leaders(self, wanted: Mapping[TopicPartition, str], found: dict[TopicPartition, int]) -> str | None:

@@ -13,7 +13,7 @@ import trio
 
 from sarameya.errors import SarameyaError
 from sarameya.model import TopicPartition
-from sarameya.protocol.backoff import Retrying
+from sarameya.protocol.backoff import Attempts
 from sarameya.protocol.fetch_cursor import FetchCursor, Records
 
 
@@ -32,7 +32,7 @@ class PartitionConsumer:
         """The last fetch brought nothing for this partition."""
         self.full_since = -math.inf
         """When the buffer last became full, on trio's clock."""
-        self.attempts: Retrying | None = None
+        self.attempts: Attempts | None = None
         """How often its broker has been looked for since it was last served."""
         self._buffer_fetches = buffer_fetches
         self._failure: SarameyaError | None = None

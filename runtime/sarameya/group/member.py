@@ -20,6 +20,7 @@ from sarameya.model import Assignment
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.net.retries import Retries
 from sarameya.observe import CoordinatorFound as CoordinatorFoundEvent
 from sarameya.observe import MembershipChanged, Observer, Retrying
 from sarameya.protocol.assignors.base import Assignor, Subscription
@@ -97,7 +98,6 @@ class Member:
         self._config = config
         self._observer = observer
         self._run_sync = run_sync
-        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._machine = Membership(
             MembershipOptions(
                 group=group,
@@ -106,7 +106,7 @@ class Member:
                 rebalance_margin=config.rebalance_margin,
                 group_instance_id=config.group_instance_id,
             ),
-            self._backoff,
+            Backoff(config.retry_backoff, config.retry_backoff_max),
         )
         self._send_event, self._events = trio.open_memory_channel[Event](math.inf)
         self._send_notice, self.notices = trio.open_memory_channel[Notice](math.inf)
@@ -249,15 +249,14 @@ class Member:
         """How many partitions each topic has; one that is missing is looked up a few times before it is left out."""
         # Other members may read topics that we have never looked up.
         self._metadata.follow(topics)
-        for attempt in range(1, _LOOK_UPS + 1):
+        retries = Retries(f"partitions to assign in group {self._group}", self._config, self._observer)
+        for _ in range(_LOOK_UPS):
             metadata = await self._metadata.refresh()
             missing = metadata.missing(topics)
             if not missing:
                 break
             cause = ", ".join(f"{topic}: {ErrorCode.describe(code)}" for topic, code in sorted(missing.items()))
-            delay = self._backoff.delay(attempt)
-            self._observer(Retrying(f"partitions to assign in group {self._group}", attempt, 0.0, delay, cause))
-            await trio.sleep(delay)
+            await retries.wait(cause)
         return metadata.partition_counts(topics)
 
     async def _watch_partition_counts(self) -> None:

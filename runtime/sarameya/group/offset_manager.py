@@ -26,9 +26,8 @@ from sarameya.errors import (
 )
 from sarameya.group.member import Member
 from sarameya.model import CommittedOffset, Generation, TopicPartition
-from sarameya.observe import CommitFailed, Committed, Observer, Retrying
-from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.backoff import Retrying as Attempts
+from sarameya.net.retries import Retries
+from sarameya.observe import CommitFailed, Committed, Observer
 from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost
 from sarameya.protocol.offset_ledger import OffsetLedger
 
@@ -54,7 +53,6 @@ class OffsetManager:
         self._member = member
         self._config = config
         self._observer = observer
-        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._round = _Round()
         self._wanted = trio.Event()
         self._is_over = False
@@ -67,9 +65,9 @@ class OffsetManager:
         """
         wanted = tuple(partitions)
         found: dict[TopicPartition, CommittedOffset | None] = {}
-        attempts: Attempts | None = None
+        retries = self._retries("offset fetch")
         while wanted and (cause := await self._fetch_once(wanted, found)) is not None:
-            attempts = await self._back_off("offset fetch", attempts, cause)
+            await retries.wait(cause)
         self.ledger = OffsetLedger(found)
         return found
 
@@ -156,7 +154,7 @@ class OffsetManager:
     async def _commit_dirty(self) -> None:
         """Commit every mark, and where it has to be tried again the newest ones; what is refused is raised."""
         refused: dict[TopicPartition, KafkaError] = {}
-        attempts: Attempts | None = None
+        retries = self._retries("commit")
         while left := {tp: offset for tp, offset in self.ledger.dirty().items() if tp not in refused}:
             codes, cause = await self._send_once(left)
             taken = {tp: left[tp] for tp, code in codes.items() if code == 0}
@@ -168,7 +166,7 @@ class OffsetManager:
                     refused[partition] = kafka_error(code, f"commit of {partition} by group {self._group!r}")
             if not left.keys() - taken.keys() - refused.keys():
                 break  # what has been marked meanwhile is the next round's
-            attempts = await self._back_off("commit", attempts, cause)
+            await retries.wait(cause)
         for first in refused.values():
             for other in list(refused.values())[1:]:
                 first.add_note(str(other))
@@ -199,10 +197,5 @@ class OffsetManager:
                 self._member.post(CoordinatorLost(node_id, cause))
         return codes, cause
 
-    async def _back_off(self, what: str, attempts: Attempts | None, cause: str) -> Attempts:
-        now = trio.current_time()
-        attempts = attempts.again(cause) if attempts else Attempts.first(now, cause)
-        delay = self._backoff.delay(attempts.attempt)
-        self._observer(Retrying(f"{what} of group {self._group}", attempts.attempt, now - attempts.since, delay, cause))
-        await trio.sleep(delay)
-        return attempts
+    def _retries(self, what: str) -> Retries:
+        return Retries(f"{what} of group {self._group}", self._config, self._observer)

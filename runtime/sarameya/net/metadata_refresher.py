@@ -15,9 +15,8 @@ from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConnectError, ProtocolError, SarameyaError, kafka_error
 from sarameya.net.broker_pool import BrokerPool
-from sarameya.observe import Observer, Retrying
-from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.backoff import Retrying as Attempts
+from sarameya.net.retries import Retries
+from sarameya.observe import Observer
 from sarameya.protocol.metadata import ClusterMetadata, from_response
 
 
@@ -30,7 +29,6 @@ class MetadataRefresher:
         self._config = config
         self._observer = observer
         self._topics: set[str] = set()
-        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._wanted = trio.Event()
         self._refreshed = trio.Event()
         self._updated = trio.Event()
@@ -103,17 +101,13 @@ class MetadataRefresher:
             self._updated = trio.Event()
 
     async def _refresh_until_had(self) -> None:
-        attempts: Attempts | None = None
+        retries = Retries("metadata", self._config, self._observer)
         while True:
             try:
                 metadata = await self._ask()
             except SarameyaError as error:
-                now = trio.current_time()
-                attempts = attempts.again(str(error)) if attempts else Attempts.first(now, str(error))
                 self._last_error = error
-                delay = self._backoff.delay(attempts.attempt)
-                self._observer(Retrying("metadata", attempts.attempt, now - attempts.since, delay, attempts.cause))
-                await trio.sleep(delay)
+                await retries.wait(str(error))
             else:
                 self.current = metadata
                 self._pool.update(metadata.brokers)

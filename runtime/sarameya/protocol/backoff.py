@@ -27,7 +27,7 @@ class Backoff:
 
 
 @attrs.frozen(slots=True)
-class Retrying:
+class Attempts:
     """What is being tried again: visible to observers, so that silence is never mistaken for health."""
 
     attempt: int
@@ -36,8 +36,8 @@ class Retrying:
     cause: str
 
     @staticmethod
-    def first(now: float, cause: str) -> Retrying:
-        return Retrying(1, now, cause)
+    def first(now: float, cause: str) -> Attempts:
+        return Attempts(1, now, cause)
 
-    def again(self, cause: str) -> Retrying:
-        return Retrying(self.attempt + 1, self.since, cause)
+    def again(self, cause: str) -> Attempts:
+        return Attempts(self.attempt + 1, self.since, cause)

@@ -25,7 +25,7 @@ import attrs
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import GroupError, Reaction, Request, kafka_error, reaction_to
 from sarameya.model import Generation
-from sarameya.protocol.backoff import Backoff, Retrying
+from sarameya.protocol.backoff import Attempts, Backoff
 from sarameya.protocol.membership_messages import (
     Assign,
     AssignmentFailed,
@@ -104,7 +104,7 @@ class Membership:
         self._assigning: int | None = None
         self._assignments: Mapping[str, bytes] | None = None
         self._leave_reason = ""
-        self._retries: dict[Request, Retrying] = {}
+        self._retries: dict[Request, Attempts] = {}
         self._setbacks = 0
         # When the next request of each kind may go out; a backoff moves it on.
         self._send_at = 0.0
@@ -366,11 +366,11 @@ class Membership:
 
     def _schedule(self, request: Request, now: float, cause: str) -> float:
         known = self._retries.get(request)
-        retrying = known.again(cause) if known else Retrying.first(now, cause)
-        self._retries[request] = retrying
-        delay = self._backoff.delay(retrying.attempt)
+        attempts = known.again(cause) if known else Attempts.first(now, cause)
+        self._retries[request] = attempts
+        delay = self._backoff.delay(attempts.attempt)
         what = f"{request.name.lower()} of group {self._options.group}"
-        self._commands.append(RetryScheduled(what, retrying.attempt, now - retrying.since, delay, cause))
+        self._commands.append(RetryScheduled(what, attempts.attempt, now - attempts.since, delay, cause))
         return delay
 
     def _heard(self, sent_at: float) -> None:

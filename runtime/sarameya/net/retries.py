@@ -1,0 +1,28 @@
+"""Trying the same again: one wait between two tries, by the one backoff, and visible to observers."""
+
+from __future__ import annotations
+
+import trio
+
+from sarameya.config import Config
+from sarameya.observe import Observer, Retrying
+from sarameya.protocol.backoff import Attempts, Backoff
+
+
+class Retries:
+    """The tries of one thing (`what`, in words); make one for each time that it is wanted."""
+
+    def __init__(self, what: str, config: Config, observer: Observer) -> None:
+        self._what = what
+        self._observer = observer
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._attempts: Attempts | None = None
+
+    async def wait(self, cause: str) -> None:
+        """The last try failed for `cause`: tell it, and wait before the next one."""
+        now = trio.current_time()
+        attempts = self._attempts.again(cause) if self._attempts else Attempts.first(now, cause)
+        self._attempts = attempts
+        delay = self._backoff.delay(attempts.attempt)
+        self._observer(Retrying(self._what, attempts.attempt, now - attempts.since, delay, cause))
+        await trio.sleep(delay)
