@@ -33,6 +33,8 @@ logger = logging.getLogger("sarameya.spark")
 
 CANCEL_TIMEOUT = 1.0
 """Seconds to tell Spark of a cancellation: a hung JVM must not hold a rebalance's deadline."""
+ABORT_TIME = 30.0
+"""Seconds after a cancellation in which the errors that Spark prints are taken for its consequences."""
 DEATH_TIMEOUT = 1.0
 """Seconds to find out whether the JVM has died when pyspark cannot speak to it."""
 STOP_TIMEOUT = 30.0
@@ -65,6 +67,8 @@ class _Spark:
 
     session: SparkSession
     jobs: trio.CapacityLimiter
+    expect_errors: Callable[[float], None] = attrs.field(default=lambda _: None)
+    """Told, before jobs are cancelled, for how many seconds Spark will complain of it."""
     cancellations: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
 
     async def run(self, work: Callable[[SparkSession, Checkpoint], T], tag: str) -> T:
@@ -72,6 +76,7 @@ class _Spark:
             # An abandoned thread keeps its token until it ends, so that threads stay bounded even then.
             return await trio.to_thread.run_sync(self._tagged, work, tag, abandon_on_cancel=True, limiter=self.jobs)
         except trio.Cancelled:
+            self.expect_errors(ABORT_TIME)
             with trio.CancelScope(shield=True), trio.move_on_after(CANCEL_TIMEOUT):
                 await trio.to_thread.run_sync(
                     self._cancel_jobs, tag, abandon_on_cancel=True, limiter=self.cancellations
@@ -155,7 +160,7 @@ class SparkEngine(Engine):
                 # Not abandoned when cancelled: a JVM that nobody owns would stay.
                 running = await trio.to_thread.run_sync(jvm.start, self._options)
                 jobs = trio.CapacityLimiter(self._options.max_jobs)
-                _shared = _Shared(self._options, running, _Spark(running.session, jobs))
+                _shared = _Shared(self._options, running, _Spark(running.session, jobs, running.expect_errors))
             if _shared.options != self._options:
                 raise HandlerError(
                     f"this process runs Spark with other options ({_shared.options}) and has only one: "

@@ -14,7 +14,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
+from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -40,10 +43,17 @@ _STARTED_BY_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 
 @attrs.frozen(slots=True)
 class Jvm:
-    """A running Spark. `_gateway` is pyspark's way into a JVM that we started, None for one that stays."""
+    """A running Spark. `_gateway` is pyspark's way into a JVM that we started, None for one that stays, and
+    `_output` what that JVM prints."""
 
     session: SparkSession
     _gateway: Any
+    _output: Output | None = None
+
+    def expect_errors(self, seconds: float) -> None:
+        """For so long, what Spark complains of is our own doing and is logged at DEBUG."""
+        if self._output:
+            self._output.expect_errors(seconds)
 
     @property
     def has_died(self) -> bool:
@@ -62,6 +72,7 @@ class Jvm:
 
     def stop(self) -> None:
         """Stop Spark and end the JVM, also one that is dead already or dies of it."""
+        self.expect_errors(inf)
         try:
             if self.has_died:
                 logger.error("%s", self.death(0))
@@ -94,11 +105,11 @@ def start(options: SparkOptions) -> Jvm:
     _quieten()
     conf = SparkConf().setAll(list(options.properties.items()))
     is_there = SparkContext._gateway is not None or _STARTED_BY_SPARK_SUBMIT in os.environ
-    gateway = None if is_there else _launch(conf, options.log_level)
+    gateway, output = (None, None) if is_there else _launch(conf, options.log_level)
     try:
         context = SparkContext(conf=conf, gateway=gateway)
         _choose_python(context)
-        return Jvm(SparkSession(context), gateway)
+        return Jvm(SparkSession(context), gateway, output)
     except Exception as error:
         cause = cause_of(error)  # while there is a JVM to tell it
         if gateway:
@@ -110,13 +121,21 @@ def _quieten() -> None:
     """Keep pyspark's own loggers from repeating what is raised, and from telling of each connection they close."""
     from pyspark.logger import PySparkLogger
 
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    # A filter of a logger sees what is logged to it directly: of the root's, nothing that others pass on to it.
+    logging.getLogger().addFilter(_wanted_at_root)
     py4j = logging.getLogger("py4j")
     if py4j.level == logging.NOTSET:
         py4j.setLevel(logging.WARNING)
 
 
-def _launch(conf: SparkConf, log_level: str) -> Any:
+def _wanted_at_root(record: logging.LogRecord) -> bool:
+    """False for the stacks that py4j logs to the root logger when a JVM has died, unless its own logger is at DEBUG."""
+    return Path(record.pathname).parent.name != "py4j" or logging.getLogger("py4j").isEnabledFor(logging.DEBUG)
+
+
+def _launch(conf: SparkConf, log_level: str) -> tuple[Any, Output]:
     require_java()
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -129,7 +148,7 @@ def _launch(conf: SparkConf, log_level: str) -> Any:
         failure = error
     else:
         output.launched()
-        return gateway
+        return gateway, output
     finally:
         os.close(output.write_end)
     raise HandlerError(f"Spark's JVM does not start: {output.complaints()}") from failure
@@ -169,19 +188,24 @@ def _forget(session: SparkSession) -> None:
 class Output:
     """What the JVM prints, passed on line by line to the `sarameya.spark` logger by a thread that ends with it.
 
-    Until `launched` it is only kept, to become the error's text if the JVM does not start.
+    Until `launched` it is only kept, to become the error's text if the JVM does not start. Stacks, and errors that
+    are expected, are for DEBUG.
     """
 
     def __init__(self, minimum: str) -> None:
         self._wanted = LOG_LEVELS[: LOG_LEVELS.index(minimum) + 1]
         self._complaints: deque[str] = deque(maxlen=5)
         self._launched = threading.Event()
+        self._expected_until = -inf
         read_end, self.write_end = os.pipe()
         self._thread = threading.Thread(target=self._pass_on, args=[read_end], name="spark-output", daemon=True)
         self._thread.start()
 
     def launched(self) -> None:
         self._launched.set()
+
+    def expect_errors(self, seconds: float) -> None:
+        self._expected_until = max(self._expected_until, time.monotonic() + seconds)
 
     def complaints(self) -> str:
         """The last errors, without their stacks, of a JVM that has ended."""
@@ -194,11 +218,13 @@ class Output:
             for line in lines:
                 text = line.rstrip()
                 level = level_of(text, level)
+                is_stack = text.startswith(("\tat ", "\t... "))
                 if not self._launched.is_set():
-                    if level in ("FATAL", "ERROR") and text.strip() and not text.startswith("\tat "):
+                    if level in ("FATAL", "ERROR") and text.strip() and not is_stack:
                         self._complaints.append(text)
                 elif level in self._wanted:
-                    logger.log(_PYTHON_LEVELS.get(level, logging.DEBUG), "%s", text)
+                    is_detail = is_stack or time.monotonic() < self._expected_until
+                    logger.log(logging.DEBUG if is_detail else _PYTHON_LEVELS.get(level, logging.DEBUG), "%s", text)
 
 
 _PYTHON_LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING, "INFO": logging.INFO}

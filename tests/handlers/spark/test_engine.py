@@ -160,8 +160,12 @@ class FakeJvm:
     session: FakeSparkSession = attrs.field(factory=FakeSparkSession)
     has_died: bool = False
     stops: int = 0
+    expected: int = 0
     hangs: bool = False
     killed: threading.Event = attrs.field(factory=threading.Event)
+
+    def expect_errors(self, seconds: float) -> None:
+        self.expected += 1
 
     def death(self, within: float) -> str | None:
         return "Spark's JVM has died (exit code -9; out of memory?)" if self.has_died else None
@@ -303,3 +307,13 @@ async def test_jvm_that_hangs_while_it_stops_is_killed_in_time(
         began = trio.current_time()
     assert jvms.all[0].killed.is_set()
     assert trio.current_time() - began <= engine_module.STOP_TIMEOUT
+
+
+async def test_cancelled_work_lets_its_jvm_expect_errors(jvms: FakeJvms) -> None:
+    async with SparkEngine(SparkOptions()) as engine:
+        await engine.run(lambda *_: None, tag="t1")
+        assert jvms.all[0].expected == 0
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await engine.run(lambda *_: None, tag="t2")
+        assert jvms.all[0].expected == 1

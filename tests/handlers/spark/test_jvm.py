@@ -10,7 +10,7 @@ import attrs
 import pytest
 from pyspark import SparkContext
 
-from sarameya_handlers.spark.jvm import Jvm, Output, level_of
+from sarameya_handlers.spark.jvm import Jvm, Output, _wanted_at_root, level_of
 
 ERROR = "26/11/21 04:41:33 ERROR Executor: Exception in task 1.0 in stage 4.0 (TID 6)"
 WARN = "26/11/21 04:14:03 WARN NativeCodeLoader: Unable to load native-hadoop library"
@@ -34,8 +34,9 @@ def test_level_of_a_line_that_the_jvm_prints(line: str, before: str, level: str)
     assert level_of(line, before) == level
 
 
-def printed(minimum: str, *lines: str, launched: bool = True) -> Output:
+def printed(minimum: str, *lines: str, launched: bool = True, expected: float = 0.0) -> Output:
     output = Output(minimum)
+    output.expect_errors(expected)
     if launched:
         output.launched()
     os.write(output.write_end, "\n".join(lines).encode())
@@ -50,6 +51,33 @@ def test_lines_of_the_wanted_levels_reach_the_log_with_their_level(caplog: pytes
         ("ERROR", ERROR),
         ("ERROR", "\tof an error"),
     ]
+
+
+def test_stacks_are_for_debug_and_their_errors_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "sarameya.spark")
+    printed("ERROR", ERROR, "\tat org.apache.Spark", "Caused by: a cause", "\t... 12 more").complaints()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "ERROR", "DEBUG"]
+
+
+def test_errors_that_are_expected_are_for_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "sarameya.spark")
+    printed("ERROR", ERROR, expected=60.0).complaints()
+    assert [(record.levelname, record.message) for record in caplog.records] == [("DEBUG", ERROR)]
+
+
+@pytest.mark.parametrize(
+    ("path", "level", "wanted"),
+    [
+        ("/lib/py4j/java_gateway.py", logging.WARNING, False),
+        ("/lib/py4j/java_gateway.py", logging.DEBUG, True),
+        ("/app/main.py", logging.WARNING, True),
+    ],
+)
+def test_root_logger_passes_all_but_what_py4j_logs_there(
+    caplog: pytest.LogCaptureFixture, path: str, level: int, wanted: bool
+) -> None:
+    caplog.set_level(level, "py4j")
+    assert _wanted_at_root(logging.LogRecord("root", logging.ERROR, path, 1, "said", None, None)) is wanted
 
 
 def test_jvm_that_is_not_launched_yet_complains_to_the_caller_without_its_stacks(
