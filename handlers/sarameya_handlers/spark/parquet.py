@@ -8,14 +8,17 @@
 Spark never writes into the directory itself: writers that append to one directory share Spark's
 `_temporary/0` there, and whoever commits first deletes the others' files. Each attempt is written to a
 directory of its own instead, as one file, and becomes visible by one rename. What a killed process leaves is
-below `_sarameya`, which Spark, pyarrow and Hive take for hidden.
+below `_sarameya`, which Spark, pyarrow and Hive take for hidden, and is removed a day later.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +28,14 @@ from sarameya_handlers.spark.table import Checkpoint, Landing, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+logger = logging.getLogger("sarameya.spark")
+
 _TOPIC_IN_NAME = 100
 """A topic may have 249 characters, a file name 255; the attempt alone makes the name unique."""
+
+
+LEFTOVER_AGE = 24 * 3600.0
+"""Seconds after which what lies below `_sarameya` unchanged is taken for a killed process's: no landing is so slow."""
 
 
 class ParquetTable(Table):
@@ -63,6 +72,7 @@ class ParquetTable(Table):
         return self._root / "_sarameya" / "landing"
 
     def open(self) -> None:
+        """Make the directory ready, and remove what killed processes left there more than a day ago (LEFTOVER_AGE)."""
         try:
             self.staging.mkdir(parents=True, exist_ok=True)
             self._writing.mkdir(exist_ok=True)
@@ -75,6 +85,8 @@ class ParquetTable(Table):
                 f"{f' ({error.filename})' if error.filename else ''}; "
                 "choose a directory that this user may write to"
             ) from error
+        for directory in (self.staging, self._writing):
+            _remove_leftovers(directory, before=time.time() - LEFTOVER_AGE)
 
     def append(self, landing: Landing, frame: DataFrame, checkpoint: Checkpoint) -> int:
         directory = self._writing / landing.attempt
@@ -102,6 +114,19 @@ def _file_name(landing: Landing) -> str:
     topic, partition = landing.partition
     span = f"{landing.from_offset:020}-{landing.to_offset:020}"
     return f"part-{topic[:_TOPIC_IN_NAME]}-{partition}-{span}-{landing.attempt}.parquet"
+
+
+def _remove_leftovers(directory: Path, before: float) -> None:
+    """Remove what has not changed since `before`, Unix time. Others may be at it too, or forbid it: then it stays."""
+    for path in directory.iterdir():
+        with suppress(OSError):
+            if path.stat().st_mtime >= before:
+                continue
+            logger.info("%s is left of a landing that never ended, and is removed", path)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 def _row_count(file: Path) -> int:

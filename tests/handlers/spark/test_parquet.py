@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -90,6 +92,23 @@ def test_constructor_touches_nothing(tmp_path: Path) -> None:
 def test_open_twice_is_harmless(table: ParquetTable) -> None:
     table.open()
     assert visible(table) == []
+
+
+def test_open_removes_what_was_left_more_than_a_day_ago_and_nothing_else(table: ParquetTable) -> None:
+    table.append(landing(), FakeFrame(ROWS), lambda: None)
+    (published,) = table.path.glob("part-*")
+    unfinished = [table.path / "_sarameya" / "landing" / name for name in ("old", "young")]
+    staged = [table.staging / name for name in ("old.parquet", "young.parquet")]
+    for directory in unfinished:
+        (directory / "_temporary").mkdir(parents=True)
+    for file in staged:
+        file.touch()
+    for path in (unfinished[0], staged[0], published):
+        os.utime(path, (0, time.time() - 24 * 3600 - 60))
+    for path in (unfinished[1], staged[1]):
+        os.utime(path, (0, time.time() - 24 * 3600 + 3600))
+    table.open()
+    assert [path.exists() for path in (*unfinished, *staged, published)] == [False, True, False, True, True]
 
 
 def test_relative_path_is_that_of_its_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
