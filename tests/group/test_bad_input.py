@@ -19,7 +19,7 @@ from sarameya.observe import (
     MembershipChanged,
     SessionStarted,
 )
-from tests.group.kit import Recorder, deadline, fill, orders, start_member
+from tests.group.kit import CutOff, Recorder, deadline, fill, orders, start_member
 
 
 async def test_unknown_topic_fails_after_the_bootstrap_timeout_and_says_what_to_do(autojump_clock: MockClock) -> None:
@@ -48,6 +48,16 @@ async def test_no_broker_at_the_address_names_it_and_the_cause(autojump_clock: M
         group = ConsumerGroup(["nowhere:9092"], "g", Config(bootstrap_timeout=3.0), transport=cluster.transport)
         async with group:
             with pytest.raises(ConnectError, match="nowhere:9092"):
+                await group.consume(["orders"], Recorder())
+
+
+async def test_brokers_that_never_answer_are_named(autojump_clock: MockClock) -> None:
+    async with orders() as cluster:
+        silent = CutOff(cluster.transport)
+        silent.alive = False
+        config = Config(bootstrap_timeout=3.0)
+        async with ConsumerGroup(["one:9092", "two:9092"], "g", config, transport=silent) as group:
+            with pytest.raises(ConnectError, match=r"one:9092, two:9092 do not answer; is there a Kafka broker\?"):
                 await group.consume(["orders"], Recorder())
 
 

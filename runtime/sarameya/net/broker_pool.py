@@ -75,6 +75,11 @@ class BrokerPool:
                 connection.close()
         self._brokers = dict(brokers)
 
+    @property
+    def addresses(self) -> list[str]:
+        """Every address that may be asked."""
+        return [broker.address for broker in self._by_load()]
+
     def learn(self, broker: Broker) -> None:
         """Take over one broker's address, just told by something else than metadata, which may be old."""
         for (node_id, _), connection in tuple(self._connections.items()):

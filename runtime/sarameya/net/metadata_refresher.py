@@ -81,7 +81,8 @@ class MetadataRefresher:
                     break
                 await trio.sleep(self._config.retry_backoff_max / 4)
         if not seen:
-            cause = str(self._last_error) if self._last_error else "no answer"
+            silent = f"{', '.join(self._pool.addresses)} do not answer; is there a Kafka broker?"
+            cause = str(self._last_error) if self._last_error else silent
             raise ConnectError(f"{cause} (gave up after {self._config.bootstrap_timeout:g} s)")
         for topic, code in sorted(self.current.missing(wanted).items()):
             raise kafka_error(code, f"topic {topic!r}")
