@@ -18,6 +18,8 @@ from pyspark import SparkContext
 
 from sarameya import HandlerError
 from sarameya_handlers import LandingError, SparkOptions
+from sarameya_handlers.spark import engine as engine_module
+from sarameya_handlers.spark import jvm
 from sarameya_handlers.spark.engine import SparkEngine
 
 pytestmark = pytest.mark.integration
@@ -57,13 +59,28 @@ async def test_spark_starts_as_asked_and_leaves_no_process_and_no_thread_when_st
     until(lambda: [t for t in threading.enumerate() if not t.name.startswith(("MainThread", "Trio"))] == [])
 
 
-async def test_spark_whose_jvm_has_died_fails_the_work_and_can_be_started_anew() -> None:
+async def test_spark_whose_jvm_has_died_fails_the_work_and_can_be_started_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with SparkEngine(OPTIONS) as engine:
         os.kill(jvm_pid(), signal.SIGKILL)
         with pytest.raises(LandingError, match=r"JVM has died \(exit code -9; out of memory"):
             await engine.run(lambda spark, _: spark.range(1000).count(), tag="t1")
+        async with SparkEngine(OPTIONS) as next_engine:
+            assert await next_engine.run(lambda spark, _: spark.range(1000).count(), tag="t2") == 1000
+    assert [record for record in caplog.records if record.name == "root"] == []
+
+
+async def test_jvm_that_is_frozen_is_killed_when_it_is_stopped_and_another_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_module, "STOP_TIMEOUT", jvm.END_TIMEOUT + 1.0)
+    async with SparkEngine(OPTIONS):
+        pid = jvm_pid()
+        os.kill(pid, signal.SIGSTOP)
+    assert not is_running(pid)
     async with SparkEngine(OPTIONS) as engine:
-        assert await engine.run(lambda spark, _: spark.range(1000).count(), tag="t2") == 1000
+        assert await engine.run(lambda spark, _: spark.range(1000).count(), tag="t") == 1000
 
 
 @pytest.fixture
