@@ -41,6 +41,7 @@ async def test_topic_created_while_the_group_waits_is_consumed(autojump_clock: M
         cluster.create_topic("late", 1)
         fill(cluster, 2, topic="late")
         await handler.received(2)
+        assert handler.offsets("late", 0) == [0, 1]
 
 
 async def test_no_broker_at_the_address_names_it_and_the_cause(autojump_clock: MockClock) -> None:

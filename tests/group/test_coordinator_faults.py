@@ -41,8 +41,9 @@ async def test_coordinator_not_available_at_first_is_waited_for(autojump_clock: 
         cluster.fail_next(Api.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, 5)
         fill(cluster, 1)
         handler = Recorder()
-        await start_member(nursery, cluster, handler)
+        member = await start_member(nursery, cluster, handler)
         await handler.received(1)
+        assert [e.attempt for e in member.seen(Retrying) if e.what.startswith("find_coordinator")] == [1, 2, 3, 4, 5]
 
 
 async def test_commit_is_retried_within_the_generation(autojump_clock: MockClock) -> None:

@@ -58,6 +58,8 @@ async def test_surplus_member_stays_idle_and_takes_over(autojump_clock: MockCloc
         await (second if busy is two else first).close()
         fill(cluster, 3)
         await idle.received(3)
+        assert idle.offsets("orders", 0) == [0, 1, 2]
+        assert busy.messages == []
 
 
 async def test_round_robin_group_deals_partitions_in_turn(autojump_clock: MockClock) -> None:

@@ -202,6 +202,7 @@ async def test_partition_whose_commit_is_refused_does_not_hold_up_the_others(aut
         for i in range(5):
             fill(cluster, 1, 0)
             await eventually(lambda count=i + 1: committed(cluster).get("orders-0") == count)
+        assert committed(cluster) == {"orders-0": 5, "orders-1": 0}
 
 
 async def test_stuck_start_offset_is_named_and_the_member_leaves_without_it(autojump_clock: MockClock) -> None:
