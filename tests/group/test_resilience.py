@@ -293,3 +293,22 @@ async def test_marks_go_on_from_a_position_that_was_reset_backward(autojump_cloc
         await handler.received(10)
         assert handler.offsets("orders", 0) == list(range(10))
         await eventually(lambda: committed(cluster) == {"orders-0": 10})
+
+
+async def test_session_that_ends_during_setup_asks_for_no_start_and_runs_no_claim(autojump_clock: MockClock) -> None:
+    class SlowSetup(Recorder):
+        async def setup(self, session: Session) -> None:
+            self._note("setup")
+            await trio.sleep(5)
+
+        async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+            self._note("start_offset")
+            return None
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = SlowSetup()
+        member = await start_member(nursery, cluster, handler)
+        await handler.until(lambda: "setup" in handler.calls)
+        await member.close()
+        assert handler.calls == ["setup", "cleanup"]
+        assert member.error is None

@@ -155,10 +155,11 @@ class SessionRun:
         self._runtime.observer(SessionStarted(self._runtime.group, self._generation, self._assignment))
         with self._claims_scope:
             self._needs_cleanup = True
-            if await self._guarded("setup", self._handler.setup(self._session)):
-                starts: dict[TopicPartition, Start] = {}
-                if await self._guarded("start_offset", self._find_starts(committed, starts)):
-                    await self._run_claims(starts)
+            if not await self._guarded("setup", self._handler.setup(self._session)) or self._ended.is_set():
+                return
+            starts: dict[TopicPartition, Start] = {}
+            if await self._guarded("start_offset", self._find_starts(committed, starts)) and not self._ended.is_set():
+                await self._run_claims(starts)
 
     async def _find_starts(
         self, committed: Mapping[TopicPartition, CommittedOffset | None], starts: dict[TopicPartition, Start]
@@ -181,8 +182,6 @@ class SessionRun:
             for partition, start in starts.items()
         ]
         self._claims = [Claim(consumer, config) for consumer in consumers]
-        if self._ended.is_set():
-            return  # between the starts and now
         if not consumers:
             await self._ended.wait()  # a member without partitions stays a member
             return
