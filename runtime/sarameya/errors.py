@@ -48,6 +48,8 @@ class SarameyaError(Exception):
         """A fresh exception of the same content, for another waiter: tracebacks do not pile up on one object."""
         fresh = type(self)(*self.args)
         fresh.__cause__ = self.__cause__
+        for note in getattr(self, "__notes__", ()):
+            fresh.add_note(note)
         return fresh
 
 

@@ -15,6 +15,7 @@ from sarameya import (
     ErrorCode,
     FencedInstanceError,
     HandlerError,
+    KafkaError,
     RebalanceDeadlineError,
     Session,
     TopicPartition,
@@ -312,3 +313,31 @@ async def test_session_that_ends_during_setup_asks_for_no_start_and_runs_no_clai
         await member.close()
         assert handler.calls == ["setup", "cleanup"]
         assert member.error is None
+
+
+async def test_topic_whose_last_subscriber_has_left_is_no_reason_to_deal_anew(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline(2000) as nursery:
+        cluster.create_topic("other", 2)
+        leader, guest = Recorder(), Recorder()
+        await start_member(nursery, cluster, leader, metadata_max_age=10.0)
+        await leader.until(lambda: len(leader.sessions) == 1)
+        second = await start_member(nursery, cluster, guest, topics=("other",))
+        await leader.until(lambda: len(leader.sessions) == 2)
+        await second.close()
+        await leader.until(lambda: len(leader.sessions) == 3)
+        await trio.sleep(1000)
+        assert len(leader.sessions) == 3
+
+
+async def test_every_refused_partition_is_told_to_whoever_commits(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, autocommit=False)
+        await handler.until(lambda: sum(call.startswith("claim") for call in handler.calls) == 2)
+        for partition in (0, 1):
+            handler.sessions[0].mark_offset("orders", partition, 3, "x" * 10_000)
+        with pytest.raises(KafkaError, match="OFFSET_METADATA_TOO_LARGE") as caught:
+            await handler.sessions[0].commit()
+        told = str(caught.value) + "".join(caught.value.__notes__)
+        assert "orders-0" in told
+        assert "orders-1" in told

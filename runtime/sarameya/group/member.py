@@ -111,7 +111,7 @@ class Member:
         self._send_event, self._events = trio.open_memory_channel[Event](math.inf)
         self._send_notice, self.notices = trio.open_memory_channel[Notice](math.inf)
         self._stepped = trio.Event()
-        # What we, as leader, have assigned from: topic -> number of partitions.
+        # What we, as leader, have assigned from: each subscribed topic -> its partitions, 0 where it was missing.
         self._assigned_counts: Mapping[str, int] = {}
 
     # -- for the group loop and the offset manager --------------------------------------------------
@@ -241,7 +241,7 @@ class Member:
         }
         topics = {topic for subscription in members.values() for topic in subscription.topics}
         counts = await self._partition_counts(topics)
-        self._assigned_counts = counts
+        self._assigned_counts = {topic: counts.get(topic, 0) for topic in topics}
         # In a thread: a slow assignor must not keep the heartbeats of its own member waiting.
         return await self._run_sync(lambda: assignor.assign(members, counts))
 
@@ -266,7 +266,8 @@ class Member:
             generation = self._machine.generation
             if generation is None or not generation.is_leader or self._machine.state is not State.STABLE:
                 continue
-            counts = metadata.partition_counts(self._metadata.topics)
-            changed = {t: n for t, n in counts.items() if n != self._assigned_counts.get(t, 0)}
+            # Only what was dealt counts: we go on looking up topics whose last subscriber has left.
+            counts = metadata.partition_counts(self._assigned_counts)
+            changed = {topic: count for topic, count in counts.items() if count != self._assigned_counts[topic]}
             if changed:
                 self.post(RebalanceWanted(f"partition counts have changed: {changed}"))

@@ -167,8 +167,9 @@ class OffsetManager:
             if not left.keys() - taken.keys() - refused.keys():
                 break  # what has been marked meanwhile is the next round's
             await retries.wait(cause)
-        for first in refused.values():
-            for other in list(refused.values())[1:]:
+        if refused:
+            first, *others = refused.values()
+            for other in others:
                 first.add_note(str(other))
             raise first
 

@@ -6,7 +6,7 @@ failed look-up is not a change).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 
 import trio
 from kafka.protocol.metadata import MetadataRequest
@@ -33,11 +33,6 @@ class MetadataRefresher:
         self._refreshed = trio.Event()
         self._updated = trio.Event()
         self._last_error: SarameyaError | None = None
-
-    @property
-    def topics(self) -> Set[str]:
-        """The topics that are looked up."""
-        return self._topics
 
     def follow(self, topics: Iterable[str]) -> None:
         """From now on look these topics up too."""
