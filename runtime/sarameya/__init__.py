@@ -7,7 +7,7 @@ model, errors, config, observe            testing/   the test kit        service
 """
 
 from sarameya._version import __version__
-from sarameya.config import Config
+from sarameya.config import Config, unknown_option
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     ClaimError,
@@ -91,4 +91,5 @@ __all__ = [
     "UnsupportedVersionError",
     "__version__",
     "log_event",
+    "unknown_option",
 ]

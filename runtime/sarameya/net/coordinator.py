@@ -33,11 +33,10 @@ from sarameya.protocol.membership_messages import (
     SendSync,
     SyncAnswered,
 )
+from sarameya.protocol.rebalance import PROTOCOL_TYPE
 
 _JOIN_MARGIN = 5.0
 """Seconds beyond the rebalance timeout before a held join counts as unanswered; Kafka's own clients use five."""
-
-PROTOCOL_TYPE = "consumer"
 
 
 @attrs.frozen(slots=True)

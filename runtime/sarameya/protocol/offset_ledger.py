@@ -7,7 +7,7 @@ while the request was under way stays dirty.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
@@ -62,6 +62,3 @@ class OffsetLedger:
     def committed(self, partition: TopicPartition) -> CommittedOffset | None:
         """What the group has committed, as far as this session knows."""
         return self._entries[partition].committed
-
-    def partitions(self) -> Iterable[TopicPartition]:
-        return self._entries.keys()
