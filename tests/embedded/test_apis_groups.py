@@ -15,8 +15,8 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from sarameya.embedded.groups.placement import partition_for
 from sarameya.error_codes import ErrorCode
+from sarameya.protocol.offsets_partition import partition_for
 from tests.embedded.api_kit import ApiKit, request
 
 GROUP = "landers"

@@ -16,7 +16,7 @@ from itertools import count
 import attrs
 
 from sarameya.embedded.faults import Faults
-from sarameya.embedded.group_coordinator import GroupCoordinator, partition_for
+from sarameya.embedded.group_coordinator import GroupCoordinator
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.messages import GroupImage
 from sarameya.embedded.offsets_journal import OffsetsJournal
@@ -26,6 +26,7 @@ from sarameya.embedded.refusal import Refused
 from sarameya.embedded.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic, Topics
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
+from sarameya.protocol.offsets_partition import DEFAULT_OFFSETS_PARTITIONS, partition_for
 
 
 @attrs.frozen(slots=True)
@@ -47,7 +48,7 @@ class BrokerSettings:
     """num.partitions, for topics made without a number."""
     max_batch_size: int = DEFAULT_MAX_BATCH_SIZE
     """message.max.bytes; a larger batch is refused with MESSAGE_TOO_LARGE."""
-    offsets_partitions: int = 50
+    offsets_partitions: int = DEFAULT_OFFSETS_PARTITIONS
     """offsets.topic.num.partitions; a group's partition of them decides its coordinator."""
     groups: CoordinatorConfig = CoordinatorConfig()
 

@@ -55,14 +55,13 @@ from sarameya.embedded.groups.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from sarameya.embedded.groups.placement import partition_for
 from sarameya.embedded.groups.rounds import Rounds
 from sarameya.embedded.groups.states import GroupState
 from sarameya.embedded.purgatory import Purgatory
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 
-__all__ = ["GroupCoordinator", "Serves", "partition_for", "serves_all"]
+__all__ = ["GroupCoordinator", "Serves", "serves_all"]
 
 Serves = Callable[[str], ErrorCode]
 

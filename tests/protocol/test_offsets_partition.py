@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sarameya.embedded.group_coordinator import partition_for
-from sarameya.embedded.groups.placement import java_hash
+from sarameya.protocol.offsets_partition import java_hash, partition_for
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,6 @@ def test_java_hash_is_the_one_of_java_strings(text: str, value: int) -> None:
 @pytest.mark.parametrize(
     ("group_id", "count", "partition"),
     [
-        ("KafkaConsumerDemo", 50, 35),
         ("polygenelubricants", 50, 0),
         ("", 50, 0),
         ("a", 50, 47),
@@ -36,3 +34,8 @@ def test_java_hash_is_the_one_of_java_strings(text: str, value: int) -> None:
 )
 def test_partition_for_a_group_is_where_kafka_keeps_it(group_id: str, count: int, partition: int) -> None:
     assert partition_for(group_id, count) == partition
+
+
+def test_partition_for_group_kafka_consumer_demo_is_35() -> None:
+    """The worked example of the document on the consumer's rebalance."""
+    assert partition_for("KafkaConsumerDemo") == 35

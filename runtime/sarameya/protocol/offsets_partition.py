@@ -1,11 +1,17 @@
-"""Which broker coordinates a group: the leader of the group's partition of `__consumer_offsets`."""
+"""Which partition of `__consumer_offsets` keeps a group: its leader coordinates the group. Pure arithmetic.
+
+partition_for("KafkaConsumerDemo")      # 35
+"""
 
 from __future__ import annotations
 
 import struct
 
+DEFAULT_OFFSETS_PARTITIONS = 50
+"""Partitions of `__consumer_offsets` unless the brokers are told otherwise (offsets.topic.num.partitions)."""
 
-def partition_for(group_id: str, count: int = 50) -> int:
+
+def partition_for(group_id: str, count: int = DEFAULT_OFFSETS_PARTITIONS) -> int:
     """The partition of `__consumer_offsets` that keeps the group, if that topic has `count` partitions."""
     value = java_hash(group_id)
     # As Kafka's Utils.abs: the one int without a positive counterpart becomes 0.
