@@ -16,14 +16,13 @@ import trio
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ProtocolError, SarameyaError, UnsupportedVersionError
-from sarameya.model import Assignment
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.observe import CoordinatorFound as CoordinatorFoundEvent
 from sarameya.observe import MembershipChanged, Observer, Retrying
-from sarameya.protocol.assignors.base import Assignor, Subscription
+from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership import Membership, MembershipOptions
 from sarameya.protocol.membership_messages import (
@@ -222,14 +221,13 @@ class Member:
 
     async def _assign(self, command: Assign) -> None:
         try:
-            assignments = await self._assignments(command)
+            assignments = await self._encoded_assignments(command)
         except Exception as error:  # noqa: BLE001 - an assignor is the user's code; whatever it raises is fatal and said
             self.post(AssignmentFailed(command.token, error))
         else:
-            encoded = {member: encode_assignment(assignment) for member, assignment in assignments.items()}
-            self.post(AssignmentMade(command.token, encoded))
+            self.post(AssignmentMade(command.token, assignments))
 
-    async def _assignments(self, command: Assign) -> Mapping[str, Assignment]:
+    async def _encoded_assignments(self, command: Assign) -> Mapping[str, bytes]:
         assignor = self._assignors.get(command.generation.protocol)
         if assignor is None:
             raise ProtocolError(f"the coordinator chose the assignor {command.generation.protocol!r}, not one of ours")
@@ -240,13 +238,20 @@ class Member:
             for member in command.members
         }
         topics = {topic for subscription in members.values() for topic in subscription.topics}
-        counts = await self._partition_counts(topics)
-        self._assigned_counts = {topic: counts.get(topic, 0) for topic in topics}
-        # In a thread: a slow assignor must not keep the heartbeats of its own member waiting.
-        return await self._run_sync(lambda: assignor.assign(members, counts))
+        layouts = await self._layouts(topics)
+        self._assigned_counts = {topic: layouts[topic].partitions if topic in layouts else 0 for topic in topics}
 
-    async def _partition_counts(self, topics: set[str]) -> dict[str, int]:
-        """How many partitions each topic has; one that is missing is looked up a few times before it is left out."""
+        def encoded() -> dict[str, bytes]:
+            return {
+                member: encode_assignment(assignment, assignor.assignment_user_data(member, assignment))
+                for member, assignment in assignor.assign(members, layouts).items()
+            }
+
+        # In a thread: a slow assignor must not keep the heartbeats of its own member waiting.
+        return await self._run_sync(encoded)
+
+    async def _layouts(self, topics: set[str]) -> dict[str, TopicLayout]:
+        """How each topic is laid out; one that is missing is looked up a few times before it is left out."""
         # Other members may read topics that we have never looked up.
         self._metadata.follow(topics)
         retries = Retries(f"partitions to assign in group {self._group}", self._config, self._observer)
@@ -257,7 +262,7 @@ class Member:
                 break
             cause = ", ".join(f"{topic}: {ErrorCode.describe(code)}" for topic, code in sorted(missing.items()))
             await retries.wait(cause)
-        return metadata.partition_counts(topics)
+        return metadata.layouts(topics)
 
     async def _watch_partition_counts(self) -> None:
         """The leader's watch: topics that grow or appear are dealt anew. A failed look-up is not a change."""

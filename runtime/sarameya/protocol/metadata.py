@@ -10,6 +10,7 @@ import attrs
 
 from sarameya.error_codes import ErrorCode
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
+from sarameya.protocol.assignors.base import TopicLayout
 
 
 @attrs.frozen(slots=True)
@@ -63,6 +64,24 @@ class ClusterMetadata:
         """topic -> number of its partitions, of those `topics` that exist."""
         known = {name: self.topics.get(name) for name in topics}
         return {name: len(topic.partitions) for name, topic in known.items() if topic and topic.partitions}
+
+    def layouts(self, topics: Iterable[str]) -> dict[str, TopicLayout]:
+        """What an assignor may know of those `topics` that exist; a broker without a rack tells none (KIP-881)."""
+        return {
+            name: TopicLayout(count, self._replica_racks(self.topics[name]))
+            for name, count in self.partition_counts(topics).items()
+        }
+
+    def _replica_racks(self, topic: Topic) -> dict[int, frozenset[str]]:
+        racks = {node_id: broker.rack for node_id, broker in self.brokers.items() if broker.rack}
+        if not racks:
+            return {}
+        # A replica that is offline counts where its rack is known: it is likely to be back soon.
+        found = {
+            number: frozenset(racks[node_id] for node_id in partition.replicas if node_id in racks)
+            for number, partition in topic.partitions.items()
+        }
+        return {number: names for number, names in found.items() if names}
 
     def missing(self, topics: Iterable[str]) -> dict[str, int]:
         """topic -> error code, of those `topics` whose partitions are not known."""

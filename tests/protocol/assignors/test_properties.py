@@ -23,6 +23,7 @@ from sarameya.protocol.assignors import (
     RoundRobinAssignor,
     Subscription,
 )
+from tests.protocol.assignors.kit import layouts
 
 TOPICS = ["t0", "t1", "t10", "t2", "u"]
 
@@ -80,7 +81,7 @@ def without_static_members(members):
 @every_assignor
 @given(members=groups, partitions=partition_counts)
 def test_each_partition_somebody_wants_is_assigned_once_and_to_a_subscriber(assignor, members, partitions):
-    result = assignor.assign(members, partitions)
+    result = assignor.assign(members, layouts(partitions))
 
     assert result.keys() == members.keys()
     for member, assignment in result.items():
@@ -96,12 +97,12 @@ def test_each_partition_somebody_wants_is_assigned_once_and_to_a_subscriber(assi
 def test_result_does_not_depend_on_the_order_of_anything(assignor, members, partitions, data):
     shuffled = {m: members[m] for m in data.draw(st.permutations(list(members)))}
     shuffled_counts = {t: partitions[t] for t in data.draw(st.permutations(list(partitions)))}
-    assert assignor.assign(shuffled, shuffled_counts) == assignor.assign(members, partitions)
+    assert assignor.assign(shuffled, layouts(shuffled_counts)) == assignor.assign(members, layouts(partitions))
 
 
 @given(members=groups, partitions=partition_counts)
 def test_range_counts_of_a_topic_differ_by_one_at_most_and_runs_are_unbroken(members, partitions):
-    result = RangeAssignor().assign(members, partitions)
+    result = RangeAssignor().assign(members, layouts(partitions))
     for topic in partitions:
         runs = [result[m].get(topic, ()) for m, subscription in members.items() if topic in subscription.topics]
         assert not runs or max(map(len, runs)) - min(map(len, runs)) <= 1
@@ -111,20 +112,20 @@ def test_range_counts_of_a_topic_differ_by_one_at_most_and_runs_are_unbroken(mem
 @given(members=groups, partitions=st.integers(0, 20))
 def test_range_co_partitions_topics_of_equal_count(members, partitions):
     members = {m: Subscription(("t0", "t1"), group_instance_id=s.group_instance_id) for m, s in members.items()}
-    for assignment in RangeAssignor().assign(members, {"t0": partitions, "t1": partitions}).values():
+    for assignment in RangeAssignor().assign(members, layouts({"t0": partitions, "t1": partitions})).values():
         assert assignment.get("t0") == assignment.get("t1")
 
 
 @given(members=groups, partitions=partition_counts)
 def test_round_robin_counts_of_equal_subscribers_differ_by_one_at_most(members, partitions):
     members = dict.fromkeys(members, Subscription(tuple(TOPICS)))
-    counts = [len(topic_partitions(a)) for a in RoundRobinAssignor().assign(members, partitions).values()]
+    counts = [len(topic_partitions(a)) for a in RoundRobinAssignor().assign(members, layouts(partitions)).values()]
     assert not counts or max(counts) - min(counts) <= 1
 
 
 @given(members=groups, partitions=partition_counts)
 def test_range_agrees_with_kafka_python(members, partitions):
-    ours = RangeAssignor().assign(members, partitions)
+    ours = RangeAssignor().assign(members, layouts(partitions))
     assert ours == kafka_python(KafkaPythonRange, members, partitions)
 
 
@@ -132,15 +133,17 @@ def test_range_agrees_with_kafka_python(members, partitions):
 def test_round_robin_of_equal_subscriptions_agrees_with_kafka_python(members, partitions):
     # Where subscriptions differ, kafka-python 3.0's own trips over a KeyError.
     members = {member: attrs.evolve(subscription, topics=("t0", "t1", "u")) for member, subscription in members.items()}
-    ours = RoundRobinAssignor().assign(members, partitions)
+    ours = RoundRobinAssignor().assign(members, layouts(partitions))
     assert ours == kafka_python(KafkaPythonRoundRobin, members, partitions)
 
 
 @given(members=groups, partitions=partition_counts)
 def test_range_and_round_robin_without_static_members_agree_with_aiokafka(members, partitions):
     members = without_static_members(members)
-    assert RangeAssignor().assign(members, partitions) == aiokafka(AiokafkaRange, members, partitions)
-    assert RoundRobinAssignor().assign(members, partitions) == aiokafka(AiokafkaRoundRobin, members, partitions)
+    assert RangeAssignor().assign(members, layouts(partitions)) == aiokafka(AiokafkaRange, members, partitions)
+    assert RoundRobinAssignor().assign(members, layouts(partitions)) == aiokafka(
+        AiokafkaRoundRobin, members, partitions
+    )
 
 
 def test_registry_has_each_strategy_a_config_may_name_under_the_class_s_own_name():
@@ -152,10 +155,11 @@ def test_assignor_of_a_user_s_own_is_eager_and_sends_nothing_unless_it_says_so()
     class Own(Assignor):
         name = "own"
 
-        def assign(self, members, partitions):
+        def assign(self, members, topics):
             return {member: {} for member in members}
 
     own = Own()
     assert own.protocols == {RebalanceProtocol.EAGER}
     assert own.subscription_user_data() is None
+    assert own.assignment_user_data("m", {}) is None
     own.on_assignment({}, None, 1)

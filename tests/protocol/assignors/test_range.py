@@ -1,10 +1,12 @@
 import pytest
 
 from sarameya.protocol.assignors import RangeAssignor, Subscription
+from tests.protocol.assignors.kit import layouts
 
 
 def assign(members, partitions):
-    return RangeAssignor().assign({m: Subscription(tuple(topics)) for m, topics in members.items()}, partitions)
+    subscriptions = {m: Subscription(tuple(topics)) for m, topics in members.items()}
+    return RangeAssignor().assign(subscriptions, layouts(partitions))
 
 
 def test_ten_partitions_among_three_members():
@@ -61,4 +63,4 @@ def test_static_members_come_first_and_by_instance_id():
         "x": Subscription(("T",), group_instance_id="2"),
         "y": Subscription(("T",), group_instance_id="1"),
     }
-    assert RangeAssignor().assign(members, {"T": 3}) == {"y": {"T": (0,)}, "x": {"T": (1,)}, "a": {"T": (2,)}}
+    assert RangeAssignor().assign(members, layouts({"T": 3})) == {"y": {"T": (0,)}, "x": {"T": (1,)}, "a": {"T": (2,)}}

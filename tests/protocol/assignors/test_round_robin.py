@@ -3,10 +3,12 @@ import pytest
 from sarameya.model import TopicPartition
 from sarameya.protocol.assignors import RoundRobinAssignor, Subscription
 from sarameya.protocol.assignors.round_robin import deal
+from tests.protocol.assignors.kit import layouts
 
 
 def assign(members, partitions):
-    return RoundRobinAssignor().assign({m: Subscription(tuple(topics)) for m, topics in members.items()}, partitions)
+    subscriptions = {m: Subscription(tuple(topics)) for m, topics in members.items()}
+    return RoundRobinAssignor().assign(subscriptions, layouts(partitions))
 
 
 def test_partitions_dealt_in_a_given_order_go_to_the_members_in_turn():
@@ -57,7 +59,7 @@ def test_static_members_keep_their_partitions_under_new_member_ids(ids):
     members = {
         member: Subscription(("t1", "t2"), group_instance_id=f"i{number}") for number, member in enumerate(ids, 1)
     }
-    result = RoundRobinAssignor().assign(members, {"t1": 5, "t2": 5})
+    result = RoundRobinAssignor().assign(members, layouts({"t1": 5, "t2": 5}))
     assert [result[member] for member in ids] == [
         {"t1": (0, 3), "t2": (1, 4)},
         {"t1": (1, 4), "t2": (2,)},
@@ -68,4 +70,4 @@ def test_static_members_keep_their_partitions_under_new_member_ids(ids):
 def test_a_static_member_goes_before_a_dynamic_one():
     both = ("t1", "t2")
     members = {"a": Subscription(both), "b": Subscription(both, group_instance_id="z")}
-    assert RoundRobinAssignor().assign(members, {"t1": 3, "t2": 3})["b"] == {"t1": (0, 2), "t2": (1,)}
+    assert RoundRobinAssignor().assign(members, layouts({"t1": 3, "t2": 3}))["b"] == {"t1": (0, 2), "t2": (1,)}

@@ -10,6 +10,7 @@ from sarameya.protocol.assignors.base import (
     Assignor,
     RebalanceProtocol,
     Subscription,
+    TopicLayout,
     in_order,
     subscribed_topics,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "RebalanceProtocol",
     "RoundRobinAssignor",
     "Subscription",
+    "TopicLayout",
     "in_order",
     "subscribed_topics",
 ]

@@ -43,6 +43,15 @@ class Subscription:
     """Set for a static member (KIP-345). Travels beside the subscription, not in it."""
 
 
+@attrs.frozen(slots=True)
+class TopicLayout:
+    """What an assignor may know of a topic: how many partitions it has, and where their replicas are."""
+
+    partitions: int
+    racks: Mapping[int, frozenset[str]] = attrs.field(factory=dict)
+    """Partition -> the racks its replicas are in, as far as the cluster tells (KIP-881); without an entry: unknown."""
+
+
 class Assignor(ABC):
     """Divides the partitions of the subscribed topics among a group's members.
 
@@ -55,16 +64,25 @@ class Assignor(ABC):
     """The rebalance protocols this assignor's results are fit for."""
 
     @abstractmethod
-    def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[str, Assignment]:
+    def assign(
+        self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]
+    ) -> Mapping[str, Assignment]:
         """Member id -> its partitions, with an entry for every member, if only an empty one.
 
-        `partitions` has the partition count of each topic; a subscribed topic that is not in it does not exist
-        (yet) and is left out. A partition may go only to members that subscribe to its topic. The result depends
-        on the arguments alone, not on their order, so that whichever member leads decides alike.
+        A subscribed topic that is not in `topics` does not exist (yet) and is left out. A partition may go only to
+        members that subscribe to its topic. The result depends on the arguments alone, not on their order, so that
+        whichever member leads decides alike.
         """
 
     def subscription_user_data(self) -> bytes | None:
         """What this member adds to its subscription, for the leader's `assign` to read."""
+        return None
+
+    def assignment_user_data(self, member_id: str, assignment: Assignment) -> bytes | None:
+        """What the leader sends along with `assignment` to that member, for its `on_assignment` to read.
+
+        Asked for after `assign`, once for each member of its result, in the same thread.
+        """
         return None
 
     def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
@@ -84,6 +102,6 @@ def in_order(members: Mapping[str, Subscription]) -> list[str]:
     return sorted(members, key=rank)
 
 
-def subscribed_topics(members: Iterable[Subscription], partitions: Mapping[str, int]) -> list[str]:
+def subscribed_topics(members: Iterable[Subscription], topics: Mapping[str, TopicLayout]) -> list[str]:
     """The topics that exist and that somebody subscribes to, by name."""
-    return sorted({topic for member in members for topic in member.topics if topic in partitions})
+    return sorted({topic for member in members for topic in member.topics if topic in topics})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sarameya.model import Assignment
-from sarameya.protocol.assignors.base import Assignor, Subscription, in_order, subscribed_topics
+from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout, in_order, subscribed_topics
 
 
 class RangeAssignor(Assignor):
@@ -17,13 +17,13 @@ class RangeAssignor(Assignor):
 
     name = "range"
 
-    def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[str, Assignment]:
+    def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
         assigned: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in members}
         order = in_order(members)
         subscriptions = {member: frozenset(members[member].topics) for member in order}
-        for topic in subscribed_topics(members.values(), partitions):
+        for topic in subscribed_topics(members.values(), topics):
             takers = [member for member in order if topic in subscriptions[member]]
-            share, extra = divmod(partitions[topic], len(takers))
+            share, extra = divmod(topics[topic].partitions, len(takers))
             start = 0
             for rank, member in enumerate(takers):
                 end = start + share + (rank < extra)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sarameya.model import Assignment, TopicPartition, by_topic
-from sarameya.protocol.assignors.base import Assignor, Subscription, in_order, subscribed_topics
+from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout, in_order, subscribed_topics
 
 
 class RoundRobinAssignor(Assignor):
@@ -16,11 +16,11 @@ class RoundRobinAssignor(Assignor):
 
     name = "roundrobin"
 
-    def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[str, Assignment]:
+    def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
         deck = [
             TopicPartition(topic, number)
-            for topic in subscribed_topics(members.values(), partitions)
-            for number in range(partitions[topic])
+            for topic in subscribed_topics(members.values(), topics)
+            for number in range(topics[topic].partitions)
         ]
         return {member: by_topic(dealt) for member, dealt in deal(deck, members).items()}
 
