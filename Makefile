@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit check bench constraints clean java java-maven-kcat
+.PHONY: help demo test unit check bench diagrams constraints clean java java-maven-kcat
 
 help:
 	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
@@ -12,6 +12,7 @@ help:
 	@echo "make unit    the tests that start no other programs"
 	@echo "make check   ruff, mypy, import-linter"
 	@echo "make bench   side by side with the peers"
+	@echo "make diagrams  draw the state machines in ARCHITECTURE.md anew, from their tables"
 	@echo "make clean   remove what the above have made, but $(VENV)"
 
 demo: java $(VENV)/demo.stamp
@@ -31,6 +32,9 @@ check: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench
+
+diagrams: $(VENV)/dev.stamp
+	$(BIN)/python -m tools.diagrams
 
 # What is not installed here but by the machine's owner is asked for first, before anything takes time.
 java java-maven-kcat:
