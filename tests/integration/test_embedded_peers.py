@@ -1,4 +1,4 @@
-"""Other people's clients against the embedded broker over TCP: each produces, and consumes in a group.
+"""Other people's clients against the embedded broker over TCP: each produces, consumes, and is a group that changes.
 
 The clients are programs of their own (tests/integration/peers), so that the broker's event loop goes on.
 """
@@ -13,10 +13,12 @@ import pytest
 import trio
 
 from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.states import GroupState
 from sarameya.model import TopicPartition
 from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import decode, split
+from tests.integration.peers.stage import open_stage
 
 pytestmark = pytest.mark.integration
 
@@ -143,3 +145,33 @@ async def test_kcat_consumes_in_a_group(cluster: EmbeddedCluster) -> None:
     )
     assert sorted(output.split()) == sorted(VALUES)
     assert_all_committed_and_left(cluster, "cat")
+
+
+SAME = [(kind, kind, kind) for kind in ("aiokafka", "confluent-kafka", "kafka-python", "java")]
+MIXED = ("java", "confluent-kafka", "aiokafka", "kafka-python")
+COOPERATIVE = [("confluent-kafka",) * 3, ("kafka-python",) * 3, ("java",) * 3, ("java", "kafka-python", "java")]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kinds"),
+    [*(("range", kinds) for kinds in [*SAME, MIXED]), *(("cooperative-sticky", kinds) for kinds in COOPERATIVE)],
+    ids=lambda value: value if isinstance(value, str) else "+".join(dict.fromkeys(value)),
+)
+async def test_group_of_peers_forms_grows_and_shrinks(strategy: str, kinds: tuple[str, ...]) -> None:
+    short_sessions = CoordinatorConfig(min_session_timeout=1.0)
+    async with (
+        EmbeddedCluster({"orders": 6}, brokers=2, groups=short_sessions) as cluster,
+        open_stage(bootstrap(cluster), "orders", 6, group="g") as stage,
+    ):
+        members = []
+        for kind in kinds:
+            members.append(await stage.start(kind, strategy))
+            await stage.settled()
+        await members[1].stop()
+        owned = await stage.settled()
+        assert stage.read_twice() == set(), "nobody has died yet"
+        leader = members[0]
+        assert cluster.describe_group("g").leader.startswith(leader.client_id)
+        await leader.kill()
+        await stage.settled()
+        assert stage.read_twice() <= owned[leader.client_id], "the others have committed all they had read"

@@ -1,0 +1,55 @@
+"""A member of a group by kafka-python's own consumer; see `lines` for what it prints."""
+
+import signal
+import threading
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from tests.integration.peers.lines import MemberOptions, say, say_message
+
+ASSIGNORS = {
+    assignor.name: assignor
+    for assignor in (
+        RangePartitionAssignor,
+        RoundRobinPartitionAssignor,
+        StickyPartitionAssignor,
+        CooperativeStickyAssignor,
+    )
+}
+
+
+class Listener(ConsumerRebalanceListener):
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        say("assigned", (partition.partition for partition in assigned))
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        say("revoked", (partition.partition for partition in revoked))
+
+
+def main(options: MemberOptions) -> None:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    consumer = KafkaConsumer(
+        bootstrap_servers=options.bootstrap,
+        client_id=options.client_id,
+        group_id=options.group,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=1000,
+        session_timeout_ms=options.session_timeout_ms,
+        heartbeat_interval_ms=options.heartbeat_interval_ms,
+        partition_assignment_strategy=[ASSIGNORS[options.strategy]],
+    )
+    consumer.subscribe([options.topic], listener=Listener())
+    while not stop.is_set():
+        for records in consumer.poll(timeout_ms=100).values():
+            for record in records:
+                say_message(record.partition, record.offset, record.value)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main(MemberOptions.of_command_line())

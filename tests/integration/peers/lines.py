@@ -1,0 +1,74 @@
+"""What a peer program and its harness say to each other: options on the command line, lines of JSON on stdout.
+
+A member (`*_member.py`) is started with one argument, `MemberOptions` as JSON, and runs until SIGTERM, upon which it
+leaves the group in order and exits with 0. It prints a line for each partition it is given or gives up, and for each
+message. Standard error is for people.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+
+import attrs
+
+
+@attrs.frozen
+class MemberOptions:
+    """Times are seconds. `strategy` is an assignor, by the name that the group protocol knows it by."""
+
+    bootstrap: str
+    topic: str
+    group: str
+    client_id: str
+    strategy: str = "range"
+    session_timeout: float = 2.0
+    heartbeat_interval: float = 0.2
+
+    @classmethod
+    def of_command_line(cls) -> MemberOptions:
+        return cls(**json.loads(sys.argv[1]))
+
+    def to_json(self) -> str:
+        return json.dumps(attrs.asdict(self))
+
+    @property
+    def session_timeout_ms(self) -> int:
+        return round(self.session_timeout * 1000)
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        return round(self.heartbeat_interval * 1000)
+
+
+@attrs.frozen
+class Line:
+    """One thing a member tells.
+
+    `assigned`, `revoked`   the partitions that it is given or gives up, as its client tells it: the changes, or all
+    `led`                   it has dealt the partitions, as the group's leader
+    `message`               one message: its partition, offset and value
+    """
+
+    event: str
+    at: float
+    """When, in seconds since 1970: the one clock that all programs on a machine share, whatever they are written in."""
+    partitions: tuple[int, ...] = ()
+    offset: int = -1
+    value: str = ""
+
+    @classmethod
+    def of_json(cls, text: bytes) -> Line:
+        told = json.loads(text)
+        return cls(**{**told, "partitions": tuple(told["partitions"])})
+
+
+def say(event: str, partitions: Iterable[int] = (), **more: object) -> None:
+    """Print a line."""
+    print(json.dumps({"event": event, "at": time.time(), "partitions": sorted(partitions), **more}), flush=True)
+
+
+def say_message(partition: int, offset: int, value: bytes) -> None:
+    say("message", [partition], offset=offset, value=value.decode())

@@ -1,0 +1,202 @@
+"""Peer programs as a test or a bench holds them: started, listened to, stopped in order or killed.
+
+`COMMANDS` has the programs. What they print is read as it comes; `Peers` keeps all of it, also of those that are gone.
+A program that ends by itself fails the block, with what it wrote to standard error.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import trio
+
+from tests.integration.peers.lines import Line, MemberOptions
+from tests.integration.real_kafka.jars import kafka_jars
+from tests.integration.real_kafka.node import java
+
+ROOT = Path(__file__).parents[3]
+
+STOP_SECONDS = 20.0
+"""What a member may take to leave in order."""
+
+_CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_JAVA_ASSIGNORS = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+
+
+Command = Callable[[MemberOptions], list[str]]
+
+
+def _python(module: str) -> Command:
+    return lambda options: [sys.executable, "-m", f"tests.integration.peers.{module}", options.to_json()]
+
+
+def _java(options: MemberOptions) -> list[str]:
+    """Kafka's own console consumer. Its lines are told by `_java_line`."""
+    properties = {
+        "client.id": options.client_id,
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": "1000",
+        "group.protocol": "classic",
+        "session.timeout.ms": str(options.session_timeout_ms),
+        "heartbeat.interval.ms": str(options.heartbeat_interval_ms),
+        "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{_JAVA_ASSIGNORS[options.strategy]}",
+    }
+    arguments = ["--bootstrap-server", options.bootstrap, "--topic", options.topic, "--group", options.group]
+    for key, value in properties.items():
+        arguments += ["--consumer-property", f"{key}={value}"]
+    for shown in ("print.partition", "print.offset"):
+        arguments += ["--property", f"{shown}=true"]
+    return java(kafka_jars(), _CONSOLE_CONSUMER, *arguments, options=("-Xmx128m",))
+
+
+def _java_line(text: bytes) -> Line:
+    partition, offset, value = text.decode().split("\t")
+    number, at = int(partition.removeprefix("Partition:")), int(offset.removeprefix("Offset:"))
+    return Line("message", time.time(), (number,), at, value)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "sarameya": _python("sarameya_member"),
+    "aiokafka": _python("aiokafka_member"),
+    "confluent-kafka": _python("confluent_member"),
+    "kafka-python": _python("kafka_python_member"),
+    "java": _java,
+}
+"""Each kind of member: the command that runs it."""
+
+
+class PeerError(Exception):
+    """A peer program did what it should not; the text has what it wrote to standard error."""
+
+
+@attrs.define(eq=False)
+class Peer:
+    """One program at work, or what it has told when it is gone."""
+
+    kind: str
+    options: MemberOptions
+    errors: Path
+    """Where its standard error goes."""
+    lines: list[Line] = attrs.field(factory=list)
+    started: float = attrs.field(factory=time.time)
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    _process: trio.Process | None = None
+    _ending: bool = False
+
+    @property
+    def client_id(self) -> str:
+        return self.options.client_id
+
+    @property
+    def messages(self) -> list[Line]:
+        return self.told("message")
+
+    def told(self, event: str) -> list[Line]:
+        return [line for line in self.lines if line.event == event]
+
+    async def stop(self) -> None:
+        """Let it leave the group and end, in order. Raises PeerError."""
+        code = await self._end(signal.SIGTERM)
+        # A Java program that ends in order upon SIGTERM says so.
+        if code not in (0, -signal.SIGTERM, 128 + signal.SIGTERM):
+            raise PeerError(f"{self.client_id} ended with {code}:\n{self.said()}")
+
+    async def kill(self) -> None:
+        """End it as a crash would."""
+        await self._end(signal.SIGKILL)
+
+    def said(self, lines: int = 40) -> str:
+        """The end of what it wrote to standard error."""
+        return "\n".join(self.errors.read_text(errors="replace").splitlines()[-lines:])
+
+    async def _end(self, number: signal.Signals) -> int | None:
+        assert self._process is not None
+        self._ending = True
+        self._process.send_signal(number)
+        with trio.move_on_after(STOP_SECONDS):
+            await self.ended.wait()
+            return self._process.returncode
+        raise PeerError(f"{self.client_id} has not ended {STOP_SECONDS:g} s after {number.name}:\n{self.said()}")
+
+    async def _run(self, command: list[str], told: Callable[[], None], *, task_status: trio.TaskStatus[None]) -> None:
+        with self.errors.open("wb") as errors:
+            self._process = await trio.lowlevel.open_process(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT
+            )
+        task_status.started()
+        try:
+            await self._listen(told)
+            await self._process.wait()
+            if not self._ending:
+                raise PeerError(f"{self.client_id} ended by itself with {self._process.returncode}:\n{self.said()}")
+        finally:
+            with trio.CancelScope(shield=True):
+                if self._process.poll() is None:
+                    self._process.kill()
+                await self._process.wait()
+            self.ended.set()
+            told()
+
+    async def _listen(self, told: Callable[[], None]) -> None:
+        read = _java_line if self.kind == "java" else Line.of_json
+        assert self._process is not None
+        assert self._process.stdout is not None
+        rest = b""  # of a line that is not whole yet; what a kill has cut off is dropped
+        async for chunk in self._process.stdout:
+            *lines, rest = (rest + chunk).split(b"\n")
+            self.lines += map(read, lines)
+            told()
+
+
+class Peers:
+    """All members that a block has started, those that are gone too."""
+
+    def __init__(self, nursery: trio.Nursery, directory: Path, commands: Mapping[str, Command]) -> None:
+        self._nursery = nursery
+        self._directory = directory
+        self._commands = commands
+        self._changed = trio.Event()
+        self.all: list[Peer] = []
+
+    @property
+    def live(self) -> list[Peer]:
+        return [peer for peer in self.all if not peer.ended.is_set()]
+
+    async def start(self, kind: str, options: MemberOptions) -> Peer:
+        """Start a member. It is in the group some time later."""
+        command = await trio.to_thread.run_sync(self._commands[kind], options)
+        peer = Peer(kind, options, self._directory / f"{options.client_id}.err")
+        self.all.append(peer)
+        await self._nursery.start(peer._run, command, self._told)
+        return peer
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until what the members tell makes `condition` true."""
+        while not condition():
+            await self._changed.wait()
+
+    def _told(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+@asynccontextmanager
+async def open_peers(commands: Mapping[str, Command] = COMMANDS) -> AsyncIterator[Peers]:
+    """Members for the length of the block; those that are left at its end are killed."""
+    with tempfile.TemporaryDirectory() as directory:
+        async with trio.open_nursery() as nursery:
+            yield Peers(nursery, Path(directory), commands)
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,60 @@
+"""A member of a group by ourselves; see `lines` for what it prints. Each claim is a partition that it has."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+from sarameya import Claim, Config, ConsumerGroup, ConsumerGroupHandler, Session, log_event
+from tests.integration.peers.lines import MemberOptions, say, say_message
+
+T = TypeVar("T")
+
+
+class Teller(ConsumerGroupHandler):
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        say("assigned", [claim.partition])
+        async for message in claim:
+            assert message.value is not None
+            say_message(message.partition, message.offset, message.value)
+            session.mark_message(message)
+        say("revoked", [claim.partition])
+
+
+async def run_assignor(function: Callable[[], T], /) -> T:
+    """What only a leader does."""
+    say("led")
+    return await trio.to_thread.run_sync(function)
+
+
+async def main(options: MemberOptions) -> None:
+    config = Config.from_mapping(
+        {
+            "client_id": options.client_id,
+            "session_timeout": options.session_timeout,
+            "heartbeat_interval": options.heartbeat_interval,
+            "rebalance_strategies": [options.strategy],
+            "offset_initial": "oldest",
+        }
+    )
+    bootstrap = options.bootstrap.split(",")
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async with (
+            ConsumerGroup(bootstrap, options.group, config, observers=[log_event], run_sync=run_assignor) as group,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(group.consume, [options.topic], Teller())
+            async for _ in signals:
+                group.close_nowait()
+                break
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(message)s")
+    logging.getLogger("sarameya").setLevel(logging.DEBUG)
+    logging.getLogger().setLevel(logging.WARNING)
+    trio.run(main, MemberOptions.of_command_line())
