@@ -43,7 +43,7 @@ ONE_OF = {
 }
 BOOLEANS = {"check_crcs", "autocommit"}
 TEXTS = {"client_id", "rack_id"}
-OF_THEIR_OWN = {"rebalance_strategies", "group_instance_id"}
+OF_THEIR_OWN = {"rebalance_strategies", "group_instance_id", "retry_max_attempts", "retry_timeout"}
 
 # What must lie below another option, so that the bounds of each can be tried alone.
 ROOM = {"heartbeat_interval": {"session_timeout": LONGEST}, "rebalance_margin": {"rebalance_timeout": LONGEST}}
@@ -208,3 +208,17 @@ def test_any_plain_values_make_a_config_or_a_config_error(values):
 
 def test_word_near_no_known_option_gets_the_list_alone():
     assert unknown_option("zzz", {"b", "a"}) == "no such option; allowed are a, b"
+
+
+@pytest.mark.parametrize("option", ["retry_max_attempts", "retry_timeout"])
+def test_bounds_of_retries_may_be_left_open(option: str) -> None:
+    assert getattr(Config(), option) is None
+    accepted(option, None)
+    accepted(option, 3)
+    refused(option, -1)
+    refused(option, "three")
+
+
+def test_no_retries_at_all_may_be_asked_for_but_not_for_no_time() -> None:
+    accepted("retry_max_attempts", 0)
+    refused("retry_timeout", 0)

@@ -52,6 +52,14 @@ def _whole(low: int, high: int = _INT32) -> Validator:
     return check
 
 
+def _optional(check: Validator) -> Validator:
+    def check_unless_none(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if value is not None:
+            check(instance, attribute, value)
+
+    return check_unless_none
+
+
 def _one_of(*allowed: str) -> Validator:
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         if value not in allowed:
@@ -118,6 +126,16 @@ class Config:
     retry_backoff: float = _seconds(0.1, "seconds before the first retry; doubles, jittered", kafka="retry.backoff.ms")
     retry_backoff_max: float = _seconds(
         2.0, "no retry waits longer than this many seconds", kafka="retry.backoff.max.ms"
+    )
+    retry_max_attempts: int | None = _option(
+        None,
+        _optional(_whole(0)),
+        "how often one thing is tried again before `consume` fails; None: until it succeeds or is not wanted any more",
+    )
+    retry_timeout: float | None = _option(
+        None,
+        _optional(_number(0, _INT32_OF_MILLISECONDS, above=True)),
+        "seconds for which one thing is tried again before `consume` fails; None: without end",
     )
     bootstrap_timeout: float = _seconds(
         10.0, "seconds to reach a first broker and to see every subscribed topic, before `consume` gives up"

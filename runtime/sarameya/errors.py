@@ -14,6 +14,7 @@
     │       ├── GroupAuthorizationError
     │       ├── FencedInstanceError
     │       └── CommitError             a commit was refused for good
+    ├── RetriesExhaustedError           what was tried again as often, or for as long, as the options allow
     ├── OffsetOutOfRangeError           the position is not in the log and the policy is `fail`
     ├── RecordError                     bytes that are no records; names topic, partition, offset
     │   ├── CorruptRecordError          CRC, lengths, structure
@@ -128,6 +129,20 @@ class FencedInstanceError(GroupError):
 
 class CommitError(GroupError):
     """Offsets were not committed, and trying again under this generation cannot help."""
+
+
+class RetriesExhaustedError(SarameyaError):
+    """Tried as often, or for as long (seconds), as `retry_max_attempts` or `retry_timeout` allow."""
+
+    def __init__(self, what: str, attempts: int, elapsed: float, cause: str) -> None:
+        super().__init__(what, attempts, elapsed, cause)
+        self.what = what
+        self.attempts = attempts
+        self.elapsed = elapsed
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"{self.what}: gave up after {self.attempts} tries in {self.elapsed:.1f} s; last: {self.cause}"
 
 
 class OffsetOutOfRangeError(SarameyaError):

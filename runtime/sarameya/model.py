@@ -14,6 +14,9 @@ import attrs
 NO_LEADER_EPOCH = -1
 """The leader epoch of a record whose format or broker does not carry one (KIP-320)."""
 
+NO_GENERATION = -1
+"""The generation of who has not been in the group yet (KIP-792)."""
+
 NO_TIMESTAMP = -1
 """The timestamp of a message that has none (format v0)."""
 
@@ -75,6 +78,16 @@ class Generation:
     protocol: str
     """The assignor the group chose for this generation."""
     is_leader: bool = False
+
+
+@attrs.frozen(slots=True)
+class GroupMetadata:
+    """Who commits: what a transactional producer sends along with a group's offsets, to be fenced by it (KIP-447)."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
 
 
 @attrs.frozen(slots=True)

@@ -81,11 +81,30 @@ class SessionEnded(Event):
 
 
 @attrs.frozen(slots=True)
+class PartitionsAssigned(Event):
+    """A generation's assignment: what came, and what was kept and read on."""
+
+    group: str
+    generation: Generation
+    added: tuple[TopicPartition, ...]
+    kept: tuple[TopicPartition, ...]
+
+
+@attrs.frozen(slots=True)
+class PartitionsRevoked(Event):
+    """Partitions are given up to other members; the session goes on with the rest (KIP-429)."""
+
+    group: str
+    generation: Generation
+    partitions: tuple[TopicPartition, ...]
+
+
+@attrs.frozen(slots=True)
 class ClaimStarted(Event):
     partition: TopicPartition
     offset: int
     why: str
-    """`committed`, `handler`, or the reset policy that chose the offset."""
+    """`committed`, `handler`, `added` (while this member ran), or the reset policy that chose the offset."""
 
 
 @attrs.frozen(slots=True)
@@ -207,6 +226,8 @@ _LEVELS: dict[type[Event], int] = {
     OffsetReset: logging.WARNING,
     SessionStarted: logging.INFO,
     SessionEnding: logging.INFO,
+    PartitionsAssigned: logging.INFO,
+    PartitionsRevoked: logging.INFO,
     LeaderChanged: logging.INFO,
     CoordinatorFound: logging.INFO,
 }

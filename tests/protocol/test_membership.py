@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+import attrs
 import pytest
 
 from sarameya.error_codes import ErrorCode
@@ -14,6 +15,7 @@ from sarameya.errors import (
     GroupError,
     Reaction,
     Request,
+    RetriesExhaustedError,
     reaction_to,
 )
 from sarameya.model import Generation
@@ -21,13 +23,13 @@ from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership import Membership, MembershipOptions
 from sarameya.protocol.membership_messages import (
     Assign,
+    Assigned,
     AssignmentFailed,
     AssignmentMade,
     Command,
     CommitRefused,
     CoordinatorFound,
     CoordinatorLost,
-    EndSession,
     Fail,
     FindCoordinator,
     FindFailed,
@@ -39,6 +41,8 @@ from sarameya.protocol.membership_messages import (
     LeaveAnswered,
     LeaveWanted,
     Left,
+    MembershipLost,
+    PrepareRebalance,
     RebalanceWanted,
     RequestFailed,
     RequestImpossible,
@@ -47,8 +51,8 @@ from sarameya.protocol.membership_messages import (
     SendJoin,
     SendLeave,
     SendSync,
-    StartSession,
     StateChanged,
+    Supervise,
     SyncAnswered,
 )
 from sarameya.protocol.membership_states import HEARTBEATING, TRANSITIONS, IllegalTransitionError, Input, State
@@ -123,7 +127,7 @@ def test_follower_joins_syncs_and_starts_its_session() -> None:
     sync = driver.get(SendSync)
     assert (sync.generation, dict(sync.assignments)) == (Generation(5, "me", "range", False), {})
     driver.receive(SyncAnswered(sync.token, 0, b"assigned"))
-    assert driver.get(StartSession) == StartSession(Generation(5, "me", "range", False), b"assigned")
+    assert driver.get(Assigned) == Assigned(Generation(5, "me", "range", False), b"assigned")
     assert driver.machine.state is State.STABLE
 
 
@@ -203,12 +207,12 @@ def test_rebalance_in_a_heartbeat_ends_the_session_and_goes_on_heartbeating() ->
     driver.stable()
     driver.wait(3.0)
     driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.REBALANCE_IN_PROGRESS))
-    assert not driver.get(EndSession).lost
+    assert driver.get(PrepareRebalance)
     assert driver.machine.state is State.REVOKING
     driver.wait(3.0)
     heartbeat = driver.get(SendHeartbeat)
     driver.receive(HeartbeatAnswered(heartbeat.token, ErrorCode.REBALANCE_IN_PROGRESS))
-    assert "EndSession" not in kinds(driver.commands), "the session was told once"
+    assert "PrepareRebalance" not in kinds(driver.commands), "the session was told once"
     driver.receive(JoinWanted())
     assert driver.get(SendJoin).member_id == "me"
 
@@ -234,7 +238,7 @@ def test_rebalance_deadline_counts_from_the_last_good_heartbeats_sending() -> No
     heartbeat = driver.get(SendHeartbeat)
     driver.now += 1.0
     driver.receive(HeartbeatAnswered(heartbeat.token, ErrorCode.REBALANCE_IN_PROGRESS))
-    assert driver.get(EndSession).deadline == pytest.approx(sent + 60.0 - 1.0)
+    assert driver.get(PrepareRebalance).deadline == pytest.approx(sent + 60.0 - 1.0)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +250,7 @@ def test_lost_membership_ends_session_as_lost_and_rejoins(code: ErrorCode, kept_
     driver.stable()
     driver.wait(3.0)
     driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, code))
-    assert driver.get(EndSession).lost
+    assert driver.get(MembershipLost)
     assert driver.machine.state is State.LOST
     assert driver.machine.next_deadline() is None, "no heartbeat for a membership that is gone"
     driver.receive(JoinWanted())
@@ -260,7 +264,7 @@ def test_membership_lost_while_revoking_tells_the_session_again() -> None:
     driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.REBALANCE_IN_PROGRESS))
     driver.wait(3.0)
     driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.UNKNOWN_MEMBER_ID))
-    assert driver.get(EndSession).lost
+    assert driver.get(MembershipLost)
 
 
 # -- the coordinator ----------------------------------------------------------------------------------
@@ -315,7 +319,7 @@ def test_lost_connection_during_heartbeat_keeps_the_session() -> None:
     driver.stable()
     driver.wait(3.0)
     driver.receive(RequestFailed(driver.get(SendHeartbeat).token, "no answer"))
-    assert "EndSession" not in kinds(driver.commands)
+    assert "PrepareRebalance" not in kinds(driver.commands)
     driver.receive(CoordinatorFound(driver.get(FindCoordinator).token, 9))
     driver.wait(BACKOFF)
     assert driver.get(SendHeartbeat)
@@ -357,7 +361,7 @@ def test_repeated_sync_answer_starts_one_session() -> None:
     driver.joined()
     answer = SyncAnswered(driver.get(SendSync).token, 0, b"")
     driver.receive(answer)
-    assert driver.get(StartSession)
+    assert driver.get(Assigned)
     assert driver.receive(answer) == []
 
 
@@ -378,7 +382,7 @@ def test_rebalance_we_want_ourselves_ends_a_stable_session_and_nothing_else() ->
     assert driver.receive(RebalanceWanted("partitions were added")) == [], "a rebalance is under way"
     driver.receive(SyncAnswered(sync.token, 0, b""))
     driver.receive(RebalanceWanted("partitions were added"))
-    assert not driver.get(EndSession).lost
+    assert driver.get(PrepareRebalance)
 
 
 def test_repeated_setbacks_are_met_with_backoff_after_the_first() -> None:
@@ -388,10 +392,121 @@ def test_repeated_setbacks_are_met_with_backoff_after_the_first() -> None:
     join = driver.get(SendJoin)  # at once
     for _ in range(3):
         driver.receive(JoinAnswered(join.token, ErrorCode.UNKNOWN_MEMBER_ID))
+        driver.receive(JoinWanted())  # nothing runs that would have to end first
         assert "SendJoin" not in kinds(driver.commands)
         driver.wait(driver.get(RetryScheduled).delay)
         join = driver.get(SendJoin)
     assert driver.machine.member_id == ""
+
+
+# -- what is owned through a rebalance (KIP-429) ------------------------------------------------------
+
+
+OWNED = {"orders": (0, 2)}
+
+
+def test_join_carries_what_is_owned_and_the_generation_it_was_assigned_in() -> None:
+    driver = Driver()
+    driver.stable(generation=5)
+    driver.receive(RebalanceWanted("more topics"))
+    driver.receive(JoinWanted("more topics", OWNED))
+    join = driver.get(SendJoin)
+    assert (join.owned, join.owned_since, join.reason) == (OWNED, 5, "more topics")
+
+
+def test_join_again_after_a_sync_in_vain_owns_since_the_generation_that_was_synced() -> None:
+    """Generation 6 was joined and never synced: what it dealt is not ours, what 5 dealt still is."""
+    driver = Driver()
+    driver.stable(generation=5)
+    driver.receive(JoinWanted("again", OWNED))
+    driver.receive(joined(driver.get(SendJoin).token, generation=6))
+    driver.receive(SyncAnswered(driver.get(SendSync).token, ErrorCode.REBALANCE_IN_PROGRESS))
+    driver.wait(BACKOFF)
+    join = driver.get(SendJoin)
+    assert (join.owned, join.owned_since) == (OWNED, 5)
+
+
+def test_member_that_owns_nothing_names_no_generation() -> None:
+    driver = Driver()
+    driver.stable(generation=5)
+    driver.receive(JoinWanted())
+    assert driver.get(SendJoin).owned_since == -1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+@pytest.mark.parametrize("phase", ["join", "sync"])
+def test_membership_lost_on_the_way_back_in_owns_nothing_any_more(phase: str, code: ErrorCode) -> None:
+    driver = Driver()
+    driver.stable(generation=5)
+    driver.receive(JoinWanted("again", OWNED))
+    if phase == "join":
+        driver.receive(JoinAnswered(driver.get(SendJoin).token, code))
+    else:
+        driver.receive(joined(driver.get(SendJoin).token, generation=6))
+        driver.receive(SyncAnswered(driver.get(SendSync).token, code))
+    assert driver.get(MembershipLost)
+    assert "SendJoin" not in kinds(driver.commands), "what still runs has to stop first"
+    driver.receive(JoinWanted("too late", OWNED))
+    join = driver.get(SendJoin)
+    assert (join.owned, join.owned_since) == ({}, -1)
+
+
+def test_commit_refused_while_a_join_is_out_is_no_news() -> None:
+    driver = Driver()
+    driver.stable(generation=5)
+    driver.receive(JoinWanted("again", OWNED))
+    assert driver.receive(CommitRefused(5, ErrorCode.ILLEGAL_GENERATION)) == []
+
+
+def test_leader_whose_old_assignment_stands_watches_and_does_not_assign() -> None:
+    """A static leader that comes back within its session (KIP-814)."""
+    driver = Driver(group_instance_id="i-1")
+    answer = joined(driver.joining().token, leads=True)
+    driver.receive(attrs.evolve(answer, skip_assignment=True))
+    assert driver.get(Supervise).members == answer.members
+    assert driver.get(SendSync).assignments == {}
+    assert "Assign" not in kinds(driver.commands)
+
+
+# -- bounded retries ----------------------------------------------------------------------------------
+
+
+def test_retries_beyond_the_attempts_allowed_are_fatal() -> None:
+    driver = Driver()
+    driver.machine._backoff = Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=2)
+    driver.receive(JoinWanted())
+    for _ in range(2):
+        driver.receive(FindFailed(driver.get(FindCoordinator).token, 0, "nobody answers"))
+        driver.wait(driver.get(RetryScheduled).delay)
+    driver.receive(FindFailed(driver.get(FindCoordinator).token, 0, "nobody answers"))
+    error = driver.get(Fail).error
+    assert isinstance(error, RetriesExhaustedError)
+    assert "find_coordinator of group g: gave up after 3 tries in 0.3 s; last: nobody answers" in str(error)
+    assert driver.machine.state is State.FENCED
+
+
+def test_retries_for_longer_than_allowed_are_fatal() -> None:
+    driver = Driver()
+    driver.machine._backoff = Backoff(1.0, 1.0, jitter=0.0, max_seconds=3.0)
+    join = driver.joining()
+    for _ in range(3):
+        driver.receive(JoinAnswered(join.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        driver.wait(1.0)
+        join = driver.get(SendJoin)
+    driver.receive(JoinAnswered(join.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert isinstance(driver.get(Fail).error, RetriesExhaustedError)
+
+
+def test_bounds_count_each_trouble_anew() -> None:
+    driver = Driver()
+    driver.machine._backoff = Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=1)
+    driver.stable()
+    for _ in range(5):
+        driver.wait(3.0)
+        driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        driver.wait(driver.get(RetryScheduled).delay)
+        driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, 0))
+    assert driver.machine.state is State.STABLE
 
 
 def test_member_id_in_a_refusal_is_not_taken_over() -> None:
@@ -441,7 +556,7 @@ def test_commit_refused_in_this_generation_loses_the_session(code: ErrorCode) ->
     driver.stable(generation=5)
     assert driver.receive(CommitRefused(4, code)) == [], "another generation's commit says nothing about this one"
     driver.receive(CommitRefused(5, code))
-    assert driver.get(EndSession).lost
+    assert driver.get(MembershipLost)
 
 
 def test_leave_is_sent_and_answered() -> None:
@@ -509,13 +624,13 @@ def test_fatal_code_in_a_join_fails_with_its_error_and_sends_no_more(code: int, 
     assert driver.machine.next_deadline() is None
 
 
-def test_fatal_code_in_a_heartbeat_ends_the_session_as_lost() -> None:
+def test_fatal_code_in_a_heartbeat_fails_and_owns_nothing() -> None:
     driver = Driver()
     driver.stable()
     driver.wait(3.0)
     driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.FENCED_INSTANCE_ID))
-    assert driver.get(EndSession).lost
     assert driver.get(Fail)
+    assert driver.machine.generation is None, "nothing is owned any more"
 
 
 def test_unauthorised_search_is_fatal() -> None:
@@ -555,8 +670,8 @@ def test_every_state_that_heartbeats_can_lose_the_membership() -> None:
 
 def test_state_changes_are_told_with_their_cause() -> None:
     driver = Driver()
-    driver.receive(JoinWanted())
-    assert driver.get(StateChanged) == StateChanged("UNJOINED", "PREPARING_REBALANCE", "the loop joins")
+    driver.receive(JoinWanted("the member starts"))
+    assert driver.get(StateChanged) == StateChanged("UNJOINED", "PREPARING_REBALANCE", "the member starts")
 
 
 REACTIONS = [

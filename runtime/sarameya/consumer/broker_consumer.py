@@ -45,8 +45,13 @@ class BrokerConsumer:
         consumer.on_room = self._wake
         self._wake()
 
+    def unsubscribe(self, consumer: PartitionConsumer) -> None:
+        """Let go of a partition, if it is here: an answer on its way is delivered to nobody."""
+        if self._subscribed.get(consumer.partition) is consumer:
+            del self._subscribed[consumer.partition]
+
     def unsubscribe_all(self) -> None:
-        """Let go of every partition: an answer on its way is delivered to nobody."""
+        """Let go of every partition."""
         self._subscribed.clear()
 
     def _wake(self) -> None:
@@ -60,7 +65,7 @@ class BrokerConsumer:
             if not ready or (held and all(consumer.found_nothing for consumer in ready)):
                 await self._wait_for_room(held)
                 continue
-            asked = {consumer.partition: consumer.cursor.position for consumer in ready}
+            asked = {consumer.partition: (consumer, consumer.cursor.position) for consumer in ready}
             try:
                 # While a busy partition is about to have room again, nobody long-polls for the idle ones.
                 answer = await self._fetch(ready, 0.0 if held else self._config.fetch_max_wait)
@@ -121,7 +126,7 @@ class BrokerConsumer:
             rack_id="",
         )
 
-    def _fan_out(self, answer: Any, asked: dict[TopicPartition, int]) -> None:
+    def _fan_out(self, answer: Any, asked: dict[TopicPartition, tuple[PartitionConsumer, int]]) -> None:
         if answer.error_code:
             self._give_all_back(f"fetch: {ErrorCode.describe(answer.error_code)}")
             return
@@ -130,11 +135,13 @@ class BrokerConsumer:
             for part in topic.partitions:
                 partition = TopicPartition(topic.topic, part.partition_index)
                 unanswered.discard(partition)
-                consumer = self._subscribed.get(partition)
-                if consumer is not None and partition in asked:
-                    self._hand_over(consumer, part, asked[partition])
+                consumer, position = asked.get(partition, (None, 0))
+                # Let go of meanwhile, and perhaps taken on anew at another position: then this answers nobody.
+                if consumer is not None and self._subscribed.get(partition) is consumer:
+                    self._hand_over(consumer, part, position)
         for partition in unanswered & self._subscribed.keys():
-            self._give_back(self._subscribed.pop(partition), Redispatch("left out of the answer to a fetch"))
+            if self._subscribed[partition] is asked[partition][0]:
+                self._give_back(self._subscribed.pop(partition), Redispatch("left out of the answer to a fetch"))
 
     def _hand_over(self, consumer: PartitionConsumer, part: Any, asked: int) -> None:
         outcome = consumer.cursor.take(part, asked)

@@ -16,7 +16,7 @@ from sarameya.config import Config
 from sarameya.consumer.broker_consumer import BrokerConsumer
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
-from sarameya.errors import OffsetOutOfRangeError, SarameyaError
+from sarameya.errors import OffsetOutOfRangeError, RetriesExhaustedError, SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.metadata_refresher import MetadataRefresher
@@ -38,6 +38,7 @@ class Fetcher:
         lookup: OffsetLookup,
         config: Config,
         observer: Observer,
+        backoff: Backoff,
         on_reset: Callable[[TopicPartition, int], None],
     ) -> None:
         self._pool = pool
@@ -46,7 +47,7 @@ class Fetcher:
         self._config = config
         self._observer = observer
         self._on_reset = on_reset
-        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._backoff = backoff
         self._brokers: dict[int, BrokerConsumer] = {}
         self._nursery: trio.Nursery | None = None
 
@@ -64,10 +65,11 @@ class Fetcher:
         for broker in self._brokers.values():
             broker.unsubscribe_all()
 
-    @property
-    def _is_stopped(self) -> bool:
-        """For what was woken in the same turn in which `stop` came: its cancellation strikes at the next wait only."""
-        return self._nursery is not None and self._nursery.cancel_scope.cancel_called
+    def release(self, consumers: Iterable[PartitionConsumer]) -> None:
+        """Stop reading these now; each has ended. The others do not notice."""
+        for consumer in consumers:
+            for broker in self._brokers.values():
+                broker.unsubscribe(consumer)
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:
         """Begin to read these partitions, each from its cursor's position."""
@@ -107,12 +109,16 @@ class Fetcher:
             now = trio.current_time()
             attempts = consumer.attempts.again(cause) if consumer.attempts else Attempts.first(now, cause)
             consumer.attempts = attempts
-            delay = self._backoff.delay(attempts.attempt)
             what = f"leader of {consumer.partition}"
+            if self._backoff.gives_up(attempts, now):
+                consumer.fail(RetriesExhaustedError(what, attempts.attempt, now - attempts.since, cause))
+                return
+            delay = self._backoff.delay(attempts.attempt)
             self._observer(Retrying(what, attempts.attempt, now - attempts.since, delay, cause))
             await trio.sleep(delay)
             leader = (await self._metadata.refresh()).leader(consumer.partition)
-            if self._is_stopped:
+            # Released meanwhile, or stopped in the very turn in which this was woken.
+            if consumer.has_ended:
                 return
             cause = "no leader is known"
         self._observer(LeaderChanged(consumer.partition, before, leader, "found"))
@@ -128,10 +134,10 @@ class Fetcher:
                 raise OffsetOutOfRangeError(partition, consumer.cursor.position, start, end)
             found = await self._lookup.find({partition: policy})
         except SarameyaError as error:
-            if not self._is_stopped:
+            if not consumer.has_ended:
                 consumer.fail(error)
             return
-        if self._is_stopped:
+        if consumer.has_ended:
             return
         before, consumer.cursor.position = consumer.cursor.position, found[partition]
         self._on_reset(partition, found[partition])

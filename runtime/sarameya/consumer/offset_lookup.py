@@ -15,6 +15,7 @@ from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer
+from sarameya.protocol.backoff import Backoff
 
 TIMESTAMP_OF = {"newest": -1, "oldest": -2}
 """The reset policies as ListOffsets timestamps: the log's end, and its start."""
@@ -25,11 +26,19 @@ _FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_
 class OffsetLookup:
     """Asks the leaders of partitions for offsets; follows them when they move."""
 
-    def __init__(self, pool: BrokerPool, metadata: MetadataRefresher, config: Config, observer: Observer) -> None:
+    def __init__(
+        self,
+        pool: BrokerPool,
+        metadata: MetadataRefresher,
+        config: Config,
+        observer: Observer,
+        backoff: Backoff | None = None,
+    ) -> None:
         self._pool = pool
         self._metadata = metadata
         self._config = config
         self._observer = observer
+        self._backoff = backoff or Backoff.of(config)
 
     async def find(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
         """The offset for each partition by its policy (`oldest` or `newest`).
@@ -37,7 +46,7 @@ class OffsetLookup:
         Retries until every one is known; bound it with a cancel scope. Raises TopicAuthorizationError.
         """
         found: dict[TopicPartition, int] = {}
-        retries = Retries("offset lookup", self._config, self._observer)
+        retries = Retries("offset lookup", self._backoff, self._observer)
         while True:
             left = {tp: policy for tp, policy in wanted.items() if tp not in found}
             cause = await self._ask_leaders(left, found)

@@ -34,6 +34,7 @@ class PartitionConsumer:
         """When the buffer last became full, on trio's clock."""
         self.attempts: Attempts | None = None
         """How often its broker has been looked for since it was last served."""
+        self.has_ended = False
         self._buffer_fetches = buffer_fetches
         self._failure: SarameyaError | None = None
         # One place more than is ever filled by fetches: an error always finds room.
@@ -64,6 +65,7 @@ class PartitionConsumer:
 
     def end(self) -> None:
         """No more will come: the claim's iterators end, and what is buffered is dropped with them."""
+        self.has_ended = True
         self._send.close()
 
     async def receive(self) -> Records:

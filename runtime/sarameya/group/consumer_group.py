@@ -6,25 +6,38 @@ cancelled, they go on until the session has cleaned up, committed and left, whic
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Self
+from typing import Self, overload
 
 import trio
 
 from sarameya.config import Config
 from sarameya.errors import ConfigError
 from sarameya.group.handler import ConsumerGroupHandler
-from sarameya.group.member import CloseWanted, Member, Notice, RunSync
-from sarameya.group.session_run import Outcome, Runtime, SessionRun
+from sarameya.group.leader import RunSync
+from sarameya.group.member import CloseWanted, Member, NewAssignment, Notice
+from sarameya.group.outcome import Outcome, Runtime
+from sarameya.group.session_run import SessionRun
 from sarameya.net.broker_pool import open_broker_pool, parse_bootstrap
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer, Observers, Retrying
 from sarameya.protocol.assignors import ASSIGNORS
+from sarameya.protocol.assignors.base import Assignor
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, Left, StartSession
+from sarameya.protocol.membership_messages import (
+    Fail,
+    JoinWanted,
+    LeaveWanted,
+    Left,
+    MembershipLost,
+    PrepareRebalance,
+)
+from sarameya.protocol.subscription import Wanted, checked
 
 _LEAST_LEAVE_SECONDS = 1.0
 """A leave is tried for this long even when the closing has used up its time."""
@@ -34,7 +47,9 @@ class ConsumerGroup:
     """A member of a consumer group (KIP-62 and its kin), for the length of an `async with`.
 
     `bootstrap_servers` are HOST:PORT strings. `observers` are called with every event (see `observe.py`).
-    `transport` opens streams, TCP unless given; `run_sync` runs assignors, in a worker thread unless given.
+    `assignors`, best first, stand in for `Config.rebalance_strategies`: one's own among them. `transport` opens
+    streams, TCP unless given; `run_sync` runs assignors, in a worker thread unless given; `rng` jitters retries, and
+    with a seed makes them the same in every run.
     Making one does no I/O. Raises ConfigError for an address or a group id that cannot be.
     """
 
@@ -45,8 +60,10 @@ class ConsumerGroup:
         config: Config | None = None,
         *,
         observers: Iterable[Observer] = (),
+        assignors: Sequence[Assignor] = (),
         transport: Transport | None = None,
         run_sync: RunSync = trio.to_thread.run_sync,
+        rng: random.Random | None = None,
     ) -> None:
         if not group_id:
             raise ConfigError("group_id", group_id, "must be a non-empty string")
@@ -56,6 +73,8 @@ class ConsumerGroup:
         self._bootstrap = bootstrap_servers
         self._transport = transport
         self._run_sync = run_sync
+        self._assignors = tuple(assignors) or tuple(ASSIGNORS[name]() for name in self.config.rebalance_strategies)
+        self._backoff = Backoff.of(self.config, rng)
         self._observer = Observers(observers)
         self._lifetime = self._run()
         self._shielded: trio.Nursery | None = None
@@ -89,8 +108,21 @@ class ConsumerGroup:
                 self._runtime = self._shielded = None
                 infrastructure.cancel()
 
-    async def consume(self, topics: Sequence[str], handler: ConsumerGroupHandler) -> None:
-        """Consume `topics` as a member of the group, session after session; returns after `close`.
+    @overload
+    async def consume(self, topics: Iterable[str], handler: ConsumerGroupHandler) -> None: ...
+
+    @overload
+    async def consume(self, *, pattern: re.Pattern[str], handler: ConsumerGroupHandler) -> None: ...
+
+    async def consume(
+        self,
+        topics: Iterable[str] | None = None,
+        handler: ConsumerGroupHandler | None = None,
+        *,
+        pattern: re.Pattern[str] | None = None,
+    ) -> None:
+        """Consume `topics`, or every topic whose whole name `pattern` matches (now or later, Kafka's own topics
+        aside), as a member of the group, session after session; returns after `close`.
 
         Raises, when a session has ended in order and the group was left: an ExceptionGroup of ClaimErrors (and
         of what setup or cleanup raised); GroupError where the coordinator refused this member for good;
@@ -103,21 +135,24 @@ class ConsumerGroup:
             raise RuntimeError("consume() needs `async with ConsumerGroup(...) as group`")
         if not self._idle.is_set():
             raise RuntimeError("consume() is running already; a group is one member")
-        wanted = _checked(topics)
+        if handler is None:
+            raise TypeError("consume() needs a handler")
+        wanted = checked(topics, pattern)
         self._idle = trio.Event()
         try:
             with trio.CancelScope() as self._connecting:
-                await runtime.metadata.reach_cluster(wanted)
+                await runtime.metadata.reach_cluster(wanted if isinstance(wanted, tuple) else ())
             if not self._closing:
                 await self._live(
                     Member(
                         self.group_id,
                         wanted,
-                        [ASSIGNORS[name]() for name in self.config.rebalance_strategies],
+                        self._assignors,
                         runtime.pool,
                         runtime.metadata,
                         self.config,
                         self._observer,
+                        self._backoff,
                         self._run_sync,
                     ),
                     handler,
@@ -126,6 +161,26 @@ class ConsumerGroup:
                 )
         finally:
             self._idle.set()
+
+    @overload
+    def subscribe(self, topics: Iterable[str]) -> None: ...
+
+    @overload
+    def subscribe(self, *, pattern: re.Pattern[str]) -> None: ...
+
+    def subscribe(self, topics: Iterable[str] | None = None, *, pattern: re.Pattern[str] | None = None) -> None:
+        """Subscribe to other topics while `consume()` runs: the group is rejoined with them, and what is no longer
+        wanted is given up. A topic that does not exist is waited for. Raises ConfigError for topics that cannot be."""
+        self._resubscribe(checked(topics, pattern))
+
+    def unsubscribe(self) -> None:
+        """Drop the subscription: the session ends in order, the group is left, `consume()` waits for `subscribe`."""
+        self._resubscribe(None)
+
+    def _resubscribe(self, wanted: Wanted | None) -> None:
+        if self._member is None:
+            raise RuntimeError("subscribe() and unsubscribe() are for while consume() runs")
+        self._member.subscribe(wanted)
 
     def close_nowait(self) -> None:
         """Ask `consume()` to end in order: stop fetching, drain, clean up, commit, leave. It then returns."""
@@ -169,27 +224,49 @@ class ConsumerGroup:
 
     async def _sessions(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> Outcome:
         """Session after session, until one is the last; how that one ended."""
-        backoff = Backoff(self.config.retry_backoff, self.config.retry_backoff_max)
         short = 0
-        member.post(JoinWanted())
+        member.post(JoinWanted("the member starts"))
         async for notice in member.notices:
-            if isinstance(notice, StartSession):
-                began = trio.current_time()
-                outcome = await SessionRun(notice, member, handler, runtime).run()
-                if outcome.failures or outcome.fatal or outcome.closing:
-                    return outcome
-                lasted = trio.current_time() - began
-                short = short + 1 if lasted < self.config.heartbeat_interval and not outcome.rebalanced else 0
-                if short > 1:
-                    # A handler that returns at once, again and again, must not become a rebalance storm.
-                    delay = backoff.delay(short - 1)
-                    self._observer(Retrying("session", short, lasted, delay, outcome.reason))
-                    if (last := await self._pause(member, delay)) is not None:
-                        return last
-                member.post(JoinWanted())
-            elif (last := self._last_word(notice)) is not None:
-                return last
+            match notice:
+                case NewAssignment():
+                    first: NewAssignment | None = notice
+                    while first is not None:
+                        began = trio.current_time()
+                        outcome = await SessionRun(first, member, handler, runtime).run()
+                        if outcome.failures or outcome.fatal or outcome.closing:
+                            return outcome
+                        lasted = trio.current_time() - began
+                        short = short + 1 if lasted < self.config.heartbeat_interval and not outcome.rebalanced else 0
+                        if (last := await self._between_sessions(member, short, lasted, outcome)) is not None:
+                            return last
+                        first = outcome.next
+                    member.post(JoinWanted(outcome.reason))
+                case PrepareRebalance(reason=reason) | MembershipLost(reason=reason):
+                    member.post(JoinWanted(reason))  # nothing runs that would have to be given up first
+                case _ if (last := self._last_word(notice)) is not None:
+                    return last
         raise AssertionError("the membership stopped without a word")
+
+    async def _between_sessions(self, member: Member, short: int, lasted: float, outcome: Outcome) -> Outcome | None:
+        """Wait where a rejoin at once would do harm, or nothing is subscribed to; the outcome if that is the end."""
+        if member.wanted is None:
+            return await self._without_subscription(member, outcome)
+        if short > 1:
+            # A handler that returns at once, again and again, must not become a rebalance storm.
+            delay = self._backoff.delay(short - 1)
+            self._observer(Retrying("session", short, lasted, delay, outcome.reason))
+            return await self._pause(member, delay)
+        return None
+
+    async def _without_subscription(self, member: Member, outcome: Outcome) -> Outcome | None:
+        """Leave the group, and wait until something is subscribed to again."""
+        outcome.next = None
+        with trio.move_on_after(self.config.close_timeout):
+            await _leave(member, outcome.reason)
+        while member.wanted is None:
+            if (last := self._last_word(await member.notices.receive())) is not None:
+                return last
+        return None
 
     async def _pause(self, member: Member, seconds: float) -> Outcome | None:
         """Wait, unless the group is closed or fails meanwhile."""
@@ -215,9 +292,9 @@ class ConsumerGroup:
                 open_broker_pool(self._bootstrap, self.config, self._observer, self._transport) as pool,
                 trio.open_nursery() as nursery,
             ):
-                metadata = MetadataRefresher(pool, self.config, self._observer)
+                metadata = MetadataRefresher(pool, self.config, self._observer, self._backoff)
                 nursery.start_soon(metadata.run)
-                self._runtime = Runtime(self.group_id, self.config, pool, metadata, self._observer)
+                self._runtime = Runtime(self.group_id, self.config, pool, metadata, self._observer, self._backoff)
                 self._shielded = nursery
                 ready.set()
                 await trio.sleep_forever()
@@ -237,9 +314,3 @@ async def _leave(member: Member, reason: str) -> None:
     async for notice in member.notices:
         if isinstance(notice, Left | Fail):
             return
-
-
-def _checked(topics: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(topics, str) or not topics or not all(isinstance(t, str) and t for t in topics):
-        raise ConfigError("topics", topics, 'must be a non-empty list of topic names, for example ["orders"]')
-    return tuple(dict.fromkeys(topics))

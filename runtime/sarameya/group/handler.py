@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sarameya.model import CommittedOffset, TopicPartition
@@ -15,13 +16,26 @@ if TYPE_CHECKING:
 class ConsumerGroupHandler(ABC):
     """The life of a session, for a user to fill in (sarama's ConsumerGroupHandler).
 
-    Order: `setup` once, `start_offset` once a partition, `consume_claim` once a claim (each in a task of its
-    own), `cleanup` once, also when one of the others has failed. Everything a method raises ends the
-    session in order and is then raised by `ConsumerGroup.consume`, with its coordinates.
+    Order: `setup` once, `partitions_assigned` for what is assigned, `start_offset` once a partition, `consume_claim`
+    once a claim (each in a task of its own), `partitions_revoked` or `partitions_lost` for what is given up,
+    `cleanup` once, also when one of the others has failed. Everything a method raises ends the session in order and
+    is then raised by `ConsumerGroup.consume`, with its coordinates.
+
+    Under an eager assignor a session has one assignment. Under a cooperative one (KIP-429) it spans generations:
+    partitions come and go, and what is kept is read on without a pause.
     """
 
     async def setup(self, session: Session) -> None:
         """Called once a session, before any claim. Marks and `session.claims` may be used."""
+
+    async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+        """`partitions` are this member's from now on; their claims begin next. Not called for none."""
+
+    async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+        """`partitions` are given up: their claims have ended, their last commit follows. Marks still count."""
+
+    async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+        """`partitions` are lost: others may read them already, and nothing of them can be committed any more."""
 
     @abstractmethod
     async def consume_claim(self, session: Session, claim: Claim) -> None:

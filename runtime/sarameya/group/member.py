@@ -1,43 +1,45 @@
 """The trio shell around the membership machine: carries out its commands, reports back, keeps its deadlines.
 
 One task owns the machine; everybody else talks to it by `post` and listens to `notices`. Each command runs in a
-task of its own and ends in exactly one event. Decides nothing about the protocol.
+task of its own and ends in exactly one event. Decides nothing about the protocol; assigning is `leader.py`'s.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
 
 import attrs
 import trio
 
 from sarameya.config import Config
-from sarameya.error_codes import ErrorCode
-from sarameya.errors import ProtocolError, SarameyaError, UnsupportedVersionError
+from sarameya.errors import SarameyaError, UnsupportedVersionError
+from sarameya.group.leader import Leader, RunSync
+from sarameya.model import Assignment, Generation
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.metadata_refresher import MetadataRefresher
-from sarameya.net.retries import Retries
 from sarameya.observe import CoordinatorFound as CoordinatorFoundEvent
 from sarameya.observe import MembershipChanged, Observer, Retrying
-from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
+from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscription
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership import Membership, MembershipOptions
 from sarameya.protocol.membership_messages import (
     Assign,
+    Assigned,
     AssignmentFailed,
     AssignmentMade,
     Command,
     CoordinatorFound,
-    EndSession,
     Event,
     Fail,
     FindCoordinator,
     FindFailed,
     ForgetCoordinator,
+    GroupMember,
     Left,
+    MembershipLost,
+    PrepareRebalance,
     RebalanceWanted,
     RequestFailed,
     RequestImpossible,
@@ -46,12 +48,21 @@ from sarameya.protocol.membership_messages import (
     SendJoin,
     SendLeave,
     SendSync,
-    StartSession,
     StateChanged,
+    Supervise,
 )
-from sarameya.protocol.membership_states import State
-from sarameya.protocol.metadata import Broker
-from sarameya.protocol.rebalance import decode_subscription, encode_assignment, encode_subscription
+from sarameya.protocol.membership_states import COMMITTING, State
+from sarameya.protocol.metadata import Broker, ClusterMetadata
+from sarameya.protocol.rebalance import decode_assignment, encode_subscription
+from sarameya.protocol.subscription import Growth, Wanted, resolve
+
+
+@attrs.frozen(slots=True)
+class NewAssignment:
+    """What is ours in `generation`, until the next one or until the membership is lost."""
+
+    generation: Generation
+    assignment: Assignment
 
 
 @attrs.frozen(slots=True)
@@ -59,19 +70,16 @@ class CloseWanted:
     """Somebody asked the group to close."""
 
 
-Notice = StartSession | EndSession | Left | Fail | CloseWanted
-"""What the group loop listens for."""
-
-_LOOK_UPS = 5
-"""How often a leader looks for a topic's partitions before it assigns without them."""
-
-T = TypeVar("T")
+@attrs.frozen(slots=True)
+class SubscriptionChanged:
+    """Somebody subscribed anew, or dropped the subscription; what holds is `Member.wanted`."""
 
 
-class RunSync(Protocol):
-    """Runs a function beside the event loop: `trio.to_thread.run_sync`, or inline under virtual time."""
+Notice = NewAssignment | PrepareRebalance | MembershipLost | Left | Fail | CloseWanted | SubscriptionChanged
+"""What the group loop and its session listen for."""
 
-    async def __call__(self, function: Callable[[], T], /) -> T: ...
+_LOOK_AGAIN = 1.0
+"""Seconds between two looks for a topic that seems to be gone."""
 
 
 class Member:
@@ -80,23 +88,27 @@ class Member:
     def __init__(
         self,
         group: str,
-        topics: Sequence[str],
+        wanted: Wanted,
         assignors: Sequence[Assignor],
         pool: BrokerPool,
         metadata: MetadataRefresher,
         config: Config,
         observer: Observer,
+        backoff: Backoff,
         run_sync: RunSync,
     ) -> None:
         self.client = CoordinatorClient(pool, group, config)
+        self.wanted: Wanted | None = wanted
+        """What is subscribed to; None once the subscription was dropped."""
+        self.growth = Growth()
+        self.is_cooperative = all(RebalanceProtocol.COOPERATIVE in assignor.protocols for assignor in assignors)
         self._group = group
-        self._topics = tuple(sorted(topics))
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._pool = pool
         self._metadata = metadata
         self._config = config
         self._observer = observer
-        self._run_sync = run_sync
+        self._leader = Leader(group, self._assignors, metadata, observer, backoff, run_sync)
         self._machine = Membership(
             MembershipOptions(
                 group=group,
@@ -105,15 +117,14 @@ class Member:
                 rebalance_margin=config.rebalance_margin,
                 group_instance_id=config.group_instance_id,
             ),
-            Backoff(config.retry_backoff, config.retry_backoff_max),
+            backoff,
         )
         self._send_event, self._events = trio.open_memory_channel[Event](math.inf)
         self._send_notice, self.notices = trio.open_memory_channel[Notice](math.inf)
         self._stepped = trio.Event()
-        # What we, as leader, have assigned from: each subscribed topic -> its partitions, 0 where it was missing.
-        self._assigned_counts: Mapping[str, int] = {}
+        self._joined_with: tuple[str, ...] = ()
 
-    # -- for the group loop and the offset manager --------------------------------------------------
+    # -- for the group loop and the session ----------------------------------------------------------
 
     def post(self, event: Event) -> None:
         """Tell the machine something; never blocks."""
@@ -123,18 +134,43 @@ class Member:
         """Put a notice of one's own among those of the machine."""
         self._send_notice.send_nowait(notice)
 
+    def subscribe(self, wanted: Wanted | None) -> None:
+        """Subscribe to something else, None for nothing. A member that is in the group rejoins it for that."""
+        self.wanted = wanted
+        self._follow()
+        self.notify(SubscriptionChanged())
+        self._look(self._metadata.current)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics subscribed to, as the newest metadata has them."""
+        return resolve(self.wanted, self._metadata.current) if self.wanted is not None else ()
+
     async def coordinator(self) -> int:
         """The node id of the group's coordinator; waits while none is known."""
         while (node_id := self._machine.coordinator) is None:
             await self._stepped.wait()
         return node_id
 
+    async def commit_generation(self) -> Generation | None:
+        """The generation to commit under; waits between a join's answer and the sync's, when the coordinator takes
+        no commits. None: the membership is over."""
+        while self._machine.state is State.COMPLETING_REBALANCE:
+            await self._stepped.wait()
+        return self._machine.generation if self._machine.state in COMMITTING else None
+
+    def is_settled(self, generation: Generation) -> bool:
+        """Whether `generation` holds and no join is under way: then whoever refuses it has news for us."""
+        machine = self._machine
+        return machine.generation == generation and machine.state is not State.PREPARING_REBALANCE
+
     # -- the machine's task --------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Drive the machine until cancelled."""
+        self._follow()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_partition_counts)
+            nursery.start_soon(self._watch_topics)
             task_status.started()
             while True:
                 event = await self._next_event()
@@ -162,7 +198,11 @@ class Member:
                 nursery.start_soon(self._exchange, command, self._machine.coordinator)
             case Assign():
                 nursery.start_soon(self._assign, command)
-            case StartSession() | EndSession() | Left() | Fail():
+            case Supervise(members=members):
+                nursery.start_soon(self._supervise, members)
+            case Assigned():
+                self._take_over(command)
+            case PrepareRebalance() | MembershipLost() | Left() | Fail():
                 self.notify(command)
             case StateChanged(before=before, after=after, cause=cause):
                 self._observer(MembershipChanged(self._group, before, after, cause))
@@ -188,7 +228,8 @@ class Member:
         try:
             match command:
                 case SendJoin():
-                    self.post(await self.client.join(node_id, command, self._subscriptions()))
+                    await self._refresh_pattern()
+                    self.post(await self.client.join(node_id, command, self._subscriptions(command)))
                 case SendSync():
                     self.post(await self.client.sync(node_id, command))
                 case SendHeartbeat():
@@ -201,17 +242,33 @@ class Member:
             # The coordinator may have a new address, or be another node.
             self._metadata.request_refresh()
             self.post(RequestFailed(command.token, str(error)))
+        except Exception as error:  # noqa: BLE001 - an assignor's `subscription_user_data` is the user's code: fatal, and said
+            self.post(RequestImpossible(command.token, error))
 
-    # -- as leader -----------------------------------------------------------------------------------
+    # -- what is subscribed to -----------------------------------------------------------------------
 
-    def _subscriptions(self) -> list[tuple[str, bytes]]:
+    def _follow(self) -> None:
+        self._metadata.follow_all(self.wanted is not None and not isinstance(self.wanted, tuple))
+        if isinstance(self.wanted, tuple):
+            self._metadata.follow(self.wanted)
+        self._grow(self._metadata.current)
+
+    async def _refresh_pattern(self) -> None:
+        """For a pattern metadata must be fresh before the join, or one rebalance follows the other."""
+        if self.wanted is not None and not isinstance(self.wanted, tuple):
+            self._grow(await self._metadata.refresh())
+
+    def _subscriptions(self, join: SendJoin) -> list[tuple[str, bytes]]:
+        self._joined_with = self.topics
         return [
             (
                 name,
                 encode_subscription(
                     Subscription(
-                        topics=self._topics,
+                        topics=self._joined_with,
                         user_data=assignor.subscription_user_data(),
+                        owned_partitions=join.owned,
+                        generation_id=join.owned_since,
                         rack_id=self._config.rack_id,
                     )
                 ),
@@ -219,60 +276,60 @@ class Member:
             for name, assignor in self._assignors.items()
         ]
 
+    async def _watch_topics(self) -> None:
+        """Topics that grow, appear or vanish are dealt anew. A failed look-up is not a change."""
+        while True:
+            with trio.CancelScope() as scope:
+                if self._leader.watch.doubts:
+                    scope.deadline = trio.current_time() + _LOOK_AGAIN
+                self._look(await self._metadata.next())
+            if scope.cancelled_caught:
+                self._metadata.request_refresh()
+
+    def _look(self, metadata: ClusterMetadata) -> None:
+        """Is there a reason to rebalance? Asked whenever metadata comes, and after each assignment."""
+        self._grow(metadata)
+        generation, topics = self._machine.generation, self.topics
+        if self._machine.state is not State.STABLE or generation is None or self.wanted is None:
+            return
+        # What a pattern no longer matches may just not have been seen; the leader's watch decides that.
+        by_name = isinstance(self.wanted, tuple)
+        if topics != self._joined_with and (by_name or set(topics) - set(self._joined_with)):
+            self.post(RebalanceWanted(f"subscribed to {', '.join(topics)}"))
+        elif generation.is_leader and (changed := self._leader.watch.changes(metadata)):
+            self.growth.forget(topic for topic, count in changed.items() if not count)
+            self.post(RebalanceWanted(f"partition counts have changed: {changed}"))
+
+    def _grow(self, metadata: ClusterMetadata) -> None:
+        self.growth.look(metadata, has_all=self.wanted is not None and not isinstance(self.wanted, tuple))
+
+    # -- assignments ---------------------------------------------------------------------------------
+
     async def _assign(self, command: Assign) -> None:
         try:
-            assignments = await self._encoded_assignments(command)
+            assignments = await self._leader.assign(command)
         except Exception as error:  # noqa: BLE001 - an assignor is the user's code; whatever it raises is fatal and said
             self.post(AssignmentFailed(command.token, error))
         else:
             self.post(AssignmentMade(command.token, assignments))
 
-    async def _encoded_assignments(self, command: Assign) -> Mapping[str, bytes]:
-        assignor = self._assignors.get(command.generation.protocol)
-        if assignor is None:
-            raise ProtocolError(f"the coordinator chose the assignor {command.generation.protocol!r}, not one of ours")
-        members = {
-            member.member_id: attrs.evolve(
-                decode_subscription(member.metadata), group_instance_id=member.group_instance_id
-            )
-            for member in command.members
-        }
-        topics = {topic for subscription in members.values() for topic in subscription.topics}
-        layouts = await self._layouts(topics)
-        self._assigned_counts = {topic: layouts[topic].partitions if topic in layouts else 0 for topic in topics}
+    async def _supervise(self, members: tuple[GroupMember, ...]) -> None:
+        try:
+            await self._leader.supervise(members)
+        except SarameyaError as error:
+            self.notify(Fail(error))
 
-        def encoded() -> dict[str, bytes]:
-            return {
-                member: encode_assignment(assignment, assignor.assignment_user_data(member, assignment))
-                for member, assignment in assignor.assign(members, layouts).items()
-            }
-
-        # In a thread: a slow assignor must not keep the heartbeats of its own member waiting.
-        return await self._run_sync(encoded)
-
-    async def _layouts(self, topics: set[str]) -> dict[str, TopicLayout]:
-        """How each topic is laid out; one that is missing is looked up a few times before it is left out."""
-        # Other members may read topics that we have never looked up.
-        self._metadata.follow(topics)
-        retries = Retries(f"partitions to assign in group {self._group}", self._config, self._observer)
-        for _ in range(_LOOK_UPS):
-            metadata = await self._metadata.refresh()
-            missing = metadata.missing(topics)
-            if not missing:
-                break
-            cause = ", ".join(f"{topic}: {ErrorCode.describe(code)}" for topic, code in sorted(missing.items()))
-            await retries.wait(cause)
-        return metadata.layouts(topics)
-
-    async def _watch_partition_counts(self) -> None:
-        """The leader's watch: topics that grow or appear are dealt anew. A failed look-up is not a change."""
-        while True:
-            metadata = await self._metadata.next()
-            generation = self._machine.generation
-            if generation is None or not generation.is_leader or self._machine.state is not State.STABLE:
-                continue
-            # Only what was dealt counts: we go on looking up topics whose last subscriber has left.
-            counts = metadata.partition_counts(self._assigned_counts)
-            changed = {topic: count for topic, count in counts.items() if count != self._assigned_counts[topic]}
-            if changed:
-                self.post(RebalanceWanted(f"partition counts have changed: {changed}"))
+    def _take_over(self, assigned: Assigned) -> None:
+        generation = assigned.generation
+        try:
+            assignment, user_data = decode_assignment(assigned.assignment)
+            if (assignor := self._assignors.get(generation.protocol)) is not None:
+                assignor.on_assignment(assignment, user_data, generation.id)
+        except Exception as error:  # noqa: BLE001 - bytes of another member, or the user's assignor: fatal, and said
+            self.notify(Fail(error))
+            return
+        if not generation.is_leader:
+            self._leader.watch.dealt_from({})
+        self.notify(NewAssignment(generation, assignment))
+        # What has changed since the leader looked is dealt anew at once.
+        self._look(self._metadata.current)

@@ -1,6 +1,7 @@
 """Commits of one session: autocommit, `commit()`, and the last one. The ledger is pure; this is its shell.
 
-Commits go out one after the other, in order, and only under the session's own generation. Callers of `commit()`
+Commits go out one after the other, in order, each under the generation that holds when it is sent: a session may
+outlive a rebalance (KIP-429), and between the join's answer and the sync's commits are held. Callers of `commit()`
 share a round: whoever asks while one is under way waits for the next, which takes what was marked meanwhile.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import attrs
 import trio
@@ -24,14 +26,33 @@ from sarameya.errors import (
     kafka_error,
     reaction_to,
 )
-from sarameya.group.member import Member
 from sarameya.model import CommittedOffset, Generation, TopicPartition
+from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.retries import Retries
 from sarameya.observe import CommitFailed, Committed, Observer
+from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost
 from sarameya.protocol.offset_ledger import OffsetLedger
 
 _ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})
+
+
+class Coordination(Protocol):
+    """Who knows the coordinator, and under which generation it takes commits: a group's `Member`."""
+
+    client: CoordinatorClient
+
+    async def coordinator(self) -> int:
+        """The coordinator's node id; waits while none is known."""
+
+    async def commit_generation(self) -> Generation | None:
+        """The generation to commit under; waits while the coordinator takes no commits. None: no longer a member."""
+
+    def is_settled(self, generation: Generation) -> bool:
+        """Whether `generation` is the present one and no rebalance is under way: then what refuses it is news."""
+
+    def post(self, event: CommitRefused | CoordinatorLost) -> None:
+        """Tell what a commit or a fetch found out."""
 
 
 @attrs.define(slots=True)
@@ -44,44 +65,46 @@ class _Round:
 
 
 class OffsetManager:
-    """Offsets of one session: what the group had committed, what the handler marks, what goes out."""
+    """Offsets of what is owned: what the group had committed, what the handler marks, what goes out."""
 
-    def __init__(self, group: str, generation: Generation, member: Member, config: Config, observer: Observer) -> None:
-        self.ledger = OffsetLedger({})
+    def __init__(
+        self, group: str, coordination: Coordination, config: Config, observer: Observer, backoff: Backoff
+    ) -> None:
+        self.ledger = OffsetLedger()
         self._group = group
-        self._generation = generation
-        self._member = member
+        self._coordination = coordination
         self._config = config
         self._observer = observer
+        self._backoff = backoff
         self._round = _Round()
         self._wanted = trio.Event()
         self._is_over = False
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
-        """What the group has committed; becomes the ledger's beginning. Retries until it is known for all.
+        """What the group has committed; the ledger begins there. Retries until it is known for all.
 
         An unstable or failed answer is asked again, never taken for "nothing committed". Raises KafkaError
-        for what no retry mends.
+        for what no retry mends, RetriesExhaustedError.
         """
         wanted = tuple(partitions)
         found: dict[TopicPartition, CommittedOffset | None] = {}
         retries = self._retries("offset fetch")
         while wanted and (cause := await self._fetch_once(wanted, found)) is not None:
             await retries.wait(cause)
-        self.ledger = OffsetLedger(found)
+        self.ledger.add(found)
         return found
 
     async def _fetch_once(
         self, wanted: tuple[TopicPartition, ...], found: dict[TopicPartition, CommittedOffset | None]
     ) -> str | None:
         """Ask once, filling `found`; why it has to be asked again, or None."""
-        node_id = await self._member.coordinator()
+        node_id = await self._coordination.coordinator()
         try:
-            answer = await self._member.client.fetch_offsets(node_id, wanted)
+            answer = await self._coordination.client.fetch_offsets(node_id, wanted)
         except UnsupportedVersionError:
             raise
         except SarameyaError as error:
-            self._member.post(CoordinatorLost(node_id, str(error)))
+            self._coordination.post(CoordinatorLost(node_id, str(error)))
             return str(error)
         codes = [answer.code, *(code for code, _ in answer.partitions.values())]
         missing = [tp for tp in wanted if tp not in answer.partitions]
@@ -94,7 +117,7 @@ class OffsetManager:
         if reaction in _ENDS_MEMBERSHIP or reaction is Reaction.RAISE:
             raise kafka_error(code, f"offset fetch of group {self._group!r}")
         if reaction is Reaction.FIND_COORDINATOR:
-            self._member.post(CoordinatorLost(node_id, ErrorCode.describe(code)))
+            self._coordination.post(CoordinatorLost(node_id, ErrorCode.describe(code)))
         return ErrorCode.describe(code)
 
     async def run(self) -> None:
@@ -128,15 +151,16 @@ class OffsetManager:
     def _too_late(self) -> CommitError:
         return CommitError(
             ErrorCode.ILLEGAL_GENERATION,
-            f"commit of group {self._group!r}, generation {self._generation.id}",
-            "the session is over; commit before consume_claim and cleanup return",
+            f"commit of group {self._group!r}",
+            "the membership or the session is over; commit before consume_claim and cleanup return",
         )
 
     async def commit(self) -> None:
         """Commit every mark made so far, and wait until the coordinator has taken it.
 
-        Raises CommitError where the generation or the session is over, TopicAuthorizationError or KafkaError where
-        the coordinator refused a partition; the other partitions are committed all the same.
+        Raises CommitError where the membership or the session is over, TopicAuthorizationError or KafkaError where
+        the coordinator refused a partition; the other partitions are committed all the same. During a cooperative
+        rebalance it may wait for the new generation.
         """
         if self._is_over:
             raise self._too_late()
@@ -177,14 +201,16 @@ class OffsetManager:
         self, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> tuple[dict[TopicPartition, int], str]:
         """Send one commit: the code of each partition that was answered, and why others must be sent again."""
-        node_id = await self._member.coordinator()
-        generation = self._generation
+        generation = await self._coordination.commit_generation()
+        if generation is None:
+            raise self._too_late()
+        node_id = await self._coordination.coordinator()
         try:
-            codes = await self._member.client.commit(node_id, generation.id, generation.member_id, offsets)
+            codes = await self._coordination.client.commit(node_id, generation.id, generation.member_id, offsets)
         except UnsupportedVersionError:
             raise
         except SarameyaError as error:
-            self._member.post(CoordinatorLost(node_id, str(error)))
+            self._coordination.post(CoordinatorLost(node_id, str(error)))
             return {}, str(error)
         codes = {tp: code for tp, code in codes.items() if tp in offsets}
         cause = "the coordinator left partitions out of its answer"
@@ -192,11 +218,13 @@ class OffsetManager:
             cause = ErrorCode.describe(code)
             reaction = reaction_to(Request.COMMIT, code)
             if reaction in _ENDS_MEMBERSHIP:
-                self._member.post(CommitRefused(generation.id, code))
+                if not self._coordination.is_settled(generation):
+                    break  # it crossed the group's next generation, under which it is sent again
+                self._coordination.post(CommitRefused(generation.id, code))
                 raise kafka_error(code, f"commit of group {self._group!r}, generation {generation.id}", CommitError)
             if reaction is Reaction.FIND_COORDINATOR:
-                self._member.post(CoordinatorLost(node_id, cause))
+                self._coordination.post(CoordinatorLost(node_id, cause))
         return codes, cause
 
     def _retries(self, what: str) -> Retries:
-        return Retries(f"{what} of group {self._group}", self._config, self._observer)
+        return Retries(f"{what} of group {self._group}", self._backoff, self._observer)

@@ -11,6 +11,7 @@ from sarameya.model import (
     Assignment,
     CommittedOffset,
     Generation,
+    GroupMetadata,
     Message,
     TopicPartition,
     is_offset,
@@ -18,21 +19,23 @@ from sarameya.model import (
 
 
 class Session:
-    """One session of one member: from its assignment to the next rebalance (sarama's ConsumerGroupSession)."""
+    """One session of one member (sarama's ConsumerGroupSession): from its assignment to the next rebalance or, under a
+    cooperative assignor, for as long as the membership lasts."""
 
     def __init__(
         self,
         group: str,
         generation: Generation,
-        claims: Assignment,
         offsets: OffsetManager,
         *,
         end: Callable[[str], None],
         is_lost: Callable[[], bool],
+        group_instance_id: str | None = None,
     ) -> None:
         self._group = group
+        self._group_instance_id = group_instance_id
         self._generation = generation
-        self._claims = claims
+        self._claims: Assignment = {}
         self._offsets = offsets
         self._end = end
         self._is_lost = is_lost
@@ -47,8 +50,13 @@ class Session:
 
     @property
     def generation(self) -> int:
-        """The generation's number, which fences the commits of this session."""
+        """The generation's number, which fences commits. Under a cooperative assignor it moves on in a session."""
         return self._generation.id
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        """Who we are, for a transactional producer's `send_offsets_to_transaction` (KIP-447): ask anew each time."""
+        return GroupMetadata(self._group, self._generation.id, self._generation.member_id, self._group_instance_id)
 
     @property
     def claims(self) -> Mapping[str, tuple[int, ...]]:
@@ -101,6 +109,10 @@ class Session:
             self._offsets.ledger.mark(partition, CommittedOffset(offset, metadata, leader_epoch))
         except KeyError:
             raise self._not_claimed(partition) from None
+
+    def _moved(self, generation: Generation, claims: Assignment) -> None:
+        """The group has moved on: a new generation, other claims."""
+        self._generation, self._claims = generation, claims
 
     def _not_claimed(self, partition: TopicPartition) -> ValueError:
         return ValueError(f"{partition} is not claimed in this session (claims: {dict(self._claims)})")

@@ -1,56 +1,56 @@
-"""The life of one session, from its assignment to its last commit. See "What happens in a session?" in ARCHITECTURE.md.
+"""The life of one session. See "What happens in a session?" in ARCHITECTURE.md.
 
-    start:    committed offsets
-    setup:    handler.setup
-    starts:   handler.start_offset -> the policy's offsets -> commit of those
-    claims:   one task a claim, until the session ends
-    ending:   fetching stops, claims' iterators end; after a grace the claims are cancelled
-    finish:   handler.cleanup -> last commit, shielded from cancellation and bounded by the deadline
+    assignment:  committed offsets -> (the first time) handler.setup -> handler.partitions_assigned
+                 -> handler.start_offset -> the policy's offsets -> commit of those -> one task a claim
+    rebalance:   eager: the session ends. Cooperative: it goes on; commit, join, and of the next assignment only
+                 the difference ends or begins
+    ending:      fetching stops, claims' iterators end; after a grace the claims are cancelled
+    finish:      handler.partitions_revoked or partitions_lost -> handler.cleanup -> last commit,
+                 shielded from cancellation and bounded by the deadline
 
-What ends a session: the group (a rebalance, a lost membership), the user (close, cancellation), a claim that
-fails or returns, `session.end()`. Each calls `_end`, and the first one's reason stands.
+What ends a session: the group (a rebalance under an eager assignor, a lost membership), the user (close,
+cancellation), a claim that fails or returns, `session.end()`. Each calls `_end`, and the first one's reason stands.
 
-The session's own services (fetcher, commits, the watch on the membership) are shielded: whoever cancels
-`consume()` cancels the handler's tasks, and these go on until the last commit.
+One task (`_work`) takes assignments one after the other; `_watch_membership` puts the latest one down for it, answers
+a rebalance itself where nothing has to be given up first, and hastens what is under way. The session's own services
+(fetcher, commits, the watches) are shielded: whoever cancels `consume()` cancels the handler's tasks, and these go on
+until the last commit.
 """
 
 from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
-import attrs
 import trio
 
-from sarameya.config import Config
 from sarameya.consumer.fetcher import Fetcher
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.errors import ClaimError, CommitError, RebalanceDeadlineError, SarameyaError
 from sarameya.group.claim import Claim
+from sarameya.group.claims import Claims
 from sarameya.group.handler import ConsumerGroupHandler
-from sarameya.group.member import CloseWanted, Member
+from sarameya.group.member import CloseWanted, Member, NewAssignment, SubscriptionChanged
 from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.outcome import Outcome, Runtime
 from sarameya.group.session import Session
 from sarameya.group.starts import Start, find_starts
-from sarameya.model import CommittedOffset, Generation, TopicPartition, topic_partitions
-from sarameya.net.broker_pool import BrokerPool
-from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.model import CommittedOffset, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import (
-    ClaimCancelled,
-    ClaimEnded,
     ClaimStarted,
     CommitFailed,
-    Observer,
+    PartitionsAssigned,
+    PartitionsRevoked,
     SessionEnded,
     SessionEnding,
     SessionStarted,
     TaskStuck,
 )
 from sarameya.protocol.fetch_cursor import FetchCursor
-from sarameya.protocol.membership_messages import EndSession, Fail, LeaveWanted, StartSession
-from sarameya.protocol.rebalance import decode_assignment
+from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
+from sarameya.protocol.rebalance import diff
 
 _LEAST_SECONDS = 1.0
 """What a session has to end in order, whatever its deadline."""
@@ -62,65 +62,54 @@ _GRACE_SHARE = 0.8
 """Of the time until the deadline, what the claims may have at the most: cleanup and the last commit need the rest."""
 
 
-@attrs.frozen(slots=True)
-class Runtime:
-    """What every session of a group works with."""
-
-    group: str
-    config: Config
-    pool: BrokerPool
-    metadata: MetadataRefresher
-    observer: Observer
-
-
-@attrs.define(slots=True)
-class Outcome:
-    """How a session ended. `deadline` is by when its member must have moved on."""
-
-    reason: str = ""
-    deadline: float = math.inf
-    failures: list[Exception] = attrs.field(factory=list)
-    lost: bool = False
-    closing: bool = False
-    rebalanced: bool = False
-    """Ended by the group, in order, and by nothing else."""
-    fatal: Exception | None = None
-
-
 class SessionRun:
     """One run of one session. `run` is called once."""
 
-    def __init__(self, start: StartSession, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> None:
-        self._generation: Generation = start.generation
-        self._assignment, _ = decode_assignment(start.assignment)
+    def __init__(self, first: NewAssignment, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> None:
         self._member = member
         self._handler = handler
         self._runtime = runtime
+        self._generation = first.generation
         self._outcome = Outcome()
-        lookup = OffsetLookup(runtime.pool, runtime.metadata, runtime.config, runtime.observer)
-        self._lookup = lookup
+        self._lookup = OffsetLookup(runtime.pool, runtime.metadata, runtime.config, runtime.observer, runtime.backoff)
         self._fetcher = Fetcher(
-            runtime.pool, runtime.metadata, lookup, runtime.config, runtime.observer, self._offset_reset
+            runtime.pool,
+            runtime.metadata,
+            self._lookup,
+            runtime.config,
+            runtime.observer,
+            runtime.backoff,
+            self._offset_reset,
         )
-        self._offsets = OffsetManager(runtime.group, start.generation, member, runtime.config, runtime.observer)
+        self._offsets = OffsetManager(runtime.group, member, runtime.config, runtime.observer, runtime.backoff)
         self._session = Session(
             runtime.group,
-            start.generation,
-            self._assignment,
+            first.generation,
             self._offsets,
             end=self._end,
             is_lost=lambda: self._outcome.lost,
+            group_instance_id=runtime.config.group_instance_id,
         )
-        self._claims: list[Claim] = []
+        self._claims = Claims(
+            self._consume, on_failure=self._claim_failed, on_return=self._claim_returned, observer=runtime.observer
+        )
+        # What is assigned to us and not given up; of it, what the handler was told of; what is being given up.
+        self._owned: frozenset[TopicPartition] = frozenset()
+        self._told: frozenset[TopicPartition] = frozenset()
+        self._leaving: frozenset[TopicPartition] = frozenset()
+        # What the group wants of `_work`: the latest assignment, and a rebalance that cannot be answered at once.
+        self._next: NewAssignment | None = first
+        self._rebalance: PrepareRebalance | None = None
+        self._wanted = trio.Event()
         self._running: dict[str, trio.lowlevel.Task] = {}
         self._ended = trio.Event()
         self._needs_cleanup = False
         self._start_scope = trio.CancelScope()
-        self._claims_scope = trio.CancelScope()
+        self._handler_scope = trio.CancelScope()
+        self._handler_deadline = math.inf
         self._services_scope = trio.CancelScope(shield=True)
         self._services_running = trio.Event()
         self._finish_scope = trio.CancelScope(shield=True)
-        self._grace = runtime.config.claim_grace
         self._deadline_scope = trio.CancelScope()
 
     async def run(self) -> Outcome:
@@ -139,34 +128,122 @@ class SessionRun:
                     # Whatever cleanup raises, also SystemExit: what is shielded must be told to end.
                     self._services_scope.cancel()
                     nursery.cancel_scope.cancel()
+        self._outcome.next = self._next
         return self._outcome
 
-    # -- start, setup, claims -----------------------------------------------------------------------
+    # -- assignments and rebalances, one after the other --------------------------------------------
 
     async def _work(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self._claims.run_in(nursery)
+            while not self._ended.is_set():
+                if self._next is not None:
+                    new, self._next = self._next, None
+                    await self._reassign(new)
+                elif self._rebalance is not None:
+                    await self._give_up(self._unsubscribed(), self._rebalance.deadline)
+                    self._rejoin(self._rebalance.reason)
+                else:
+                    self._wanted = trio.Event()
+                    await self._wanted.wait()
+
+    async def _reassign(self, new: NewAssignment) -> None:
+        """Let go of what is no longer assigned, and join again for that; begin with what is new."""
+        config, assigned = self._runtime.config, topic_partitions(new.assignment)
+        change = diff(self._told, assigned)
+        self._generation = new.generation
+        self._own(frozenset(assigned) | frozenset(change.revoked))
+        self._runtime.observer(PartitionsAssigned(self._runtime.group, new.generation, change.added, change.kept))
+        if change.revoked:
+            within = config.rebalance_timeout - config.rebalance_margin
+            await self._give_up(change.revoked, trio.current_time() + within)
+            self._rejoin("partitions were given up")
+        elif self._rebalance is not None:
+            self._rejoin(self._rebalance.reason)
+        await self._take_on([partition for partition in assigned if partition not in self._claims.partitions])
+
+    def _unsubscribed(self) -> list[TopicPartition]:
+        topics = frozenset(self._member.topics)
+        return [partition for partition in self._owned if partition.topic not in topics]
+
+    def _rejoin(self, reason: str) -> None:
+        self._rebalance = None
+        if not self._ended.is_set():
+            self._member.post(JoinWanted(reason, by_topic(sorted(self._owned))))
+
+    async def _give_up(self, partitions: Iterable[TopicPartition], deadline: float) -> None:
+        """End these claims, and only these: they finish, the handler is told, their marks are committed."""
+        self._leaving = leaving = frozenset(partitions)
+        if not leaving:
+            return
+        self._runtime.observer(PartitionsRevoked(self._runtime.group, self._generation, tuple(sorted(leaving))))
+        self._hasten(deadline)
+        await self._claims.ended(leaving)
+        told = sorted(leaving & self._told)
+        if told and not self._ended.is_set():
+            await self._guarded("partitions_revoked", self._handler.partitions_revoked(self._session, told))
+            self._told -= leaving
+            await self._commit(deadline)
+        if not self._ended.is_set():  # else all is given up at once, in `_finish`
+            self._offsets.ledger.drop(leaving)
+            self._own(self._owned - leaving)
+            self._leaving = frozenset()
+            self._deadline_scope.deadline = self._handler_deadline = math.inf
+
+    async def _take_on(self, partitions: Sequence[TopicPartition]) -> None:
+        """Begin to read partitions. An assignment that comes meanwhile goes first: what it leaves is done then."""
         committed: Mapping[TopicPartition, CommittedOffset | None] | None = None
-        with self._start_scope:
-            try:
-                committed = await self._offsets.fetch(topic_partitions(self._assignment))
-            except SarameyaError as error:
-                self._fail("the group's offsets cannot be had", error)
+        with trio.CancelScope() as self._start_scope:
+            if not self._must_move_on:
+                try:
+                    committed = await self._offsets.fetch(partitions)
+                except SarameyaError as error:
+                    self._fail("the group's offsets cannot be had", error)
         if committed is None or self._ended.is_set():
             return
-        self._runtime.observer(SessionStarted(self._runtime.group, self._generation, self._assignment))
-        with self._claims_scope:
+        await self._tell(partitions)
+        starts: dict[TopicPartition, Start] = {}
+        if not self._must_move_on:
+            await self._guarded("start_offset", self._find_starts(committed, starts))
+        if not self._ended.is_set():
+            self._begin(starts)
+
+    async def _tell(self, partitions: Sequence[TopicPartition]) -> None:
+        """The handler is told what is new to it, and before the first time set up."""
+        if not self._needs_cleanup:
+            self._runtime.observer(SessionStarted(self._runtime.group, self._generation, self._session.claims))
             self._needs_cleanup = True
-            if not await self._guarded("setup", self._handler.setup(self._session)) or self._ended.is_set():
-                return
-            starts: dict[TopicPartition, Start] = {}
-            if await self._guarded("start_offset", self._find_starts(committed, starts)) and not self._ended.is_set():
-                await self._run_claims(starts)
+            await self._guarded("setup", self._handler.setup(self._session))
+        untold = [partition for partition in partitions if partition not in self._told]
+        if untold and not self._ended.is_set():
+            self._told |= frozenset(untold)
+            await self._guarded("partitions_assigned", self._handler.partitions_assigned(self._session, untold))
+
+    @property
+    def _must_move_on(self) -> bool:
+        return self._ended.is_set() or self._next is not None or self._rebalance is not None
 
     async def _find_starts(
         self, committed: Mapping[TopicPartition, CommittedOffset | None], starts: dict[TopicPartition, Start]
     ) -> None:
         with trio.CancelScope() as self._start_scope:
-            config = self._runtime.config
-            starts.update(await find_starts(committed, self._handler, self._offsets, self._lookup, config))
+            config, is_new = self._runtime.config, self._member.growth.is_new
+            starts.update(await find_starts(committed, self._handler, self._offsets, self._lookup, config, is_new))
+
+    def _begin(self, starts: Mapping[TopicPartition, Start]) -> None:
+        config = self._runtime.config
+        consumers = [
+            PartitionConsumer(FetchCursor(partition, start.offset), config.channel_buffer_fetches)
+            for partition, start in starts.items()
+        ]
+        for partition, start in starts.items():
+            self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
+        self._claims.start(Claim(consumer, config) for consumer in consumers)
+        self._fetcher.read(consumers)
+
+    def _own(self, partitions: frozenset[TopicPartition]) -> None:
+        self._owned = partitions
+        self._session._moved(self._generation, by_topic(sorted(partitions)))
 
     def _offset_reset(self, partition: TopicPartition, offset: int) -> None:
         """A position was moved by the policy: marks go on from there, and a rejoin does not resolve it anew."""
@@ -175,47 +252,13 @@ class SessionRun:
         if (ledger.reset(partition, moved) or ledger.mark(partition, moved)) and self._runtime.config.autocommit:
             self._offsets.commit_nowait()
 
-    async def _run_claims(self, starts: Mapping[TopicPartition, Start]) -> None:
-        config = self._runtime.config
-        consumers = [
-            PartitionConsumer(FetchCursor(partition, start.offset), config.channel_buffer_fetches)
-            for partition, start in starts.items()
-        ]
-        self._claims = [Claim(consumer, config) for consumer in consumers]
-        if not consumers:
-            await self._ended.wait()  # a member without partitions stays a member
-            return
-        self._fetcher.read(consumers)
-        async with trio.open_nursery() as nursery:
-            for claim in self._claims:
-                start = starts[claim.topic_partition]
-                self._runtime.observer(ClaimStarted(claim.topic_partition, start.offset, start.why))
-                nursery.start_soon(self._run_claim, claim)
+    # -- claims ---------------------------------------------------------------------------------------
 
-    async def _run_claim(self, claim: Claim) -> None:
-        partition = claim.topic_partition
-        name = f"claim of {partition}"
-        self._running[name] = trio.lowlevel.current_task()
-        try:
-            await self._handler.consume_claim(self._session, claim)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, and raised by consume()
-            self._claim_failed(claim, error)
-        except BaseExceptionGroup as group:
-            failed, others = group.split(Exception)
-            if failed is not None:
-                self._claim_failed(claim, failed)
-            if others is not None:
-                raise others from None
-        except trio.Cancelled:
-            if self._claims_scope.cancel_called:
-                self._runtime.observer(ClaimCancelled(partition, self._grace))
-            raise
-        else:
-            if not self._ended.is_set():
-                self._end(f"{name} returned")
-        finally:
-            del self._running[name]
-            self._runtime.observer(ClaimEnded(partition, claim.position))
+    async def _consume(self, claim: Claim) -> None:
+        await self._handler.consume_claim(self._session, claim)
+
+    def _claim_returned(self, claim: Claim) -> None:
+        self._end(f"claim of {claim.topic_partition} returned")
 
     def _claim_failed(self, claim: Claim, error: Exception) -> None:
         if _is_commit_error(error):
@@ -226,7 +269,7 @@ class SessionRun:
         failure.__cause__ = error
         self._fail(f"claim of {claim.topic_partition} failed", failure)
 
-    # -- ending -------------------------------------------------------------------------------------
+    # -- ending ---------------------------------------------------------------------------------------
 
     def _fail(self, reason: str, error: Exception) -> None:
         self._outcome.failures.append(error)
@@ -235,33 +278,45 @@ class SessionRun:
     def _end(self, reason: str, *, lost: bool = False, deadline: float | None = None) -> None:
         """Ask claims to finish; the first reason stands, a later call can only hasten or lose."""
         now = trio.current_time()
-        config, outcome = self._runtime.config, self._outcome
-        wanted = now + config.rebalance_timeout if deadline is None else deadline
+        outcome = self._outcome
+        wanted = now + self._runtime.config.rebalance_timeout if deadline is None else deadline
         # A deadline that is over when we hear of it (the coordinator was away) still leaves time to end in order.
         outcome.deadline = min(outcome.deadline, max(wanted, now + _LEAST_SECONDS))
         outcome.lost = outcome.lost or lost
-        self._grace = min(config.claim_grace, _GRACE_SHARE * (outcome.deadline - now))
-        self._claims_scope.deadline = min(self._claims_scope.deadline, now + self._grace)
-        self._deadline_scope.deadline = self._finish_scope.deadline = outcome.deadline
-        if self._ended.is_set():
-            return
-        outcome.reason = reason
-        self._ended.set()
-        self._runtime.observer(SessionEnding(self._runtime.group, self._generation, reason, lost))
-        self._start_scope.cancel()
-        self._fetcher.stop()
-        for claim in self._claims:
-            claim._end()
+        if not self._ended.is_set():
+            outcome.reason = reason
+            self._ended.set()
+            self._wanted.set()
+            self._runtime.observer(SessionEnding(self._runtime.group, self._generation, reason, lost))
+            self._start_scope.cancel()
+            self._fetcher.stop()
+        self._leaving = self._claims.partitions
+        self._hasten(outcome.deadline)
+        self._finish_scope.deadline = outcome.deadline
+
+    def _hasten(self, deadline: float) -> None:
+        """What is being given up has until `deadline`: claims a grace, then they are cancelled. Only ever earlier."""
+        now = trio.current_time()
+        grace = min(self._runtime.config.claim_grace, _GRACE_SHARE * max(deadline - now, _LEAST_SECONDS))
+        self._handler_deadline = min(self._handler_deadline, now + grace)
+        self._handler_scope.deadline = min(self._handler_scope.deadline, self._handler_deadline)
+        self._deadline_scope.deadline = min(self._deadline_scope.deadline, max(deadline, now + _LEAST_SECONDS))
+        asked = self._claims.ask(self._leaving, now + grace)
+        self._fetcher.release(claim._consumer for claim in asked)
 
     async def _finish(self) -> None:
-        """Cleanup and the last commit: shielded, but never beyond the deadline."""
+        """What the handler is told at the end, and the last commit: shielded, but never beyond the deadline."""
         self._end_cancelled()  # unless it has ended already
-        outcome, group = self._outcome, self._runtime.group
+        outcome, group, handler, session = self._outcome, self._runtime.group, self._handler, self._session
         with self._finish_scope:
+            if (told := sorted(self._told)) and outcome.lost:
+                await self._guarded("partitions_lost", handler.partitions_lost(session, told), in_grace=False)
+            elif told:
+                await self._guarded("partitions_revoked", handler.partitions_revoked(session, told), in_grace=False)
             if self._needs_cleanup:
-                await self._guarded("cleanup", self._handler.cleanup(self._session))
+                await self._guarded("cleanup", handler.cleanup(session), in_grace=False)
                 self._needs_cleanup = False
-            await self._last_commit()
+            await self._commit(math.inf)
         if self._finish_scope.cancelled_caught:
             if self._needs_cleanup:
                 outcome.failures.append(RebalanceDeadlineError(f"cleanup of group {group!r} outlived the deadline"))
@@ -269,16 +324,18 @@ class SessionRun:
                 self._runtime.observer(CommitFailed(group, "the last commit was not answered by the deadline"))
         self._runtime.observer(SessionEnded(group, self._generation, outcome.reason))
 
-    async def _last_commit(self) -> None:
+    async def _commit(self, deadline: float) -> None:
+        """With autocommit, commit what is marked before it is given up."""
         if self._outcome.lost or not self._runtime.config.autocommit:
             return
-        try:
-            await self._offsets.commit()
-        except SarameyaError as error:
-            # What was marked is read again by whoever owns it next.
-            self._runtime.observer(CommitFailed(self._runtime.group, str(error)))
+        with trio.move_on_at(deadline):
+            try:
+                await self._offsets.commit()
+            except SarameyaError as error:
+                # What was marked is read again by whoever owns it next.
+                self._runtime.observer(CommitFailed(self._runtime.group, str(error)))
 
-    # -- services -----------------------------------------------------------------------------------
+    # -- services -------------------------------------------------------------------------------------
 
     async def _run_services(self) -> None:
         with self._services_scope:
@@ -293,28 +350,57 @@ class SessionRun:
         config = self._runtime.config
         async for notice in self._member.notices:
             match notice:
-                case EndSession(reason=reason, lost=lost, deadline=deadline):
-                    self._outcome.rebalanced = self._outcome.rebalanced or not (lost or self._ended.is_set())
-                    self._end(reason, lost=lost, deadline=deadline)
+                case NewAssignment():
+                    self._next, self._rebalance = notice, None
+                    self._start_scope.cancel()
+                case PrepareRebalance():
+                    self._prepare_rebalance(notice)
+                case MembershipLost(reason=reason):
+                    self._next = None
+                    self._end(reason, lost=True)
                 case CloseWanted():
                     self._outcome.closing = True
                     self._end("the group is closed", deadline=trio.current_time() + config.close_timeout)
+                case SubscriptionChanged() if self._member.wanted is None:
+                    self._end("the subscription was dropped", deadline=trio.current_time() + config.close_timeout)
                 case Fail(error=error):
                     self._outcome.fatal = error
                     self._end(str(error), lost=True)
+            self._wanted.set()
+
+    def _prepare_rebalance(self, rebalance: PrepareRebalance) -> None:
+        """Eager assignors want all given up before the join, so the session ends; cooperative ones what is no longer
+        subscribed to, if anything is."""
+        if self._ended.is_set() or not self._member.is_cooperative:
+            self._outcome.rebalanced = self._outcome.rebalanced or not self._ended.is_set()
+            self._next = None
+            self._end(rebalance.reason, deadline=rebalance.deadline)
+        elif self._leaving or self._next is not None or self._unsubscribed():
+            self._rebalance = rebalance
+            if self._leaving:
+                self._hasten(rebalance.deadline)
+            self._start_scope.cancel()
+        else:
+            self._rejoin(rebalance.reason)
 
     async def _watch_deadline(self) -> None:
         """Python cannot stop a task that swallows its cancellation: at the deadline the member leaves without it."""
-        with self._deadline_scope:
-            await trio.sleep_forever()
-        # What was cancelled at the deadline itself needs a moment to unwind.
-        await trio.sleep(_UNWIND_SECONDS)
-        if not self._running:
-            return
-        for name, task in self._running.items():
+        while True:
+            with trio.CancelScope(deadline=self._deadline_scope.deadline) as self._deadline_scope:
+                await trio.sleep_forever()
+            # What was cancelled at the deadline itself needs a moment to unwind.
+            await trio.sleep(_UNWIND_SECONDS)
+            claims = {f"claim of {tp}": task for tp, task in self._claims.tasks().items() if tp in self._leaving}
+            if stuck := self._running | claims:
+                self._leave_without(stuck)
+                return
+            self._deadline_scope.deadline = math.inf
+
+    def _leave_without(self, stuck: Mapping[str, trio.lowlevel.Task]) -> None:
+        for name, task in stuck.items():
             self._runtime.observer(TaskStuck(name, _stack(task)))
-        names = ", ".join(self._running)
-        self._outcome.lost = True
+        names = ", ".join(stuck)
+        self._end(f"{names} did not end by the rebalance deadline", lost=True)
         self._outcome.failures.append(RebalanceDeadlineError(f"{names} did not end by the rebalance deadline"))
         self._member.post(LeaveWanted(f"{names} is stuck"))
 
@@ -329,21 +415,22 @@ class SessionRun:
         if not self._ended.is_set():
             self._end("cancelled", deadline=trio.current_time() + self._runtime.config.close_timeout)
 
-    async def _guarded(self, name: str, work: Awaitable[None]) -> bool:
-        """Run the handler's setup or cleanup; True if it did not fail."""
+    async def _guarded(self, name: str, work: Awaitable[None], *, in_grace: bool = True) -> None:
+        """Run a part of the handler that is no claim; a failure ends the session, and the grace's end cuts it off."""
         self._running[name] = trio.lowlevel.current_task()
         try:
-            await work
+            with trio.CancelScope(deadline=self._handler_deadline if in_grace else math.inf) as scope:
+                if in_grace:
+                    self._handler_scope = scope
+                await work
         except Exception as error:  # noqa: BLE001 - the user's code: recorded, and raised by consume()
             if _is_commit_error(error):
                 self._end(f"{name}: {error}", lost=True)
-                return False
+                return
             error.add_note(f"in {name} of group {self._runtime.group!r}, generation {self._generation.id}")
             self._fail(f"{name} failed", error)
-            return False
         finally:
             del self._running[name]
-        return True
 
 
 def _is_commit_error(error: Exception) -> bool:

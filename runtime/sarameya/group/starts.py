@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -16,7 +16,7 @@ from sarameya.model import CommittedOffset, TopicPartition, is_offset
 
 @attrs.frozen(slots=True)
 class Start:
-    """`why` is `handler`, `committed`, or the policy that chose the offset."""
+    """`why` is `handler`, `committed`, `added` (while running), or the policy that chose the offset."""
 
     offset: int
     why: str
@@ -28,8 +28,10 @@ async def find_starts(
     offsets: OffsetManager,
     lookup: OffsetLookup,
     config: Config,
+    is_new: Callable[[TopicPartition], bool],
 ) -> dict[TopicPartition, Start]:
-    """The start of each partition in `committed`. Raises what `start_offset` raises, HandlerError if it returns no
+    """The start of each partition in `committed`; where nothing is and `is_new` (it was added while we ran), its very
+    beginning. Raises what `start_offset` raises, HandlerError if it returns no
     offset, CommitError if the generation is over meanwhile."""
     starts: dict[TopicPartition, Start] = {}
     for partition, commit in committed.items():
@@ -40,11 +42,14 @@ async def find_starts(
             starts[partition] = Start(chosen, "handler")
         elif commit is not None:
             starts[partition] = Start(commit.offset, "committed")
-    policy = config.offset_initial
-    unknown = {partition: policy for partition in committed if partition not in starts}
+    unknown = {
+        partition: "oldest" if is_new(partition) else config.offset_initial
+        for partition in committed
+        if partition not in starts
+    }
     if unknown:
         for partition, offset in (await lookup.find(unknown)).items():
-            starts[partition] = Start(offset, policy)
+            starts[partition] = Start(offset, "added" if is_new(partition) else unknown[partition])
             # Committed at once, so that a rejoin before the first mark does not resolve it anew and skip.
             offsets.ledger.mark(partition, CommittedOffset(offset))
         await offsets.commit()

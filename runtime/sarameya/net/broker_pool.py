@@ -29,6 +29,9 @@ class Purpose(Enum):
 
     METADATA = auto()
     COORDINATOR = auto()
+    """Joins, syncs and heartbeats."""
+    OFFSETS = auto()
+    """Commits go on while the broker holds a join: kept partitions are read through a rebalance (KIP-429)."""
     FETCH = auto()
     LEAVE = auto()
     """A leave must overtake a join that the broker still holds on the coordinator connection."""

@@ -87,7 +87,7 @@ class CoordinatorClient:
             protocols=[
                 JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols
             ],
-            reason=None,
+            reason=command.reason[:255] or None,
         )
         return JoinAnswered(
             token=command.token,
@@ -162,7 +162,7 @@ class CoordinatorClient:
         request = OffsetCommitRequest
         answer = await self._pool.request(
             node_id,
-            Purpose.COORDINATOR,
+            Purpose.OFFSETS,
             request,
             group_id=self._group,
             generation_id_or_member_epoch=generation,
@@ -196,7 +196,7 @@ class CoordinatorClient:
         request = OffsetFetchRequest
         answer = await self._pool.request(
             node_id,
-            Purpose.COORDINATOR,
+            Purpose.OFFSETS,
             request,
             group_id=self._group,
             topics=[

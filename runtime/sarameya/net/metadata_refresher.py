@@ -6,8 +6,10 @@ failed look-up is not a change).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
+import attrs
 import trio
 from kafka.protocol.metadata import MetadataRequest
 
@@ -17,18 +19,22 @@ from sarameya.errors import ConnectError, ProtocolError, SarameyaError, kafka_er
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer
+from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.metadata import ClusterMetadata, from_response
 
 
 class MetadataRefresher:
     """`current` is the newest metadata; `refresh()` waits for a newer one."""
 
-    def __init__(self, pool: BrokerPool, config: Config, observer: Observer) -> None:
+    def __init__(self, pool: BrokerPool, config: Config, observer: Observer, backoff: Backoff | None = None) -> None:
         self.current = ClusterMetadata()
         self._pool = pool
         self._config = config
         self._observer = observer
+        # Without bounds: this task serves whoever asks, for as long as anybody may; askers have bounds of their own.
+        self._backoff = attrs.evolve(backoff or Backoff.of(config), max_attempts=math.inf, max_seconds=math.inf)
         self._topics: set[str] = set()
+        self._all_topics = False
         self._wanted = trio.Event()
         self._refreshed = trio.Event()
         self._updated = trio.Event()
@@ -37,6 +43,10 @@ class MetadataRefresher:
     def follow(self, topics: Iterable[str]) -> None:
         """From now on look these topics up too."""
         self._topics.update(topics)
+
+    def follow_all(self, wanted: bool = True) -> None:
+        """From now on look all topics up, as who subscribes by a pattern needs; or no longer."""
+        self._all_topics = wanted
 
     def request_refresh(self) -> None:
         """Ask for a refresh without waiting for it; many askers share one."""
@@ -97,7 +107,7 @@ class MetadataRefresher:
             self._updated = trio.Event()
 
     async def _refresh_until_had(self) -> None:
-        retries = Retries("metadata", self._config, self._observer)
+        retries = Retries("metadata", self._backoff, self._observer)
         while True:
             try:
                 metadata = await self._ask()
@@ -111,11 +121,11 @@ class MetadataRefresher:
 
     async def _ask(self) -> ClusterMetadata:
         """One look-up. Raises ConnectError, or ProtocolError where the answer cannot be true."""
-        # No topics in the request would mean all of them, so ask for none until some are followed.
+        # Null means all of them, an empty list none.
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(self._topics)]
         answer = await self._pool.request_any(
             MetadataRequest,
-            topics=topics,
+            topics=None if self._all_topics else topics,
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,

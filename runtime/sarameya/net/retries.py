@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from sarameya.config import Config
+from sarameya.errors import RetriesExhaustedError
 from sarameya.observe import Observer, Retrying
 from sarameya.protocol.backoff import Attempts, Backoff
 
@@ -12,17 +12,22 @@ from sarameya.protocol.backoff import Attempts, Backoff
 class Retries:
     """The tries of one thing (`what`, in words); make one for each time that it is wanted."""
 
-    def __init__(self, what: str, config: Config, observer: Observer) -> None:
+    def __init__(self, what: str, backoff: Backoff, observer: Observer) -> None:
         self._what = what
         self._observer = observer
-        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._backoff = backoff
         self._attempts: Attempts | None = None
 
     async def wait(self, cause: str) -> None:
-        """The last try failed for `cause`: tell it, and wait before the next one."""
+        """The last try failed for `cause`: tell it, and wait before the next one.
+
+        Raises RetriesExhaustedError where the options allow no further one.
+        """
         now = trio.current_time()
         attempts = self._attempts.again(cause) if self._attempts else Attempts.first(now, cause)
         self._attempts = attempts
+        if self._backoff.gives_up(attempts, now):
+            raise RetriesExhaustedError(self._what, attempts.attempt, now - attempts.since, cause)
         delay = self._backoff.delay(attempts.attempt)
         self._observer(Retrying(self._what, attempts.attempt, now - attempts.since, delay, cause))
         await trio.sleep(delay)

@@ -9,8 +9,10 @@ Rules that are easily broken (each has a test):
 
 - Heartbeats start with the join's answer and go on until the last commit; none is sent while a join or sync is
   in flight, since a broker answers a connection's requests in order and keeps waiting members alive itself.
-- REBALANCE_IN_PROGRESS ends the session but not the heartbeats; UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and
-  fencing end both.
+- REBALANCE_IN_PROGRESS does not end the heartbeats; UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and fencing end them,
+  in every state, and all that was owned is lost.
+- Whether anything is given up before the join (eager) or after the sync (cooperative, KIP-429) is the shell's: the
+  machine says when, and sends what the shell says is still owned.
 - The rebalance deadline counts from the *send* time of the last heartbeat answered without error: the broker's
   clock may have started right after it.
 - A static member does not leave (KIP-345): a restart within its session timeout moves nothing.
@@ -18,23 +20,24 @@ Rules that are easily broken (each has a test):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import attrs
 
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import GroupError, Reaction, Request, kafka_error, reaction_to
-from sarameya.model import Generation
+from sarameya.errors import GroupError, Reaction, Request, RetriesExhaustedError, kafka_error, reaction_to
+from sarameya.model import NO_GENERATION, Assignment, Generation
 from sarameya.protocol.backoff import Attempts, Backoff
 from sarameya.protocol.membership_messages import (
     Assign,
+    Assigned,
     AssignmentFailed,
     AssignmentMade,
     Command,
     CommitRefused,
     CoordinatorFound,
     CoordinatorLost,
-    EndSession,
     Event,
     Fail,
     FindCoordinator,
@@ -46,6 +49,8 @@ from sarameya.protocol.membership_messages import (
     LeaveAnswered,
     LeaveWanted,
     Left,
+    MembershipLost,
+    PrepareRebalance,
     RebalanceWanted,
     RequestFailed,
     RequestImpossible,
@@ -54,14 +59,14 @@ from sarameya.protocol.membership_messages import (
     SendJoin,
     SendLeave,
     SendSync,
-    StartSession,
     StateChanged,
+    Supervise,
     SyncAnswered,
 )
 from sarameya.protocol.membership_states import (
+    ASSIGNED,
     ENDS_LOST,
     HEARTBEATING,
-    IN_SESSION,
     INPUTS,
     SILENT,
     Input,
@@ -104,6 +109,10 @@ class Membership:
         self._assigning: int | None = None
         self._assignments: Mapping[str, bytes] | None = None
         self._leave_reason = ""
+        self._join_reason = ""
+        # What is kept through the next join, and in which generation it was assigned.
+        self._owned: Assignment = {}
+        self._owned_since = NO_GENERATION
         self._retries: dict[Request, Attempts] = {}
         self._setbacks = 0
         # When the next request of each kind may go out; a backoff moves it on.
@@ -156,7 +165,14 @@ class Membership:
             return
         elif self.state is State.PREPARING_REBALANCE:
             if now >= self._send_at:
-                self._send(SendJoin(self._next_token(), self.member_id), Request.JOIN, now)
+                join = SendJoin(
+                    self._next_token(),
+                    self.member_id,
+                    self._join_reason,
+                    self._owned,
+                    self._owned_since if self._owned else NO_GENERATION,
+                )
+                self._send(join, Request.JOIN, now)
         elif self.state is State.LEAVING:
             if now >= self._send_at:
                 self._send(SendLeave(self._next_token(), self.member_id, self._leave_reason), Request.LEAVE, now)
@@ -180,9 +196,9 @@ class Membership:
 
     def _handle(self, event: Event, now: float) -> None:
         match event:
-            case JoinWanted():
+            case JoinWanted(reason=reason, owned=owned):
                 if self.state not in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):  # already on its way in
-                    self._move(Input.JOIN_WANTED, now, "the loop joins")
+                    self._join(now, reason, owned)
             case RebalanceWanted(reason=reason):
                 if self.state is State.STABLE:  # else one is under way
                     self._move(Input.REBALANCE, now, reason)
@@ -211,7 +227,7 @@ class Membership:
                 if self._answered(token) is not None:
                     self._refuse(error, now)
             case CommitRefused(generation=generation, code=code):
-                if self.generation is not None and self.generation.id == generation and self.state in IN_SESSION:
+                if self.generation is not None and self.generation.id == generation and self.state in ASSIGNED:
                     self._react(Request.COMMIT, code, now)
             case JoinAnswered() | SyncAnswered() | HeartbeatAnswered() | LeaveAnswered():
                 if (flight := self._answered(event.token)) is not None:
@@ -237,8 +253,9 @@ class Membership:
                 self._assignments = None
                 self._setbacks = 0
                 self._heard(now)
+                self._owned_since = self.generation.id
                 self._move(Input.SYNCED, now, "assigned")
-                self._commands.append(StartSession(self.generation, assignment))
+                self._commands.append(Assigned(self.generation, assignment))
             case HeartbeatAnswered():
                 self._heard(flight.sent_at)
             case LeaveAnswered():
@@ -251,7 +268,9 @@ class Membership:
         self._heartbeat_at = now + self._options.heartbeat_interval
         self._heard(now)
         self._send_at = now
-        if leads and not event.skip_assignment:
+        if leads and event.skip_assignment:
+            self._commands.append(Supervise(event.members))
+        elif leads:
             self._assigning = self._next_token()
             self._commands.append(Assign(self._assigning, self.generation, event.members))
         self._move(Input.JOINED, now, f"joined generation {event.generation}")
@@ -271,7 +290,7 @@ class Membership:
                 self._refuse(kafka_error(code, f"group {self._options.group!r}", GroupError), now)
             case Reaction.REBALANCE if request is Request.HEARTBEAT:
                 # Before the sync it is no news: old brokers say so to every member of a rebalance.
-                if self.state in IN_SESSION:
+                if self.state in ASSIGNED:
                     self._move(INPUTS[reaction], now, cause)
             case Reaction.REBALANCE:
                 self._move(INPUTS[reaction], now, cause)
@@ -279,11 +298,11 @@ class Membership:
             case Reaction.FORGET_MEMBER | Reaction.DROP_GENERATION | Reaction.ADOPT_MEMBER_ID:
                 if reaction is Reaction.FORGET_MEMBER:
                     self.member_id = ""
+                self._setbacks += 1
                 self._move(INPUTS[reaction], now, cause)
                 # The first one is met at once; a coordinator that goes on like that must not be met with a storm.
-                if self._setbacks and self.state is State.PREPARING_REBALANCE:
+                if self._setbacks > 1 and reaction is Reaction.ADOPT_MEMBER_ID:
                     self._retry(Request.JOIN, now, cause)
-                self._setbacks += 1
         return reaction
 
     # -- moving -------------------------------------------------------------------------------------
@@ -294,22 +313,34 @@ class Membership:
         if self.state is before:
             return
         self._commands.append(StateChanged(before.name, self.state.name, cause))
-        if before in IN_SESSION and self.state in (State.REVOKING, State.LOST, State.FENCED):
-            lost = by in ENDS_LOST
-            deadline = now + self._options.rebalance_timeout if lost else self.rebalance_deadline()
-            self._commands.append(EndSession(cause, lost, deadline))
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is State.REVOKING:
+            self._commands.append(PrepareRebalance(cause, self.rebalance_deadline()))
+        elif self.state is State.LOST:
+            self._commands.append(MembershipLost(cause))
+        elif self.state is State.PREPARING_REBALANCE:
             self._assigning = self._assignments = None
             self._send_at = now
         if by in ENDS_LOST:
-            self.generation = None
+            self._disown()
+
+    def _join(self, now: float, reason: str, owned: Assignment) -> None:
+        was_lost = self.state is State.LOST
+        self._join_reason = reason
+        self._owned = {} if was_lost else owned
+        self._move(Input.JOIN_WANTED, now, reason)
+        if was_lost and self._setbacks > 1:
+            self._retry(Request.JOIN, now, reason)
+
+    def _disown(self) -> None:
+        self.generation = None
+        self._owned, self._owned_since = {}, NO_GENERATION
 
     def _leave(self, now: float, reason: str) -> None:
         if self.state is State.FENCED:
             self._commands.append(Left())  # nothing to leave: we were thrown out
         if self.state in (State.LEAVING, State.FENCED):
             return
-        joined = bool(self.member_id) and self.state not in (State.UNJOINED, State.LOST)
+        joined = bool(self.member_id)
         # Whatever is in flight is answered to nobody: its token is no longer the one awaited.
         self._in_flight = self._finding = self._assigning = None
         self._leave_reason = reason
@@ -320,7 +351,8 @@ class Membership:
 
     def _left(self, now: float) -> None:
         self._move(Input.LEFT, now, self._leave_reason)
-        self.member_id, self.generation = "", None
+        self.member_id = ""
+        self._disown()
         self._retries.clear()
         self._commands.append(Left())
 
@@ -368,8 +400,11 @@ class Membership:
         known = self._retries.get(request)
         attempts = known.again(cause) if known else Attempts.first(now, cause)
         self._retries[request] = attempts
-        delay = self._backoff.delay(attempts.attempt)
         what = f"{request.name.lower()} of group {self._options.group}"
+        if self._backoff.gives_up(attempts, now):
+            self._refuse(RetriesExhaustedError(what, attempts.attempt, now - attempts.since, cause), now)
+            return math.inf
+        delay = self._backoff.delay(attempts.attempt)
         self._commands.append(RetryScheduled(what, attempts.attempt, now - attempts.since, delay, cause))
         return delay
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from sarameya.model import Generation
+from sarameya.model import NO_GENERATION, Assignment, Generation
 
 
 @attrs.frozen(slots=True)
@@ -27,7 +27,13 @@ class GroupMember:
 
 @attrs.frozen(slots=True)
 class JoinWanted:
-    """Become a member, or rejoin: the session, if there was one, has ended."""
+    """Become a member, or rejoin: what a rebalance wants given up has been given up.
+
+    `owned` is what is kept (KIP-429), nothing under an eager assignor. `reason` goes to the broker (KIP-800).
+    """
+
+    reason: str = ""
+    owned: Assignment = attrs.field(factory=dict)
 
 
 @attrs.frozen(slots=True)
@@ -173,8 +179,13 @@ class ForgetCoordinator:
 
 @attrs.frozen(slots=True)
 class SendJoin:
+    """`owned` was assigned in generation `owned_since` (KIP-792; -1 where nothing was)."""
+
     token: int
     member_id: str
+    reason: str = ""
+    owned: Assignment = attrs.field(factory=dict)
+    owned_since: int = NO_GENERATION
 
 
 @attrs.frozen(slots=True)
@@ -183,6 +194,13 @@ class Assign:
 
     token: int
     generation: Generation
+    members: tuple[GroupMember, ...]
+
+
+@attrs.frozen(slots=True)
+class Supervise:
+    """We lead, but the old assignment stands (KIP-814): only watch the topics of `members`."""
+
     members: tuple[GroupMember, ...]
 
 
@@ -209,20 +227,26 @@ class SendLeave:
 
 
 @attrs.frozen(slots=True)
-class StartSession:
-    """Stable: run a session on `assignment` (encoded, empty bytes for no partitions)."""
+class Assigned:
+    """Stable: `assignment` (encoded, empty bytes for no partitions) is ours in `generation`."""
 
     generation: Generation
     assignment: bytes
 
 
 @attrs.frozen(slots=True)
-class EndSession:
-    """End the running session by `deadline`, then say JoinWanted. `lost`: commit nothing."""
+class PrepareRebalance:
+    """The group rebalances: by `deadline` give up what the assignors' protocol wants given up, then say JoinWanted."""
 
     reason: str
-    lost: bool
     deadline: float
+
+
+@attrs.frozen(slots=True)
+class MembershipLost:
+    """All that was owned is lost: stop, commit nothing, say JoinWanted."""
+
+    reason: str
 
 
 @attrs.frozen(slots=True)
@@ -258,11 +282,13 @@ Command = (
     | ForgetCoordinator
     | SendJoin
     | Assign
+    | Supervise
     | SendSync
     | SendHeartbeat
     | SendLeave
-    | StartSession
-    | EndSession
+    | Assigned
+    | PrepareRebalance
+    | MembershipLost
     | Left
     | Fail
     | StateChanged

@@ -21,11 +21,11 @@ class State(Enum):
     COMPLETING_REBALANCE = auto()
     """Joined; the leader is assigning, or a sync is on the wire."""
     STABLE = auto()
-    """The assignment is in hand and a session runs on it."""
+    """The assignment is in hand."""
     REVOKING = auto()
-    """The group rebalances: the session was told to end, heartbeats go on, the join follows the session's end."""
+    """The group rebalances: what must be given up is being given up, heartbeats go on, the join follows."""
     LOST = auto()
-    """The membership is gone: the session was told to end and must commit nothing; the join follows its end."""
+    """The membership is gone, and all it owned: whatever ran on it stops and commits nothing; the join follows."""
     LEAVING = auto()
     """A leave is on the wire, or about to be."""
     FENCED = auto()
@@ -36,7 +36,7 @@ class Input(Enum):
     """What can happen to a membership."""
 
     JOIN_WANTED = auto()
-    """The shell wants in: at the start, and after each session's end."""
+    """The shell wants in: at the start, and whenever it has given up what a rebalance wants given up."""
     JOINED = auto()
     SYNCED = auto()
     REBALANCE = auto()
@@ -59,8 +59,8 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
     _P: {
         Input.JOINED: _C,
         Input.MEMBER_ID_GIVEN: _P,
-        Input.MEMBER_FORGOTTEN: _P,
-        Input.GENERATION_DROPPED: _P,
+        Input.MEMBER_FORGOTTEN: _X,
+        Input.GENERATION_DROPPED: _X,
         Input.REBALANCE: _P,
         Input.LEAVE_WANTED: _L,
         Input.REFUSED: _F,
@@ -68,8 +68,8 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
     _C: {
         Input.SYNCED: _S,
         Input.REBALANCE: _P,
-        Input.MEMBER_FORGOTTEN: _P,
-        Input.GENERATION_DROPPED: _P,
+        Input.MEMBER_FORGOTTEN: _X,
+        Input.GENERATION_DROPPED: _X,
         Input.LEAVE_WANTED: _L,
         Input.REFUSED: _F,
     },
@@ -113,8 +113,11 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
 HEARTBEATING = frozenset({_C, _S, _R})
 """The states in which the coordinator expects to hear from us."""
 
-IN_SESSION = frozenset({_S, _R, _X})
-"""The states in which a session runs, or is ending."""
+ASSIGNED = frozenset({_S, _R})
+"""The states in which what the coordinator says of our generation is news."""
+
+COMMITTING = frozenset({_P, _S, _R})
+"""The states in which the coordinator takes commits: between a join's answer and the sync's it does not."""
 
 SILENT = frozenset({_U, _X, _F})
 """The states in which nothing is sent: only the shell's wish, if anything, leads out of them."""

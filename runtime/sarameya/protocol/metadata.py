@@ -42,6 +42,8 @@ class Topic:
     error: int
     partitions: Mapping[int, Partition] = attrs.field(factory=dict)
     topic_id: uuid.UUID | None = None
+    is_internal: bool = False
+    """Kafka's own, as `__consumer_offsets` is: no pattern matches it."""
 
 
 @attrs.frozen(slots=True)
@@ -111,6 +113,7 @@ def from_response(response: Any) -> ClusterMetadata:
                 for p in t.partitions
             },
             topic_id=t.topic_id if t.topic_id and t.topic_id.int else None,
+            is_internal=bool(t.is_internal),
         )
         for t in response.topics
     }

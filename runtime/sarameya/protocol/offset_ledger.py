@@ -7,7 +7,7 @@ while the request was under way stays dirty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -21,10 +21,20 @@ class _Entry:
 
 
 class OffsetLedger:
-    """Marks and commits of a fixed set of partitions. Raises KeyError for a partition that is not owned."""
+    """Marks and commits of the partitions that are owned. Raises KeyError for one that is not."""
 
-    def __init__(self, committed: Mapping[TopicPartition, CommittedOffset | None]) -> None:
-        self._entries = {tp: _Entry(offset, offset) for tp, offset in committed.items()}
+    def __init__(self, committed: Mapping[TopicPartition, CommittedOffset | None] | None = None) -> None:
+        self._entries: dict[TopicPartition, _Entry] = {}
+        self.add(committed or {})
+
+    def add(self, committed: Mapping[TopicPartition, CommittedOffset | None]) -> None:
+        """Partitions are owned from now on, with what the group has committed for each."""
+        self._entries.update({tp: _Entry(offset, offset) for tp, offset in committed.items()})
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions are not owned any more; what is still dirty of them will not be committed."""
+        for partition in partitions:
+            self._entries.pop(partition, None)
 
     def mark(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
         """Move the mark forward to `offset`; False, and nothing done, if it does not lie beyond the mark."""
@@ -53,7 +63,8 @@ class OffsetLedger:
     def acknowledge(self, sent: Mapping[TopicPartition, CommittedOffset]) -> None:
         """The coordinator has taken `sent`."""
         for partition, offset in sent.items():
-            self._entries[partition].committed = offset
+            if (entry := self._entries.get(partition)) is not None:
+                entry.committed = offset
 
     def marked(self, partition: TopicPartition) -> CommittedOffset | None:
         """The mark as it stands, committed or not."""

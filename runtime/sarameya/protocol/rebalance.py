@@ -10,10 +10,11 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+import attrs
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from sarameya.errors import ProtocolError
-from sarameya.model import Assignment
+from sarameya.model import Assignment, TopicPartition
 from sarameya.protocol.assignors.base import Subscription
 
 PROTOCOL_TYPE = "consumer"
@@ -21,6 +22,21 @@ PROTOCOL_TYPE = "consumer"
 
 # 1: owned partitions (KIP-429), 2: generation (KIP-792), 3: rack (KIP-881).
 _VERSION = 3
+
+
+@attrs.frozen(slots=True)
+class Change:
+    """What a new assignment means for what is owned; each part ascending."""
+
+    kept: tuple[TopicPartition, ...] = ()
+    revoked: tuple[TopicPartition, ...] = ()
+    added: tuple[TopicPartition, ...] = ()
+
+
+def diff(owned: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> Change:
+    """From `owned` to `assigned` (KIP-429). Under an eager assignor nothing is owned any more, and all is added."""
+    before, after = frozenset(owned), frozenset(assigned)
+    return Change(tuple(sorted(before & after)), tuple(sorted(before - after)), tuple(sorted(after - before)))
 
 
 def encode_subscription(subscription: Subscription) -> bytes:

@@ -1,0 +1,108 @@
+"""The claims of a session that run: one task each, started, asked to finish, and cancelled one by one.
+
+Owns the tasks and their cancel scopes. When and why a claim ends is the session's (`session_run.py`); what a task's
+end means is told to it by callbacks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+import attrs
+import trio
+
+from sarameya.group.claim import Claim
+from sarameya.model import TopicPartition
+from sarameya.observe import ClaimCancelled, ClaimEnded, Observer
+
+
+@attrs.define(slots=True, eq=False)
+class _Running:
+    claim: Claim
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    task: trio.lowlevel.Task | None = None
+    asked_at: float = math.inf
+
+
+class Claims:
+    """The running claims, by partition."""
+
+    def __init__(
+        self,
+        consume: Callable[[Claim], Awaitable[None]],
+        *,
+        on_failure: Callable[[Claim, Exception], None],
+        on_return: Callable[[Claim], None],
+        observer: Observer,
+    ) -> None:
+        """`on_return` is called where `consume` returned though the claim was not asked to finish."""
+        self._consume = consume
+        self._on_failure = on_failure
+        self._on_return = on_return
+        self._observer = observer
+        self._running: dict[TopicPartition, _Running] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def run_in(self, nursery: trio.Nursery) -> None:
+        """Claims' tasks are `nursery`'s from now on."""
+        self._nursery = nursery
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """What is being read now, claims that were asked to finish included."""
+        return frozenset(self._running)
+
+    def tasks(self) -> dict[TopicPartition, trio.lowlevel.Task]:
+        """The tasks that have not ended, for who has to say where they stand."""
+        return {tp: running.task for tp, running in self._running.items() if running.task is not None}
+
+    def start(self, claims: Iterable[Claim]) -> None:
+        """Start a task for each claim."""
+        assert self._nursery is not None, "no nursery to run in"
+        for claim in claims:
+            running = self._running[claim.topic_partition] = _Running(claim)
+            self._nursery.start_soon(self._run_claim, running)
+
+    def ask(self, partitions: Iterable[TopicPartition], deadline: float) -> Sequence[Claim]:
+        """Ask claims to finish, their iterators end; those still going on at `deadline` are cancelled then.
+
+        A second call can only hasten. Returns the claims, for whoever feeds them to stop.
+        """
+        asked = [self._running[tp] for tp in partitions if tp in self._running]
+        for running in asked:
+            running.asked_at = min(running.asked_at, trio.current_time())
+            running.scope.deadline = min(running.scope.deadline, deadline)
+            running.claim._end()
+        return [running.claim for running in asked]
+
+    async def ended(self, partitions: Iterable[TopicPartition]) -> None:
+        """Wait until the claims of these partitions have ended."""
+        for running in [self._running[tp] for tp in partitions if tp in self._running]:
+            await running.ended.wait()
+
+    async def _run_claim(self, running: _Running) -> None:
+        claim = running.claim
+        running.task = trio.lowlevel.current_task()
+        try:
+            with running.scope:
+                await self._consume(claim)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, and raised by consume()
+            self._on_failure(claim, error)
+        except BaseExceptionGroup as group:
+            failed, others = group.split(Exception)
+            if failed is not None:
+                self._on_failure(claim, failed)
+            if others is not None:
+                raise others from None
+        else:
+            if running.scope.cancelled_caught:
+                grace = trio.current_time() - running.asked_at
+                self._observer(ClaimCancelled(claim.topic_partition, grace))
+            elif not claim.has_ended:
+                self._on_return(claim)
+        finally:
+            del self._running[claim.topic_partition]
+            running.ended.set()
+            self._observer(ClaimEnded(claim.topic_partition, claim.position))

@@ -1,0 +1,98 @@
+"""What a member does as the group's leader: it assigns, and watches for topics that change under the assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+import attrs
+
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import ProtocolError
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.net.retries import Retries
+from sarameya.observe import Observer
+from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.membership_messages import Assign, GroupMember
+from sarameya.protocol.rebalance import decode_subscription, encode_assignment
+from sarameya.protocol.subscription import LOOK_UPS, TopicWatch
+
+T = TypeVar("T")
+
+
+class RunSync(Protocol):
+    """Runs a function beside the event loop: `trio.to_thread.run_sync`, or inline under virtual time."""
+
+    async def __call__(self, function: Callable[[], T], /) -> T: ...
+
+
+class Leader:
+    """Assigns when it is this member's turn. `watch` is what it has assigned from."""
+
+    def __init__(
+        self,
+        group: str,
+        assignors: Mapping[str, Assignor],
+        metadata: MetadataRefresher,
+        observer: Observer,
+        backoff: Backoff,
+        run_sync: RunSync,
+    ) -> None:
+        self.watch = TopicWatch()
+        self._group = group
+        self._assignors = assignors
+        self._metadata = metadata
+        self._observer = observer
+        # However long retries may go on: a topic that nobody has must not keep the group from its other topics.
+        self._backoff = attrs.evolve(backoff, max_attempts=LOOK_UPS, max_seconds=float("inf"))
+        self._run_sync = run_sync
+
+    async def assign(self, command: Assign) -> Mapping[str, bytes]:
+        """Member id -> its assignment, encoded. Raises whatever the assignor raises; ProtocolError for bytes of other
+        members that are no subscription."""
+        assignor = self._assignors.get(command.generation.protocol)
+        if assignor is None:
+            raise ProtocolError(f"the coordinator chose the assignor {command.generation.protocol!r}, not one of ours")
+        members = _subscriptions(command.members)
+        layouts = await self._dealt_layouts(members)
+
+        def deal() -> dict[str, bytes]:
+            return {
+                member_id: encode_assignment(assignment, assignor.assignment_user_data(member_id, assignment))
+                for member_id, assignment in assignor.assign(members, layouts).items()
+            }
+
+        # In a thread: a slow assignor must not keep the heartbeats of its own member waiting.
+        return await self._run_sync(deal)
+
+    async def supervise(self, members: Iterable[GroupMember]) -> None:
+        """The assignment stands, but this member leads: watch what it was dealt from (KIP-814)."""
+        await self._dealt_layouts(_subscriptions(members))
+
+    async def _dealt_layouts(self, members: Mapping[str, Subscription]) -> dict[str, TopicLayout]:
+        topics = {topic for subscription in members.values() for topic in subscription.topics}
+        layouts = await self._layouts(topics)
+        self.watch.dealt_from({topic: layouts[topic].partitions if topic in layouts else 0 for topic in topics})
+        return layouts
+
+    async def _layouts(self, topics: set[str]) -> dict[str, TopicLayout]:
+        """Each topic's layout; one that is missing is looked up a few times before it is left out."""
+        # Other members may read topics that we have never looked up.
+        self._metadata.follow(topics)
+        retries = Retries(f"partitions to assign in group {self._group}", self._backoff, self._observer)
+        for _ in range(LOOK_UPS):
+            metadata = await self._metadata.refresh()
+            missing = metadata.missing(topics)
+            if not missing:
+                break
+            cause = ", ".join(f"{topic}: {ErrorCode.describe(code)}" for topic, code in sorted(missing.items()))
+            await retries.wait(cause)
+        return metadata.layouts(topics)
+
+
+def _subscriptions(members: Iterable[GroupMember]) -> dict[str, Subscription]:
+    return {
+        member.member_id: attrs.evolve(decode_subscription(member.metadata), group_instance_id=member.group_instance_id)
+        for member in members
+    }
