@@ -19,7 +19,7 @@ from sarameya.errors import ConfigError
 OffsetReset = Literal["oldest", "newest"]
 OutOfRangePolicy = Literal["oldest", "newest", "fail"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
-RebalanceStrategy = Literal["range", "roundrobin"]
+RebalanceStrategy = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
 """The built-in assignors, by Kafka's names; `protocol.assignors.ASSIGNORS` has each one's class."""
 
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]

@@ -14,16 +14,20 @@ from sarameya.protocol.assignors.base import (
     in_order,
     subscribed_topics,
 )
+from sarameya.protocol.assignors.cooperative_sticky import CooperativeStickyAssignor
 from sarameya.protocol.assignors.range import RangeAssignor
 from sarameya.protocol.assignors.round_robin import RoundRobinAssignor
+from sarameya.protocol.assignors.sticky import StickyAssignor
 
 __all__ = [
     "ASSIGNORS",
     "NO_GENERATION",
     "Assignor",
+    "CooperativeStickyAssignor",
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",
+    "StickyAssignor",
     "Subscription",
     "TopicLayout",
     "in_order",
@@ -33,5 +37,7 @@ __all__ = [
 ASSIGNORS: Mapping[RebalanceStrategy, type[Assignor]] = {
     "range": RangeAssignor,
     "roundrobin": RoundRobinAssignor,
+    "sticky": StickyAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
 }
 """Every value that `Config.rebalance_strategies` may name (`config.RebalanceStrategy`), and what it means."""

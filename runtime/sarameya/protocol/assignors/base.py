@@ -51,6 +51,11 @@ class TopicLayout:
     racks: Mapping[int, frozenset[str]] = attrs.field(factory=dict)
     """Partition -> the racks its replicas are in, as far as the cluster tells (KIP-881); without an entry: unknown."""
 
+    def replica_racks(self) -> list[frozenset[str]]:
+        """The racks of partition 0, 1, ...; empty where unknown."""
+        unknown: frozenset[str] = frozenset()
+        return [self.racks.get(number, unknown) for number in range(self.partitions)]
+
 
 class Assignor(ABC):
     """Divides the partitions of the subscribed topics among a group's members.

@@ -1,33 +1,110 @@
 """The range assignor: topic by topic, each member gets one run of neighbouring partitions.
 
 Topics with equal partition counts and subscribers are co-partitioned: partition n of each goes to the same
-member. The price: the first members get the extra partition of *every* topic.
+member. The price: the first members get the extra partition of *every* topic. Where racks are heeded (KIP-881), counts
+and co-partitioning stay as they are, but runs have gaps: partitions that match a member's rack are dealt first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 
 from sarameya.model import Assignment
 from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout, in_order, subscribed_topics
+from sarameya.protocol.assignors.rack_matching import worthwhile
+
+Racks = Sequence[frozenset[str]]
+"""Partition -> the racks of its replicas, empty where unknown."""
 
 
 class RangeAssignor(Assignor):
-    """Of P partitions and C subscribed members, the first P % C members get P // C + 1, the others P // C."""
+    """Of P partitions and C subscribed members, P % C members get P // C + 1, the others P // C.
+
+    Without racks those with one more are the first. Assigns exactly as Kafka's own range assignor does.
+    """
 
     name = "range"
 
     def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
-        assigned: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in members}
         order = in_order(members)
+        racks = {topic: topics[topic].replica_racks() for topic in subscribed_topics(members.values(), topics)}
+        alike: dict[tuple[tuple[str, ...], int], list[str]] = {}
         subscriptions = {member: frozenset(members[member].topics) for member in order}
-        for topic in subscribed_topics(members.values(), topics):
-            takers = [member for member in order if topic in subscriptions[member]]
-            share, extra = divmod(topics[topic].partitions, len(takers))
-            start = 0
-            for rank, member in enumerate(takers):
-                end = start + share + (rank < extra)
-                if end > start:
-                    assigned[member][topic] = tuple(range(start, end))
-                start = end
-        return dict(assigned)
+        for topic in racks:
+            takers = tuple(member for member in order if topic in subscriptions[member])
+            alike.setdefault((takers, topics[topic].partitions), []).append(topic)
+
+        deals = [
+            _Deal([members[member].rack_id for member in takers], [racks[topic] for topic in co_partitioned])
+            for (takers, _), co_partitioned in alike.items()
+        ]
+        heeded = any(deal.needs_racks for deal in deals)
+        assigned: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in order}
+        for ((takers, _), co_partitioned), deal in zip(alike.items(), deals, strict=True):
+            for member, numbers in zip(takers, deal.dealt(heeded), strict=True):
+                if numbers:
+                    assigned[member].update(dict.fromkeys(co_partitioned, tuple(sorted(numbers))))
+        return {member: dict(sorted(rows.items())) for member, rows in assigned.items()}
+
+
+class _Deal:
+    """Partition numbers to members (by their place in order), the same for all topics that are co-partitioned."""
+
+    def __init__(self, member_racks: Sequence[str], topics: Sequence[Racks]) -> None:
+        self.needs_racks = any(worthwhile(member_racks, racks) for racks in topics)
+        self._member_racks = member_racks
+        self._topics = topics
+        self._share, self._extra = divmod(len(topics[0]), len(member_racks))
+        self._dealt: list[list[int]] = [[] for _ in member_racks]
+        self._free = [True] * len(topics[0])
+
+    def dealt(self, heed_racks: bool) -> list[list[int]]:
+        """Member -> the numbers of its partitions. `heed_racks`: whether any topic of the group needs it."""
+        if heed_racks and len(self._topics) > 1:
+            self._match_numbers()
+        elif self.needs_racks:
+            self._match_members()
+        rest = iter(range(len(self._free)))
+        for member in range(len(self._dealt)):
+            self._fill(member, rest)
+        return self._dealt
+
+    def _match_members(self) -> None:
+        """One topic: member after member gets what matches it."""
+        matching: dict[str, list[int]] = {"": list(range(len(self._free)))}
+        for number, racks in enumerate(self._topics[0]):
+            for rack in racks:
+                matching.setdefault(rack, []).append(number)
+        queues = {rack: iter(numbers) for rack, numbers in matching.items()}
+        for member, rack in enumerate(self._member_racks):
+            self._fill(member, queues.get(rack, iter(())))
+
+    def _match_numbers(self) -> None:
+        """Several topics: number after number goes to the first member that it matches in all of them."""
+        waiting: dict[str, deque[int]] = {}
+        for member, rack in enumerate(self._member_racks):
+            waiting.setdefault(rack, deque()).append(member)
+        for number, racks in enumerate(zip(*self._topics, strict=True)):
+            matching = [waiting[rack] for rack in frozenset.intersection(*racks) | {""} if rack in waiting]
+            for members in matching:
+                while members and not self._has_room(members[0]):
+                    members.popleft()
+            if first := [members[0] for members in matching if members]:
+                self._take(min(first), number)
+
+    def _fill(self, member: int, numbers: Iterator[int]) -> None:
+        """Give the member what it has room for, of what is free among the numbers yet to come."""
+        while self._has_room(member):
+            number = next((number for number in numbers if self._free[number]), None)
+            if number is None:
+                return
+            self._take(member, number)
+
+    def _has_room(self, member: int) -> bool:
+        return len(self._dealt[member]) < self._share + (self._extra > 0)
+
+    def _take(self, member: int, number: int) -> None:
+        self._dealt[member].append(number)
+        self._free[number] = False
+        self._extra -= len(self._dealt[member]) > self._share

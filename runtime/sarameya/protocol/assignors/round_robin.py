@@ -5,6 +5,7 @@ More even than range where several topics are read, at the price of co-partition
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
 from sarameya.model import Assignment, TopicPartition, by_topic
@@ -31,14 +32,16 @@ def deal(deck: Iterable[TopicPartition], members: Mapping[str, Subscription]) ->
     A partition to whose topic nobody subscribes is dealt to nobody.
     """
     order = in_order(members)
-    subscriptions = [frozenset(members[member].topics) for member in order]
+    takers: dict[str, list[int]] = {}
+    for place, member in enumerate(order):
+        for topic in frozenset(members[member].topics):
+            takers.setdefault(topic, []).append(place)
     dealt: dict[str, list[TopicPartition]] = {member: [] for member in members}
     turn = 0
     for partition in deck:
-        for step in range(len(order)):
-            candidate = (turn + step) % len(order)
-            if partition.topic in subscriptions[candidate]:
-                dealt[order[candidate]].append(partition)
-                turn = candidate + 1
-                break
+        if places := takers.get(partition.topic):
+            at = bisect_left(places, turn)
+            place = places[at] if at < len(places) else places[0]
+            dealt[order[place]].append(partition)
+            turn = place + 1
     return dealt

@@ -1,0 +1,69 @@
+"""The cooperative sticky assignor (KIP-429): the sticky one, in rounds in which nobody gets what another still has.
+
+Members keep what they own while the group rebalances and say so in their subscription (`owned_partitions`, KIP-792).
+A partition that moves is first assigned to nobody; its owner sees it missing, gives it up and joins again, and that
+next round assigns it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from sarameya.model import Assignment
+from sarameya.protocol.assignors.base import NO_GENERATION, Assignor, RebalanceProtocol, Subscription, TopicLayout
+from sarameya.protocol.assignors.roster import NOBODY
+from sarameya.protocol.assignors.sticky import Balance, Claim, balance, decode_claim
+
+_GENERATION = struct.Struct(">i")
+
+
+class CooperativeStickyAssignor(Assignor):
+    """As `StickyAssignor`, but a partition that moves between two members is assigned in the round after."""
+
+    name = "cooperative-sticky"
+    protocols = frozenset({RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER})
+
+    def __init__(self) -> None:
+        self._generation = NO_GENERATION
+
+    def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
+        result = balance(members, topics, _claim)
+        _withhold_what_moves(result, members)
+        return result.roster.assignments(result.owners)
+
+    def subscription_user_data(self) -> bytes:
+        """The generation, for leaders that know no `generation_id` in subscriptions (before KIP-792)."""
+        return _GENERATION.pack(self._generation)
+
+    def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
+        self._generation = generation
+
+
+def _withhold_what_moves(result: Balance, members: Mapping[str, Subscription]) -> None:
+    roster, homes, owners = result.roster, result.homes, result.owners
+    planned = list(owners)
+    for number, member in enumerate(roster.members):
+        # Here even a claim that does not count may be true: to a topic no longer wanted, or of an old generation.
+        for topic, numbers in members[member].owned_partitions.items():
+            for partition in (roster.partition(topic, n) for n in numbers):
+                if partition is not None and number != planned[partition] != homes[partition]:
+                    owners[partition] = NOBODY
+
+
+def _claim(subscription: Subscription) -> Claim:
+    return Claim(subscription.owned_partitions, _generation(subscription))
+
+
+def _generation(subscription: Subscription) -> int:
+    """The generation in which the member got what it owns.
+
+    Members from before KIP-792 have it in their user data: the Java client as the only number, others behind
+    a previous assignment, as the eager sticky assignor has it.
+    """
+    user_data = subscription.user_data
+    if subscription.generation_id != NO_GENERATION or not user_data:
+        return subscription.generation_id
+    if len(user_data) == _GENERATION.size:
+        return int(_GENERATION.unpack(user_data)[0])
+    return decode_claim(user_data).generation

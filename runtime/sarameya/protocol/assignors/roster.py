@@ -1,0 +1,85 @@
+"""A group as its balancing sees it: members, partitions and topics by number, and who may take what.
+
+Members are numbered in Kafka's order (`base.in_order`), partitions by topic name and number. Topics that the same
+members subscribe to form one *pool*: for balance it does not matter which of them a partition belongs to.
+Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sarameya.model import Assignment
+from sarameya.protocol.assignors.base import Subscription, TopicLayout, in_order, subscribed_topics
+
+NOBODY = -1
+"""The owner of a partition that has none."""
+
+
+class Roster:
+    """The numbering of one `assign` call. Subscribed topics that do not exist have no part in it."""
+
+    def __init__(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> None:
+        self.members = in_order(members)
+        self.topics = subscribed_topics(members.values(), topics)
+        self.racks = [members[member].rack_id for member in self.members]
+        """Member -> its rack, empty where it named none."""
+        self.takers: list[list[int]] = []
+        """Pool -> the members that may take its partitions, ascending."""
+        self.pool_of: list[int] = []
+        """Partition -> its pool."""
+        self._first: dict[str, int] = {}
+        self._counts = {topic: topics[topic].partitions for topic in self.topics}
+        self._subscribed = [frozenset(members[member].topics) for member in self.members]
+        self._number_partitions()
+
+    def _number_partitions(self) -> None:
+        alike: dict[frozenset[str], list[int]] = {}
+        for member, subscribed in enumerate(self._subscribed):
+            alike.setdefault(subscribed, []).append(member)
+        sorts_by_topic: dict[str, list[int]] = {topic: [] for topic in self.topics}
+        sorts = list(alike.values())
+        for sort, subscribed in enumerate(alike):
+            for topic in subscribed:
+                if topic in sorts_by_topic:
+                    sorts_by_topic[topic].append(sort)
+        pools: dict[tuple[int, ...], int] = {}
+        for topic in self.topics:
+            pool = pools.setdefault(tuple(sorts_by_topic[topic]), len(pools))
+            self._first[topic] = len(self.pool_of)
+            self.pool_of += [pool] * self._counts[topic]
+        self.takers = [sorted(member for sort in key for member in sorts[sort]) for key in pools]
+
+    def partition(self, topic: str, number: int) -> int | None:
+        """The partition's number here; None where it does not exist or nobody subscribes to it."""
+        return self._first[topic] + number if 0 <= number < self._counts.get(topic, 0) else None
+
+    def wanted(self, member: int, assignment: Assignment) -> Iterator[int]:
+        """Those partitions of `assignment` that exist and that the member subscribes to."""
+        for topic, numbers in assignment.items():
+            if topic in self._subscribed[member]:
+                for number in numbers:
+                    if (partition := self.partition(topic, number)) is not None:
+                        yield partition
+
+    def by_number(self) -> list[int]:
+        """All partitions, sorted by their number in their topic, then by topic."""
+        numbers = [number for topic in self.topics for number in range(self._counts[topic])]
+        return sorted(range(len(numbers)), key=numbers.__getitem__)
+
+    def replica_racks(self, topics: Mapping[str, TopicLayout]) -> list[frozenset[str]]:
+        """Partition -> the racks of its replicas, empty where unknown."""
+        return [racks for topic in self.topics for racks in topics[topic].replica_racks()]
+
+    def assignments(self, owners: Sequence[int]) -> dict[str, Assignment]:
+        """Partition -> owner as member id -> its partitions by topic; what NOBODY owns is left out."""
+        found: list[dict[str, list[int]]] = [{} for _ in self.members]
+        for topic in self.topics:
+            first = self._first[topic]
+            for number, owner in enumerate(owners[first : first + self._counts[topic]]):
+                if owner != NOBODY:
+                    found[owner].setdefault(topic, []).append(number)
+        return {
+            member: {topic: tuple(numbers) for topic, numbers in rows.items()}
+            for member, rows in zip(self.members, found, strict=True)
+        }

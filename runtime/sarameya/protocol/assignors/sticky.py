@@ -1,0 +1,108 @@
+"""The sticky assignor: loads as even as can be, and then as little change as can be (KIP-54, KIP-341).
+
+It is eager: members give everything up before they join, so what a member had travels in its subscription's user
+data, in the bytes of Kafka's own sticky assignor. The balance itself is made in `balancing` and `rack_matching`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+
+import attrs
+from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
+
+from sarameya.model import Assignment
+from sarameya.protocol.assignors.balancing import balanced
+from sarameya.protocol.assignors.base import NO_GENERATION, Assignor, Subscription, TopicLayout
+from sarameya.protocol.assignors.rack_matching import rack_matched
+from sarameya.protocol.assignors.roster import NOBODY, Roster
+
+
+@attrs.frozen(slots=True)
+class Claim:
+    """What a member says it had, and in which generation it got it."""
+
+    partitions: Assignment = attrs.field(factory=dict)
+    generation: int = NO_GENERATION
+
+
+@attrs.frozen(slots=True)
+class Balance:
+    """Who had which partition, and who is to have it, in the roster's numbers."""
+
+    roster: Roster
+    homes: list[int]
+    owners: list[int]
+
+
+def balance(
+    members: Mapping[str, Subscription],
+    topics: Mapping[str, TopicLayout],
+    claim: Callable[[Subscription], Claim],
+) -> Balance:
+    """Divide all partitions of subscribed topics, given how to read what a member claims to have had."""
+    roster = Roster(members, topics)
+    homes = _homes(roster, [claim(members[member]) for member in roster.members])
+    owners = rack_matched(roster, balanced(roster, homes), homes, roster.replica_racks(topics))
+    return Balance(roster, homes, owners)
+
+
+def _homes(roster: Roster, claims: list[Claim]) -> list[int]:
+    """Partition -> the member that had it last: of several, the one of the highest generation, of two such nobody.
+
+    Partitions that do not exist (any more), and those of topics that the member has dropped, are no claim.
+    """
+    homes = [NOBODY] * len(roster.pool_of)
+    generations = [NO_GENERATION - 1] * len(homes)
+    for member, claim in enumerate(claims):
+        for partition in set(roster.wanted(member, claim.partitions)):
+            if claim.generation > generations[partition]:
+                homes[partition], generations[partition] = member, claim.generation
+            elif claim.generation == generations[partition]:
+                homes[partition] = NOBODY
+    return homes
+
+
+class StickyAssignor(Assignor):
+    """Balance first, then stickiness; racks are heeded (KIP-881) where that costs no balance.
+
+    With equal subscriptions, loads differ by at most one, and no fewer partitions could have been moved. With unequal
+    ones no handing on of partitions, through however many hands, would make loads more even.
+    """
+
+    name = "sticky"
+
+    def __init__(self) -> None:
+        self._last: Claim | None = None
+
+    def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
+        result = balance(members, topics, lambda subscription: decode_claim(subscription.user_data))
+        return result.roster.assignments(result.owners)
+
+    def subscription_user_data(self) -> bytes | None:
+        return None if self._last is None else encode_claim(self._last)
+
+    def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
+        self._last = Claim(assignment, generation)
+
+
+def encode_claim(claim: Claim) -> bytes:
+    """User data as Kafka's sticky assignor writes it (its version 1)."""
+    row = StickyAssignorUserData.TopicPartition
+    rows = [row(topic=topic, partitions=sorted(numbers)) for topic, numbers in sorted(claim.partitions.items())]
+    data = StickyAssignorUserData(previous_assignment=rows, generation=claim.generation)
+    # Without a header: there is no version number in these bytes.
+    return bytes(data.encode(version=1, header=False))
+
+
+def decode_claim(user_data: bytes | None) -> Claim:
+    """What a member claims, from its user data of either version; bytes that are neither claim nothing, as in Kafka."""
+    for version in (1, 0):
+        try:
+            data = StickyAssignorUserData.decode(user_data or b"", version=version, header=False)
+        except (struct.error, ValueError):
+            continue
+        partitions = {row.topic: tuple(row.partitions or ()) for row in data.previous_assignment or ()}
+        return Claim(partitions, data.generation if version else NO_GENERATION)
+    return Claim()
