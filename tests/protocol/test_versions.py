@@ -1,4 +1,5 @@
 import pytest
+from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import (
     FetchRequest,
     HeartbeatRequest,
@@ -6,12 +7,14 @@ from kafka.protocol.consumer import (
     LeaveGroupRequest,
     ListOffsetsRequest,
     OffsetCommitRequest,
+    OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
 )
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
 from sarameya.errors import UnsupportedVersionError
+from sarameya.protocol.schemas import ConsumerGroupDescribeRequest
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
 
 MESSAGES = {
@@ -25,7 +28,12 @@ MESSAGES = {
     Api.HEARTBEAT: HeartbeatRequest,
     Api.LEAVE_GROUP: LeaveGroupRequest,
     Api.SYNC_GROUP: SyncGroupRequest,
+    Api.DESCRIBE_GROUPS: DescribeGroupsRequest,
+    Api.LIST_GROUPS: ListGroupsRequest,
     Api.API_VERSIONS: ApiVersionsRequest,
+    Api.DELETE_GROUPS: DeleteGroupsRequest,
+    Api.OFFSET_DELETE: OffsetDeleteRequest,
+    Api.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeRequest,
 }
 
 

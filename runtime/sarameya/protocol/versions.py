@@ -38,6 +38,7 @@ class Api(IntEnum):
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     OFFSET_DELETE = 47
+    CONSUMER_GROUP_DESCRIBE = 69
 
 
 class VersionRange(NamedTuple):
@@ -64,7 +65,12 @@ CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
     Api.HEARTBEAT: VersionRange(0, 4),
     Api.LEAVE_GROUP: VersionRange(0, 5),
     Api.SYNC_GROUP: VersionRange(0, 5),
+    Api.DESCRIBE_GROUPS: VersionRange(0, 6),
+    Api.LIST_GROUPS: VersionRange(0, 5),
     Api.API_VERSIONS: VersionRange(0, 3),
+    Api.DELETE_GROUPS: VersionRange(0, 2),
+    Api.OFFSET_DELETE: VersionRange(0, 0),
+    Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),
 }
 
 

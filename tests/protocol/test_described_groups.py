@@ -1,0 +1,155 @@
+"""What a coordinator's answers are taken to say: members whose bytes can be read, and those whose bytes cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import DescribeGroupsResponse, ListGroupsResponse
+
+from sarameya.protocol.assignors.base import Subscription
+from sarameya.protocol.described_groups import (
+    BROKER_LED,
+    CLASSIC,
+    DescribedGroup,
+    DescribedMember,
+    ListedGroup,
+    broker_led_group,
+    classic_group,
+    listed_groups,
+)
+from sarameya.protocol.metadata import Broker
+from sarameya.protocol.rebalance import encode_assignment, encode_subscription
+from sarameya.protocol.schemas import ConsumerGroupDescribeResponse
+
+BROKER = Broker(1, "kafka", 9092)
+Classic = DescribeGroupsResponse.DescribedGroup
+BrokerLed = ConsumerGroupDescribeResponse.DescribedGroup
+
+
+def classic(*members: Any, state: str = "Stable", protocol_type: str = "consumer") -> DescribedGroup:
+    described = Classic(
+        error_code=0,
+        group_id="g",
+        group_state=state,
+        protocol_type=protocol_type,
+        protocol_data="range" if state == "Stable" else "",
+        members=list(members),
+    )
+    return classic_group(described, BROKER)
+
+
+def classic_member(name: str, metadata: bytes, assignment: bytes, instance: str | None = None) -> Any:
+    return Classic.DescribedGroupMember(
+        member_id=f"{name}-id",
+        group_instance_id=instance,
+        client_id=name,
+        client_host="/10.0.0.1",
+        member_metadata=metadata,
+        member_assignment=assignment,
+    )
+
+
+SUBSCRIPTION = encode_subscription(Subscription(("payments", "orders")))
+
+
+def test_stable_member_has_what_it_and_the_leader_have_written() -> None:
+    group = classic(classic_member("a", SUBSCRIPTION, encode_assignment({"orders": (0, 1)}), instance="one"))
+    assert group == DescribedGroup(
+        "g",
+        "Stable",
+        BROKER,
+        CLASSIC,
+        "consumer",
+        "range",
+        (DescribedMember("a-id", "a", "/10.0.0.1", "one", ("orders", "payments"), {"orders": (0, 1)}),),
+    )
+
+
+def test_member_that_the_leader_has_left_out_is_assigned_nothing() -> None:
+    (member,) = classic(classic_member("a", SUBSCRIPTION, b"")).members
+    assert (member.assignment, member.problem) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "assignment", "problem"),
+    [
+        (b"\x00", encode_assignment({}), "a group member sent bytes that are no ConsumerProtocolSubscription"),
+        (SUBSCRIPTION, b"\x00\x01\x7f\xff\xff\xff", "a group member sent bytes that are no ConsumerProtocolAssignment"),
+    ],
+)
+def test_bytes_that_cannot_be_read_are_said_and_the_member_is_kept(
+    metadata: bytes, assignment: bytes, problem: str
+) -> None:
+    broken, whole = classic(
+        classic_member("a", metadata, assignment),
+        classic_member("b", SUBSCRIPTION, encode_assignment({"orders": (0,)})),
+    ).members
+    assert (broken.member_id, broken.assignment) == ("a-id", None)
+    assert broken.problem.startswith(problem)
+    assert whole.assignment == {"orders": (0,)}
+
+
+def test_member_of_a_rebalancing_group_has_an_assignment_nobody_knows() -> None:
+    (member,) = classic(classic_member("a", b"", b""), state="PreparingRebalance").members
+    assert (member.assignment, member.problem) == (None, "not told while the group rebalances")
+
+
+def test_bytes_of_another_protocol_are_not_taken_for_a_consumer_s() -> None:
+    group = classic(classic_member("a", SUBSCRIPTION, encode_assignment({"orders": (0,)})), protocol_type="connect")
+    assert group.members[0].assignment is None
+    assert group.members[0].problem == "not decoded: the group's protocol is 'connect'"
+
+
+def test_members_are_ordered_by_client_then_by_id() -> None:
+    names = ["b", "a", "c"]
+    group = classic(*(classic_member(name, SUBSCRIPTION, b"") for name in names))
+    assert [member.client_id for member in group.members] == ["a", "b", "c"]
+
+
+def broker_led_member(topics: list[str], assigned: dict[str, list[int]]) -> Any:
+    member = BrokerLed.Member
+    rows = [
+        member.Assignment.TopicPartitions(topic_name=topic, partitions=numbers) for topic, numbers in assigned.items()
+    ]
+    return member(
+        member_id="m",
+        instance_id=None,
+        client_id="c",
+        client_host="/h",
+        subscribed_topic_names=topics,
+        assignment=member.Assignment(topic_partitions=rows),
+    )
+
+
+def test_broker_led_group_tells_assignments_itself() -> None:
+    described = BrokerLed(
+        group_id="g",
+        group_state="Reconciling",
+        assignor_name="uniform",
+        members=[broker_led_member(["orders"], {"orders": [3, 0]})],
+    )
+    assert broker_led_group(described, BROKER) == DescribedGroup(
+        "g",
+        "Reconciling",
+        BROKER,
+        BROKER_LED,
+        "consumer",
+        "uniform",
+        (DescribedMember("m", "c", "/h", None, ("orders",), {"orders": (0, 3)}),),
+    )
+
+
+def test_topics_of_a_pattern_are_those_it_has_led_to() -> None:
+    described = BrokerLed(group_id="g", group_state="Stable", members=[broker_led_member([], {"b": [0], "a": [1]})])
+    assert broker_led_group(described, BROKER).members[0].topics == ("a", "b")
+
+
+def test_old_broker_lists_neither_state_nor_type() -> None:
+    row = ListGroupsResponse.ListedGroup
+    new = row(group_id="new", protocol_type="consumer", group_state="Stable", group_type="classic")
+    old = row(group_id="old", protocol_type="")
+    assert listed_groups(ListGroupsResponse(groups=[new, old]), BROKER) == [
+        ListedGroup("new", "consumer", BROKER, "Stable", "classic"),
+        ListedGroup("old", "", BROKER, None, None),
+    ]
