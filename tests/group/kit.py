@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -103,7 +104,7 @@ async def start_member(
     handler: ConsumerGroupHandler,
     *,
     group: str = "g",
-    topics: tuple[str, ...] = ("orders",),
+    topics: tuple[str, ...] | re.Pattern[str] = ("orders",),
     transport: Any = None,
     **options: Any,
 ) -> Running:
@@ -125,7 +126,10 @@ async def start_member(
             task_status.started(running)
             try:
                 async with member:
-                    await member.consume(topics, handler)
+                    if isinstance(topics, tuple):
+                        await member.consume(topics, handler)
+                    else:
+                        await member.consume(pattern=topics, handler=handler)
             except Exception as error:
                 running.error = error
             finally:

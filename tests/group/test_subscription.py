@@ -1,0 +1,279 @@
+"""What a member subscribes to, while it changes: patterns, other topics, topics that grow, appear and vanish."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import ConfigError, ConsumerGroupHandler
+from sarameya.embedded import EmbeddedCluster
+from sarameya.observe import ClaimStarted, MembershipChanged, SessionStarted
+from tests.group.kit import Recorder, Running, committed, deadline, eventually, fill, orders, start_member
+
+ASSIGNORS = ["range", "cooperative-sticky"]
+
+
+class Claims(Recorder):
+    @property
+    def claims(self) -> dict[str, tuple[int, ...]]:
+        return dict(self.sessions[-1].claims) if self.sessions else {}
+
+
+def cluster_of(topics: Mapping[str, int]) -> EmbeddedCluster:
+    return EmbeddedCluster(topics=topics, in_memory=True, seed=1)
+
+
+async def start(
+    nursery: trio.Nursery, cluster: EmbeddedCluster, handler: ConsumerGroupHandler, **options: Any
+) -> Running:
+    """A member that looks at metadata once a minute; `assignor` names its assignor."""
+    assignor = options.pop("assignor", "range")
+    return await start_member(
+        nursery, cluster, handler, **{"metadata_max_age": 60.0, "rebalance_strategies": (assignor,), **options}
+    )
+
+
+def rebalances(member: Running) -> int:
+    return len([e for e in member.seen(MembershipChanged) if e.after == "PREPARING_REBALANCE"])
+
+
+# -- patterns -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_pattern_reads_every_topic_whose_whole_name_matches(autojump_clock: MockClock, assignor: str) -> None:
+    topics = {"orders-eu": 1, "orders-us": 2, "orders": 1, "all-orders-eu": 1}
+    async with cluster_of(topics) as cluster, deadline() as nursery:
+        one = Claims()
+        await start(nursery, cluster, one, topics=re.compile("orders-.*"), assignor=assignor)
+        await one.until(lambda: bool(one.claims))
+        assert one.claims == {"orders-eu": (0,), "orders-us": (0, 1)}
+
+
+async def test_pattern_never_matches_kafkas_own_topics(autojump_clock: MockClock) -> None:
+    async with cluster_of({"orders": 1}) as cluster, deadline() as nursery:
+        one = Claims()
+        await start(nursery, cluster, one, topics=re.compile(".*"))
+        await one.until(lambda: bool(one.claims))
+        assert one.claims == {"orders": (0,)}
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_topic_that_appears_and_matches_is_read_from_its_start(autojump_clock: MockClock, assignor: str) -> None:
+    async with cluster_of({"orders-eu": 1}) as cluster, deadline() as nursery:
+        one = Claims()
+        options = {"topics": re.compile("orders-.*"), "assignor": assignor, "offset_initial": "newest"}
+        member = await start(nursery, cluster, one, **options)
+        await one.until(lambda: bool(one.claims))
+        cluster.create_topic("orders-us", 2)
+        fill(cluster, 3, 1, topic="orders-us")
+        await one.received(3)
+        assert one.offsets("orders-us", 1) == [0, 1, 2], "whatever the initial offset: it was not there before"
+        assert one.claims == {"orders-eu": (0,), "orders-us": (0, 1)}
+        assert rebalances(member) == 2
+
+
+async def test_pattern_that_matches_nothing_yet_waits_for_a_topic(autojump_clock: MockClock) -> None:
+    async with cluster_of({"other": 1}) as cluster, deadline() as nursery:
+        one = Claims()
+        await start(nursery, cluster, one, topics=re.compile("orders-.*"))
+        await one.until(lambda: bool(one.sessions))
+        cluster.create_topic("orders-us", 1)
+        fill(cluster, 2, topic="orders-us")
+        await one.received(2)
+
+
+async def test_two_pattern_members_meet_a_new_topic_with_one_rebalance(autojump_clock: MockClock) -> None:
+    async with cluster_of({"orders-eu": 2}) as cluster, deadline() as nursery:
+        one, two = Claims(), Claims()
+        pattern = re.compile("orders-.*")
+        await start(nursery, cluster, one, topics=pattern)
+        await start(nursery, cluster, two, topics=pattern)
+        await eventually(lambda: len(one.claims.get("orders-eu", ())) == len(two.claims.get("orders-eu", ())) == 1)
+        before = one.sessions[-1].generation
+        cluster.create_topic("orders-us", 2)
+        await eventually(lambda: "orders-us" in one.claims and "orders-us" in two.claims)
+        await trio.sleep(200)
+        assert one.sessions[-1].generation == two.sessions[-1].generation == before + 1
+
+
+# -- topics that grow and vanish ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_partitions_added_while_running_are_read_from_their_start(
+    autojump_clock: MockClock, assignor: str
+) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one = Claims()
+        fill(cluster, 5)
+        member = await start(nursery, cluster, one, assignor=assignor, offset_initial="newest")
+        await one.until(lambda: bool(one.claims))
+        cluster.add_partitions("orders", 3)
+        fill(cluster, 4, 2)
+        await one.received(4)
+        assert one.offsets("orders", 2) == [0, 1, 2, 3]
+        assert one.offsets("orders", 0) == [], "what was there before is read by the policy"
+        why = {str(e.partition): e.why for e in member.seen(ClaimStarted)}
+        assert why["orders-2"] == "added"
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_topic_that_vanishes_is_given_up_and_the_others_are_read_on(
+    autojump_clock: MockClock, assignor: str
+) -> None:
+    async with cluster_of({"orders": 2, "returns": 1}) as cluster, deadline() as nursery:
+        one = Claims()
+        member = await start(nursery, cluster, one, topics=("orders", "returns"), assignor=assignor)
+        await one.until(lambda: len(one.claims) == 2)
+        cluster.delete_topic("returns")
+        await one.until(lambda: one.claims == {"orders": (0, 1)})
+        fill(cluster, 3)
+        await one.received(3)
+        await trio.sleep(100)
+        assert member.error is None
+        assert len(member.seen(SessionStarted)) <= 2
+
+
+async def test_topic_that_comes_back_is_read_from_its_start(autojump_clock: MockClock) -> None:
+    async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline() as nursery:
+        one = Claims()
+        await start(nursery, cluster, one, topics=("orders", "returns"), offset_initial="newest")
+        await one.until(lambda: len(one.claims) == 2)
+        cluster.delete_topic("returns")
+        await one.until(lambda: "returns" not in one.claims)
+        cluster.create_topic("returns", 1)
+        fill(cluster, 3, topic="returns")
+        await one.received(3)
+        assert one.offsets("returns", 0) == [0, 1, 2]
+
+
+async def test_topic_missing_from_one_answer_is_no_change(autojump_clock: MockClock) -> None:
+    async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline() as nursery:
+        one = Claims()
+        member = await start(nursery, cluster, one, topics=("orders", "returns"))
+        await one.until(lambda: len(one.claims) == 2)
+        before = rebalances(member)
+        cluster.delete_topic("returns")
+        cluster.create_topic("returns", 1)
+        await trio.sleep(300)
+        assert one.claims == {"orders": (0,), "returns": (0,)}
+        assert rebalances(member) == before
+
+
+# -- other topics while running -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_other_topics_are_subscribed_to_while_running(autojump_clock: MockClock, assignor: str) -> None:
+    async with cluster_of({"orders": 2, "returns": 2}) as cluster, deadline() as nursery:
+        one, two = Claims(), Claims()
+        first = await start(nursery, cluster, one, assignor=assignor)
+        await start(nursery, cluster, two, assignor=assignor)
+        await eventually(lambda: len(one.claims.get("orders", ())) == len(two.claims.get("orders", ())) == 1)
+        first.group.subscribe(["returns"])
+        await eventually(lambda: one.claims == {"returns": (0, 1)} and two.claims == {"orders": (0, 1)})
+        fill(cluster, 2, topic="returns")
+        await one.received(2)
+
+
+async def test_subscription_that_changes_during_a_rebalance_is_not_missed(autojump_clock: MockClock) -> None:
+    async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline() as nursery:
+        one = Claims()
+        member = await start(nursery, cluster, one)
+        await eventually(lambda: cluster.describe_group("g").members != ())
+        member.group.subscribe(["orders", "returns"])
+        await one.until(lambda: one.claims == {"orders": (0,), "returns": (0,)})
+
+
+async def test_pattern_may_take_the_place_of_topics_and_back(autojump_clock: MockClock) -> None:
+    async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline() as nursery:
+        one = Claims()
+        member = await start(nursery, cluster, one)
+        await one.until(lambda: one.claims == {"orders": (0,)})
+        member.group.subscribe(pattern=re.compile("o.*|r.*"))
+        await one.until(lambda: one.claims == {"orders": (0,), "returns": (0,)})
+        member.group.subscribe(["returns"])
+        await one.until(lambda: one.claims == {"returns": (0,)})
+
+
+async def test_same_subscription_again_is_no_rebalance(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Claims()
+        member = await start(nursery, cluster, one)
+        await one.until(lambda: bool(one.claims))
+        before = rebalances(member)
+        member.group.subscribe(["orders", "orders"])
+        await trio.sleep(100)
+        assert rebalances(member) == before
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_dropped_subscription_leaves_the_group_until_there_is_one_again(
+    autojump_clock: MockClock, assignor: str
+) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Claims()
+        member = await start(nursery, cluster, one, assignor=assignor)
+        fill(cluster, 2)
+        await one.received(2)
+        member.group.unsubscribe()
+        await one.until(lambda: one.calls[-1] == "cleanup")
+        await eventually(lambda: cluster.describe_group("g").members == ())
+        assert committed(cluster) == {"orders-0": 2}
+        fill(cluster, 2)
+        await trio.sleep(100)
+        assert cluster.describe_group("g").members == ()
+        member.group.subscribe(["orders"])
+        await one.received(4)
+        assert one.offsets("orders", 0) == [0, 1, 2, 3]
+        await member.close()
+        assert member.error is None
+
+
+async def test_group_without_a_subscription_closes_at_once(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Claims()
+        member = await start(nursery, cluster, one)
+        await one.until(lambda: bool(one.claims))
+        member.group.unsubscribe()
+        await eventually(lambda: cluster.describe_group("g").members == ())
+        await member.close()
+        assert member.error is None
+
+
+async def test_subscription_dropped_and_taken_up_at_once_goes_on(autojump_clock: MockClock) -> None:
+    async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline() as nursery:
+        one = Claims()
+        member = await start(nursery, cluster, one)
+        await one.until(lambda: bool(one.claims))
+        member.group.unsubscribe()
+        member.group.subscribe(["returns"])
+        await one.until(lambda: one.claims == {"returns": (0,)})
+
+
+async def test_subscriptions_that_cannot_be_are_refused(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Claims()
+        member = await start(nursery, cluster, one)
+        await one.until(lambda: bool(one.claims))
+        for wrong in ({"topics": []}, {"topics": "orders"}, {"topics": ["a"], "pattern": re.compile("a")}, {}):
+            with pytest.raises(ConfigError):
+                member.group.subscribe(**wrong)  # type: ignore[call-overload]
+        with pytest.raises(ConfigError, match=r"re\.compile"):
+            member.group.subscribe(pattern="orders.*")  # type: ignore[call-overload]
+        await trio.sleep(10)
+        assert one.claims == {"orders": (0,)}
+
+
+async def test_subscribing_when_nothing_runs_says_so(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        member = await start(nursery, cluster, Claims())
+        await member.close()
+        with pytest.raises(RuntimeError, match="while consume"):
+            member.group.subscribe(["orders"])
