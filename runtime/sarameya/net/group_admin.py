@@ -1,0 +1,317 @@
+"""What an administrator asks a cluster about its groups, and tells it about them, without being a member of any.
+
+Owns who is asked (each broker for its groups, a group's coordinator for all else), and trying again while a coordinator
+moves. What the answers amount to, and what may be changed, is decided by those who ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import attrs
+import trio
+from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import OffsetDeleteRequest, OffsetFetchRequest
+
+from sarameya.config import Config
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import (
+    KafkaError,
+    ProtocolError,
+    RequestTimeoutError,
+    SarameyaError,
+    UnsupportedVersionError,
+    kafka_error,
+)
+from sarameya.model import CommittedOffset, TopicPartition, by_topic
+from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
+from sarameya.net.coordinator import CoordinatorClient
+from sarameya.net.log_offsets import LogOffsetReader, LogOffsets
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.net.retries import Retries
+from sarameya.net.transport import Transport
+from sarameya.observe import Observer
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.described_groups import (
+    BROKER_LED,
+    CLASSIC,
+    DEAD,
+    DescribedGroup,
+    ListedGroup,
+    Listing,
+    broker_led_group,
+    classic_group,
+    listed_groups,
+)
+from sarameya.protocol.metadata import Broker, ClusterMetadata
+from sarameya.protocol.schemas import ConsumerGroupDescribeRequest
+
+_NO_GENERATION = -1
+_NO_MEMBER = ""
+
+_PASSING = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""Codes of a coordinator that has just moved, or is about to answer."""
+
+T = TypeVar("T")
+
+
+class GroupAdmin:
+    """Asks about groups, and changes those without members: `async with GroupAdmin(servers, config, observer)`.
+
+    Entering raises ConnectError where no broker answers within `Config.bootstrap_timeout`, and ConfigError for an
+    address that cannot be. Every method raises KafkaError (or one of its kind) for what the cluster refuses, and
+    RetriesExhaustedError for what was tried in vain for `Config.retry_timeout` seconds.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: Sequence[str] | str,
+        config: Config,
+        observer: Observer,
+        transport: Transport | None = None,
+    ) -> None:
+        # A static member's id has nothing to do here: commits under it would be that member's.
+        self._config = attrs.evolve(config, group_instance_id=None)
+        self._observer = observer
+        self._backoff = Backoff.of(config)
+        self._lifetime = self._run(bootstrap_servers, transport)
+        self._coordinators: dict[str, Broker] = {}
+        self._pool: BrokerPool
+        self._metadata: MetadataRefresher
+
+    async def __aenter__(self) -> Self:
+        await self._lifetime.__aenter__()
+        try:
+            await self._metadata.reach_cluster(())
+        except BaseException:
+            await self._lifetime.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # What the block raised goes on as it is: through the nursery it would come out in a group.
+        await self._lifetime.__aexit__(None, None, None)
+
+    @asynccontextmanager
+    async def _run(self, bootstrap_servers: Sequence[str] | str, transport: Transport | None) -> AsyncIterator[None]:
+        async with (
+            open_broker_pool(bootstrap_servers, self._config, self._observer, transport) as self._pool,
+            trio.open_nursery() as nursery,
+        ):
+            self._metadata = MetadataRefresher(self._pool, self._config, self._observer)
+            nursery.start_soon(self._metadata.run)
+            yield
+            nursery.cancel_scope.cancel()
+
+    # -- the cluster --------------------------------------------------------------------------------
+
+    async def metadata(self, topics: Iterable[str]) -> ClusterMetadata:
+        """The cluster as it is now, with what it tells of `topics`. Raises RequestTimeoutError."""
+        self._metadata.follow(topics)
+        with trio.move_on_after(self._config.request_timeout):
+            return await self._metadata.refresh()
+        raise RequestTimeoutError(f"no metadata in {self._config.request_timeout:g} s")
+
+    async def log_offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> LogOffsets:
+        """See `LogOffsetReader.find`; the topics must have been named to `metadata` before."""
+        reader = LogOffsetReader(self._pool, self._metadata, self._config, self._observer)
+        return await reader.find(partitions, timestamp)
+
+    # -- groups -------------------------------------------------------------------------------------
+
+    async def list_groups(self) -> Listing:
+        """The groups of every broker. One that does not answer is told among the failures."""
+        brokers = (await self.metadata(())).brokers.values()
+        groups: list[ListedGroup] = []
+        failures: list[tuple[Broker, SarameyaError]] = []
+
+        async def ask(broker: Broker) -> None:
+            try:
+                groups.extend(await self._list(broker))
+            except SarameyaError as error:
+                failures.append((broker, error))
+
+        async with trio.open_nursery() as nursery:
+            for broker in brokers:
+                nursery.start_soon(ask, broker)
+        # While a coordinator moves, its groups may be listed by both brokers.
+        by_name = {group.group: group for group in groups}
+        failures.sort(key=lambda failure: failure[0].node_id)
+        return Listing(tuple(by_name[name] for name in sorted(by_name)), tuple(failures))
+
+    async def describe(self, group: str) -> DescribedGroup:
+        """The group's state and members."""
+        return await self._ask_coordinator(group, "description", partial(self._describe, group))
+
+    async def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """All that the group has committed, of topics that this principal may see."""
+        return await self._ask_coordinator(group, "committed offsets", partial(self._committed, group))
+
+    async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Commit for a group without members, which is made if it does not exist; each partition's error code.
+
+        The coordinator refuses all of it (UNKNOWN_MEMBER_ID) once the group has a member. A commit whose answer was
+        lost is sent again: it says the same.
+        """
+        return await self._ask_coordinator(group, "commit", partial(self._commit, group, offsets))
+
+    async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Take commits away (KIP-496); each partition's error code. Of a topic that a member reads none is taken."""
+        ask = partial(self._delete_offsets, group, tuple(partitions))
+        return await self._ask_coordinator(group, "deletion of offsets", ask)
+
+    async def delete_group(self, group: str) -> None:
+        """Remove a group without members, and all that it has committed (KIP-229)."""
+        await self._ask_coordinator(group, "deletion", partial(self._delete_group, group))
+
+    # -- requests -----------------------------------------------------------------------------------
+
+    async def _ask_coordinator(self, group: str, what: str, ask: Callable[[Broker], Awaitable[T]]) -> T:
+        """Do `ask` with the group's coordinator, again and anew while what stops it may pass."""
+        retries = Retries(f"{what} of group {group!r}", self._backoff, self._observer)
+        while True:
+            try:
+                return await ask(await self._coordinator(group))
+            except SarameyaError as error:
+                if not _may_pass(error):
+                    raise
+                self._coordinators.pop(group, None)
+                await retries.wait(str(error))
+
+    async def _coordinator(self, group: str) -> Broker:
+        if group not in self._coordinators:
+            located = await CoordinatorClient(self._pool, group, self._config).find()
+            _raise_if(located.code, f"coordinator of group {group!r}")
+            coordinator = Broker(located.node_id, located.host, located.port)
+            self._pool.learn(coordinator)
+            self._coordinators[group] = coordinator
+        return self._coordinators[group]
+
+    async def _send(self, broker: Broker, message: type[ApiMessage], **fields: Any) -> Any:
+        return await self._pool.request(broker.node_id, Purpose.METADATA, message, **fields)
+
+    async def _list(self, broker: Broker) -> list[ListedGroup]:
+        what = f"groups of broker {broker.node_id}"
+        retries = Retries(what, self._backoff, self._observer)
+        while True:
+            answer = await self._send(broker, ListGroupsRequest, states_filter=[], types_filter=[])
+            if answer.error_code not in _PASSING:
+                _raise_if(answer.error_code, what)
+                return listed_groups(answer, broker)
+            await retries.wait(ErrorCode.describe(answer.error_code))
+
+    async def _describe(self, group: str, coordinator: Broker) -> DescribedGroup:
+        return (
+            await self._describe_broker_led(group, coordinator)
+            or await self._describe_classic(group, coordinator)
+            or await self._describe_by_listing(group, coordinator)
+        )
+
+    async def _describe_broker_led(self, group: str, coordinator: Broker) -> DescribedGroup | None:
+        """None for a group of another type, and where the broker knows of no such type."""
+        message = ConsumerGroupDescribeRequest
+        try:
+            answer = await self._send(coordinator, message, group_ids=[group], include_authorized_operations=False)
+        except UnsupportedVersionError:
+            return None
+        described = _only(answer.groups, group)
+        if described.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            return None
+        _raise_if(described.error_code, f"description of group {group!r}")
+        return broker_led_group(described, coordinator)
+
+    async def _describe_classic(self, group: str, coordinator: Broker) -> DescribedGroup | None:
+        """None where there is no such group of this type."""
+        message = DescribeGroupsRequest
+        answer = await self._send(coordinator, message, groups=[group], include_authorized_operations=False)
+        described = _only(answer.groups, group)
+        if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # from version 6 on (KIP-1043)
+            return None
+        _raise_if(described.error_code, f"description of group {group!r}")
+        return None if described.group_state == DEAD else classic_group(described, coordinator)
+
+    async def _describe_by_listing(self, group: str, coordinator: Broker) -> DescribedGroup:
+        """A group that no request describes: it does not exist, or it is of a type that is only listed here."""
+        listed = next((g for g in await self._list(coordinator) if g.group == group), None)
+        if listed is None or listed.type in (None, CLASSIC, BROKER_LED):
+            return DescribedGroup(group, DEAD, coordinator)
+        return DescribedGroup(group, listed.state or "", coordinator, listed.type or "", listed.protocol_type)
+
+    async def _committed(self, group: str, coordinator: Broker) -> dict[TopicPartition, CommittedOffset]:
+        answer = await self._send(coordinator, OffsetFetchRequest, group_id=group, topics=None, require_stable=False)
+        what = f"committed offsets of group {group!r}"
+        _raise_if(answer.error_code, what)
+        found: dict[TopicPartition, CommittedOffset] = {}
+        for topic in answer.topics:
+            for part in topic.partitions:
+                _raise_if(part.error_code, f"{what}, {topic.name}-{part.partition_index}")
+                if part.committed_offset >= 0:
+                    found[TopicPartition(topic.name, part.partition_index)] = CommittedOffset(
+                        part.committed_offset, part.metadata or "", part.committed_leader_epoch
+                    )
+        return found
+
+    async def _commit(
+        self, group: str, offsets: Mapping[TopicPartition, int], coordinator: Broker
+    ) -> dict[TopicPartition, int]:
+        commits = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+        client = CoordinatorClient(self._pool, group, self._config)
+        codes = await client.commit(coordinator.node_id, _NO_GENERATION, _NO_MEMBER, commits)
+        # Such a code is about the coordinator, and so about the whole commit.
+        _raise_if(next((code for code in codes.values() if code in _PASSING), 0), f"commit for group {group!r}")
+        return _for_each(commits, codes)
+
+    async def _delete_offsets(
+        self, group: str, partitions: tuple[TopicPartition, ...], coordinator: Broker
+    ) -> dict[TopicPartition, int]:
+        row = OffsetDeleteRequest.OffsetDeleteRequestTopic
+        topics = [
+            row(name=topic, partitions=[row.OffsetDeleteRequestPartition(partition_index=n) for n in numbers])
+            for topic, numbers in by_topic(partitions).items()
+        ]
+        answer = await self._send(coordinator, OffsetDeleteRequest, group_id=group, topics=topics)
+        _raise_if(answer.error_code, f"deletion of offsets of group {group!r}")
+        codes = {TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+        return _for_each(partitions, codes)
+
+    async def _delete_group(self, group: str, coordinator: Broker) -> None:
+        answer = await self._send(coordinator, DeleteGroupsRequest, groups_names=[group])
+        _raise_if(_only(answer.results, group).error_code, f"deletion of group {group!r}")
+
+
+def _may_pass(error: SarameyaError) -> bool:
+    """Whether the same may succeed a little later, perhaps at another broker."""
+    return error.retriable or (isinstance(error, KafkaError) and error.code in _PASSING)
+
+
+def _raise_if(code: int, context: str) -> None:
+    if code:
+        raise kafka_error(code, context)
+
+
+def _only(rows: Iterable[Any], group: str) -> Any:
+    for row in rows:
+        if row.group_id == group:
+            return row
+    raise ProtocolError(f"the answer leaves out group {group!r}, which was asked for")
+
+
+def _for_each(partitions: Iterable[TopicPartition], codes: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The code of each partition; what the answer leaves out has not been done, as far as anybody knows."""
+    return {partition: codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in partitions}

@@ -1,0 +1,270 @@
+"""What an administrator is told about groups, and what is refused. Over the in-memory cluster under virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Config, ConnectError, Event
+from sarameya.embedded import EmbeddedCluster
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import GroupAuthorizationError, KafkaError, ProtocolError, RetriesExhaustedError
+from sarameya.model import CommittedOffset, TopicPartition
+from sarameya.net.group_admin import GroupAdmin
+from sarameya.observe import Retrying
+from sarameya.protocol.described_groups import DEAD, EMPTY, STABLE
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers
+from tests.group.kit import Recorder, committed, deadline, fill, orders, start_member
+
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+@asynccontextmanager
+async def admin_of(
+    cluster: EmbeddedCluster, transport: Any = None, **options: Any
+) -> AsyncIterator[tuple[GroupAdmin, list[Event]]]:
+    events: list[Event] = []
+    config = Config(**{"retry_timeout": 10.0, "request_timeout": 5.0, **options})
+    async with GroupAdmin(cluster.bootstrap_servers, config, events.append, transport or cluster.transport) as admin:
+        yield admin, events
+
+
+# -- telling -------------------------------------------------------------------------------------
+
+
+async def test_groups_of_every_broker_are_listed_with_their_coordinators(autojump_clock: MockClock) -> None:
+    async with orders(brokers=3) as cluster, admin_of(cluster) as (admin, _), deadline():
+        names = [f"group-{n}" for n in range(12)]
+        for name in names:
+            await admin.commit(name, {ORDERS_0: 0})
+        listing = await admin.list_groups()
+        assert [group.group for group in listing.groups] == sorted(names)
+        assert {group.state for group in listing.groups} == {EMPTY}
+        assert {group.coordinator.node_id for group in listing.groups} == {0, 1, 2}
+        for group in listing.groups:
+            assert (await admin.describe(group.group)).coordinator.address == group.coordinator.address
+        assert listing.failures == ()
+
+
+async def test_broker_that_does_not_list_is_told_and_the_others_are_listed(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(request: Any, answer: Any) -> None:
+        if any(group.group_id == "mine" for group in answer.groups):
+            answer.error_code, answer.groups = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, []
+
+    async with orders(brokers=2) as cluster, admin_of(cluster) as (admin, _), deadline():
+        for name in ("mine", "yours"):
+            await admin.commit(name, {ORDERS_0: 0})
+        cluster.move_coordinator("mine", 0)
+        cluster.move_coordinator("yours", 1)
+        edit_answers(monkeypatch, Api.LIST_GROUPS, refuse)
+        listing = await admin.list_groups()
+        assert [group.group for group in listing.groups] == ["yours"]
+        ((broker, error),) = listing.failures
+        assert broker.node_id == 0
+        assert "CLUSTER_AUTHORIZATION_FAILED" in str(error)
+
+
+async def test_broker_that_still_loads_its_groups_is_asked_again(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
+        await admin.commit("g", {ORDERS_0: 0})
+        cluster.fail_next(Api.LIST_GROUPS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2)
+        listing = await admin.list_groups()
+        assert [group.group for group in listing.groups] == ["g"]
+        assert [event.what for event in events if isinstance(event, Retrying)] == ["groups of broker 0"] * 2
+
+
+async def test_group_at_work_is_described_with_its_members_and_commits(autojump_clock: MockClock) -> None:
+    async with orders(3) as cluster, admin_of(cluster) as (admin, _), deadline() as nursery:
+        fill(cluster, 5, partition=2)
+        a, b = Recorder(), Recorder()
+        await start_member(nursery, cluster, a, client_id="a", group_instance_id="one")
+        await a.received(5)
+        await start_member(nursery, cluster, b, client_id="b")
+        await b.until(lambda: bool(b.sessions))
+        group = await admin.describe("g")
+        assert (group.state, group.type, group.protocol_type, group.assignor) == (
+            STABLE,
+            "classic",
+            "consumer",
+            "range",
+        )
+        assert [(m.client_id, m.group_instance_id, m.topics, m.assignment) for m in group.members] == [
+            ("a", "one", ("orders",), {"orders": (0, 1)}),
+            ("b", None, ("orders",), {"orders": (2,)}),
+        ]
+        assert (await admin.committed("g"))[TopicPartition("orders", 2)] == CommittedOffset(5, "", 0)
+
+
+async def test_group_that_does_not_exist_is_dead(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
+        assert (await admin.describe("nobody")).state == DEAD
+        assert await admin.committed("nobody") == {}
+
+
+async def test_coordinator_that_has_moved_is_found_again(autojump_clock: MockClock) -> None:
+    async with orders(brokers=2) as cluster, admin_of(cluster) as (admin, _), deadline():
+        await admin.commit("g", {ORDERS_0: 7})
+        before = (await admin.describe("g")).coordinator.node_id
+        cluster.move_coordinator("g", 1 - before)
+        group = await admin.describe("g")
+        assert (group.coordinator.node_id, group.state) == (1 - before, EMPTY)
+        assert (await admin.committed("g"))[ORDERS_0].offset == 7
+
+
+async def test_coordinator_that_has_died_is_found_at_another_broker(autojump_clock: MockClock) -> None:
+    async with orders(brokers=2) as cluster, admin_of(cluster) as (admin, _), deadline():
+        await admin.commit("g", {ORDERS_0: 7})
+        before = (await admin.describe("g")).coordinator.node_id
+        await cluster.stop_broker(before)
+        assert (await admin.describe("g")).coordinator.node_id == 1 - before
+
+
+async def test_passing_code_that_does_not_pass_ends_with_the_retry_timeout(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
+        cluster.fail_next(Api.DESCRIBE_GROUPS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 1000)
+        began = trio.current_time()
+        with pytest.raises(RetriesExhaustedError, match=r"description of group 'g'.*COORDINATOR_LOAD_IN_PROGRESS"):
+            await admin.describe("g")
+        assert 10 <= trio.current_time() - began < 15
+
+
+@pytest.mark.parametrize(
+    ("api", "ask"),
+    [
+        (Api.FIND_COORDINATOR, lambda admin: admin.describe("g")),
+        (Api.DESCRIBE_GROUPS, lambda admin: admin.describe("g")),
+        (Api.OFFSET_FETCH, lambda admin: admin.committed("g")),
+        (Api.DELETE_GROUPS, lambda admin: admin.delete_group("g")),
+        (Api.OFFSET_DELETE, lambda admin: admin.delete_offsets("g", [ORDERS_0])),
+    ],
+)
+async def test_refusal_for_good_is_raised_at_once_with_the_group_s_name(
+    autojump_clock: MockClock, api: Api, ask: Any
+) -> None:
+    async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
+        cluster.fail_next(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        with pytest.raises(GroupAuthorizationError, match=r"'g': GROUP_AUTHORIZATION_FAILED \(30\); grant"):
+            await ask(admin)
+        assert events == []
+
+
+async def test_answer_that_leaves_the_group_out_is_a_protocol_error(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget(request: Any, answer: Any) -> None:
+        answer.groups = []
+
+    edit_answers(monkeypatch, Api.DESCRIBE_GROUPS, forget)
+    async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
+        with pytest.raises(ProtocolError, match="leaves out group 'g'"):
+            await admin.describe("g")
+
+
+# -- changing ------------------------------------------------------------------------------------
+
+
+async def test_commit_for_a_group_that_does_not_exist_makes_it(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, admin_of(cluster) as (admin, _), deadline():
+        offsets = {ORDERS_0: 3, TopicPartition("orders", 1): 4}
+        assert await admin.commit("g", offsets) == dict.fromkeys(offsets, ErrorCode.NONE)
+        assert committed(cluster) == {"orders-0": 3, "orders-1": 4}
+        assert (await admin.describe("g")).state == EMPTY
+
+
+async def test_commit_for_a_group_with_a_member_is_refused_whole(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, admin_of(cluster) as (admin, _), deadline() as nursery:
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.until(lambda: {"claim orders-0", "claim orders-1"} <= {*handler.calls})
+        before = committed(cluster)
+        offsets = {ORDERS_0: 3, TopicPartition("orders", 1): 4}
+        assert await admin.commit("g", offsets) == dict.fromkeys(offsets, ErrorCode.UNKNOWN_MEMBER_ID)
+        assert committed(cluster) == before
+
+
+async def test_commit_of_an_app_s_static_member_is_not_sent_under_its_name(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, admin_of(cluster, group_instance_id="one") as (admin, _), deadline():
+        assert await admin.commit("g", {ORDERS_0: 3}) == {ORDERS_0: ErrorCode.NONE}
+
+
+async def test_commit_is_sent_again_while_the_coordinator_loads(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
+        cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert await admin.commit("g", {ORDERS_0: 3}) == {ORDERS_0: ErrorCode.NONE}
+        assert [event.what for event in events if isinstance(event, Retrying)] == ["commit of group 'g'"]
+
+
+async def test_partition_that_does_not_exist_is_refused_and_the_others_are_committed(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
+        nowhere = TopicPartition("orders", 7)
+        codes = await admin.commit("g", {ORDERS_0: 3, nowhere: 3})
+        assert codes == {ORDERS_0: ErrorCode.NONE, nowhere: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert committed(cluster) == {"orders-0": 3}
+
+
+async def test_partition_left_out_of_an_answer_does_not_count_as_committed(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget(request: Any, answer: Any) -> None:
+        answer.topics = []
+
+    edit_answers(monkeypatch, Api.OFFSET_COMMIT, forget)
+    async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
+        assert await admin.commit("g", {ORDERS_0: 3}) == {ORDERS_0: ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+async def test_offsets_are_deleted_one_by_one(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, admin_of(cluster) as (admin, _), deadline():
+        other = TopicPartition("orders", 1)
+        await admin.commit("g", {ORDERS_0: 3, other: 4})
+        assert await admin.delete_offsets("g", [other]) == {other: ErrorCode.NONE}
+        assert committed(cluster) == {"orders-0": 3}
+
+
+async def test_offsets_that_a_member_reads_by_are_not_deleted(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, admin_of(cluster) as (admin, _), deadline() as nursery:
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.until(lambda: bool(handler.sessions))
+        assert await admin.delete_offsets("g", [ORDERS_0]) == {ORDERS_0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+
+
+async def test_group_without_members_is_deleted_and_one_with_members_is_not(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, admin_of(cluster) as (admin, _), deadline() as nursery:
+        await admin.commit("old", {ORDERS_0: 3})
+        await admin.delete_group("old")
+        assert (await admin.describe("old")).state == DEAD
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.until(lambda: bool(handler.sessions))
+        with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
+            await admin.delete_group("g")
+
+
+# -- the cluster ---------------------------------------------------------------------------------
+
+
+async def test_cluster_that_does_not_answer_is_told_with_its_address(autojump_clock: MockClock) -> None:
+    class Nobody:
+        async def connect(self, host: str, port: int) -> trio.abc.Stream:
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    async with orders() as cluster, deadline():
+        with pytest.raises(ConnectError, match=r"broker-0:9092: Connection refused \(gave up after 3 s\)"):
+            async with admin_of(cluster, Nobody(), bootstrap_timeout=3.0):
+                raise AssertionError("there is nothing to ask")
+
+
+async def test_what_the_block_raises_comes_out_as_it_is(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        with pytest.raises(KeyError):
+            async with admin_of(cluster):
+                raise KeyError("mine")

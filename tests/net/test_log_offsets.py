@@ -1,0 +1,124 @@
+"""Offsets of logs for those who go on without: what can be told, and why the rest cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Config
+from sarameya.embedded import EmbeddedCluster
+from sarameya.error_codes import ErrorCode
+from sarameya.model import TopicPartition
+from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.log_offsets import LOG_END, LOG_START, NO_SUCH_OFFSET, LogOffsets
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers
+from tests.group.kit import deadline, fill, orders
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+async def ask(cluster: EmbeddedCluster, timestamp: int, *partitions: TopicPartition, **options: Any) -> LogOffsets:
+    config = Config(**{"request_timeout": 5.0, **options})
+    async with GroupAdmin(cluster.bootstrap_servers, config, lambda event: None, cluster.transport) as admin:
+        await admin.metadata({partition.topic for partition in partitions})
+        return await admin.log_offsets(partitions, timestamp)
+
+
+async def test_start_and_end_are_told_of_each_partition_by_its_own_leader(autojump_clock: MockClock) -> None:
+    async with orders(2, brokers=2) as cluster, deadline():
+        fill(cluster, 5, partition=0)
+        fill(cluster, 3, partition=1)
+        cluster.delete_records("orders", 0, 2)
+        assert await ask(cluster, LOG_START, FIRST, SECOND) == LogOffsets({FIRST: 2, SECOND: 0})
+        assert await ask(cluster, LOG_END, FIRST, SECOND) == LogOffsets({FIRST: 5, SECOND: 3})
+
+
+async def test_time_is_answered_with_the_first_message_from_then_on(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline():
+        for n in range(5):
+            cluster.produce("orders", 0, b"%d" % n, timestamp=1000 + n)
+        cluster.produce("orders", 1, b"old", timestamp=1)
+        assert await ask(cluster, 1003, FIRST, SECOND) == LogOffsets({FIRST: 3, SECOND: NO_SUCH_OFFSET})
+
+
+async def test_nothing_wanted_asks_nobody(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        assert await ask(cluster, LOG_END) == LogOffsets({})
+
+
+async def test_partition_that_does_not_exist_is_told_at_once(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        nowhere = TopicPartition("nowhere", 0)
+        began = trio.current_time()
+        assert await ask(cluster, LOG_END, FIRST, SECOND, nowhere) == LogOffsets(
+            {FIRST: 0}, {SECOND: "no such partition", nowhere: "no such partition"}
+        )
+        assert trio.current_time() - began < 0.1
+
+
+async def test_code_that_may_pass_is_asked_again(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+        assert await ask(cluster, LOG_END, FIRST) == LogOffsets({FIRST: 0})
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds"), [(ErrorCode.LEADER_NOT_AVAILABLE, (2, 5)), (ErrorCode.TOPIC_AUTHORIZATION_FAILED, (0, 0.1))]
+)
+async def test_code_that_stays_is_told_after_the_time_that_it_deserves(
+    autojump_clock: MockClock, code: ErrorCode, seconds: tuple[float, float]
+) -> None:
+    async with orders() as cluster, deadline():
+        cluster.fail_next(Api.LIST_OFFSETS, code, 1000)
+        began = trio.current_time()
+        assert await ask(cluster, LOG_END, FIRST) == LogOffsets({}, {FIRST: ErrorCode.describe(code)})
+        assert seconds[0] <= trio.current_time() - began <= seconds[1]
+
+
+async def test_fewer_tries_are_made_where_the_options_say_so(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, 2)
+        found = await ask(cluster, LOG_END, FIRST, retry_max_attempts=1)
+        assert found == LogOffsets({}, {FIRST: "LEADER_NOT_AVAILABLE (5)"})
+
+
+async def test_partition_left_out_of_an_answer_is_told(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget(request: Any, answer: Any) -> None:
+        for topic in answer.topics:
+            topic.partitions = [part for part in topic.partitions if part.partition_index == 0]
+
+    edit_answers(monkeypatch, Api.LIST_OFFSETS, forget)
+    async with orders(2) as cluster, deadline():
+        found = await ask(cluster, LOG_END, FIRST, SECOND)
+        assert found == LogOffsets({FIRST: 0}, {SECOND: "left out of the answer"})
+
+
+async def test_partition_without_a_leader_is_told_and_the_others_are_found(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline():
+
+        def leaderless(request: Any, answer: Any) -> None:
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    if part.partition_index == 1:
+                        part.leader_id = -1
+
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            edit_answers(monkeypatch, Api.METADATA, leaderless)
+            found = await ask(cluster, LOG_END, FIRST, SECOND)
+        assert found == LogOffsets({FIRST: 0}, {SECOND: "the partition has no leader"})
+
+
+async def test_leader_that_dies_is_followed_to_the_next(autojump_clock: MockClock) -> None:
+    async with orders(1, brokers=2) as cluster, deadline():
+        fill(cluster, 5)
+        config = Config(request_timeout=5.0)
+        async with GroupAdmin(cluster.bootstrap_servers, config, lambda event: None, cluster.transport) as admin:
+            await admin.metadata(["orders"])
+            await cluster.stop_broker(0)
+            assert await admin.log_offsets([FIRST], LOG_END) == LogOffsets({FIRST: 5})
