@@ -1,7 +1,7 @@
 """The loop: join, session, rejoin, until closed, cancelled or failed for good. Owns the group's lifetime.
 
-Connections, metadata and the membership run in a shielded task of their own: when the code around `consume()` is
-cancelled, they go on until the session has cleaned up, committed and left, which is bounded by `close_timeout`.
+Connections, metadata and the membership are shielded (`runtime.py`): when the code around `consume()` is cancelled,
+they go on until the session has cleaned up, committed and left, which is bounded by `close_timeout`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sarameya.errors import ConfigError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.leader import RunSync
 from sarameya.group.member import CloseWanted, Member, NewAssignment, Notice
-from sarameya.group.outcome import Outcome, Runtime
+from sarameya.group.outcome import Outcome
+from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.group.session_run import SessionRun
-from sarameya.net.broker_pool import open_broker_pool, parse_bootstrap
-from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.net.broker_pool import parse_bootstrap
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer, Observers, Retrying
 from sarameya.protocol.assignors import ASSIGNORS
@@ -77,7 +77,6 @@ class ConsumerGroup:
         self._backoff = Backoff.of(self.config, rng)
         self._observer = Observers(observers)
         self._lifetime = self._run()
-        self._shielded: trio.Nursery | None = None
         self._runtime: Runtime | None = None
         self._member: Member | None = None
         self._connecting: trio.CancelScope | None = None
@@ -97,16 +96,13 @@ class ConsumerGroup:
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
-        async with trio.open_nursery() as nursery:
-            # Not `nursery.start`: a task that shields itself would outlive a cancelled start for ever.
-            infrastructure, ready = trio.CancelScope(shield=True), trio.Event()
-            nursery.start_soon(self._run_infrastructure, infrastructure, ready)
+        async with open_runtime(
+            self.group_id, self._bootstrap, self.config, self._observer, self._backoff, self._transport
+        ) as self._runtime:
             try:
-                await ready.wait()
                 yield
             finally:
-                self._runtime = self._shielded = None
-                infrastructure.cancel()
+                self._runtime = None
 
     @overload
     async def consume(self, topics: Iterable[str], handler: ConsumerGroupHandler) -> None: ...
@@ -130,8 +126,8 @@ class ConsumerGroup:
         for topics that cannot be; ProtocolError where the leader's assignment is no assignment. Cancelling it ends
         the session in order too, within `close_timeout`.
         """
-        runtime, nursery = self._runtime, self._shielded
-        if runtime is None or nursery is None:
+        runtime = self._runtime
+        if runtime is None:
             raise RuntimeError("consume() needs `async with ConsumerGroup(...) as group`")
         if not self._idle.is_set():
             raise RuntimeError("consume() is running already; a group is one member")
@@ -157,7 +153,6 @@ class ConsumerGroup:
                     ),
                     handler,
                     runtime,
-                    nursery,
                 )
         finally:
             self._idle.set()
@@ -197,12 +192,10 @@ class ConsumerGroup:
 
     # -- the loop -----------------------------------------------------------------------------------
 
-    async def _live(
-        self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime, nursery: trio.Nursery
-    ) -> None:
+    async def _live(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> None:
         """Be a member: from the first join to the leave."""
         deadline, reason = trio.current_time(), "cancelled"
-        membership: trio.CancelScope = await nursery.start(_run_scoped, member)
+        membership: trio.CancelScope = await runtime.shielded.start(_run_scoped, member)
         self._member = member
         if self._closing:
             member.notify(CloseWanted())  # asked for between the look at `_closing` and now
@@ -285,19 +278,6 @@ class ConsumerGroup:
             case Fail(error=error):
                 return Outcome(reason=str(error), fatal=error)
         return None
-
-    async def _run_infrastructure(self, scope: trio.CancelScope, ready: trio.Event) -> None:
-        with scope:
-            async with (
-                open_broker_pool(self._bootstrap, self.config, self._observer, self._transport) as pool,
-                trio.open_nursery() as nursery,
-            ):
-                metadata = MetadataRefresher(pool, self.config, self._observer, self._backoff)
-                nursery.start_soon(metadata.run)
-                self._runtime = Runtime(self.group_id, self.config, pool, metadata, self._observer, self._backoff)
-                self._shielded = nursery
-                ready.set()
-                await trio.sleep_forever()
 
 
 async def _run_scoped(

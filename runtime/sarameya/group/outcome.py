@@ -1,4 +1,4 @@
-"""What a session is given to work with, and what it leaves behind. Data only."""
+"""What a session leaves behind. Data only."""
 
 from __future__ import annotations
 
@@ -6,24 +6,7 @@ import math
 
 import attrs
 
-from sarameya.config import Config
 from sarameya.group.member import NewAssignment
-from sarameya.net.broker_pool import BrokerPool
-from sarameya.net.metadata_refresher import MetadataRefresher
-from sarameya.observe import Observer
-from sarameya.protocol.backoff import Backoff
-
-
-@attrs.frozen(slots=True)
-class Runtime:
-    """What every session of a group works with."""
-
-    group: str
-    config: Config
-    pool: BrokerPool
-    metadata: MetadataRefresher
-    observer: Observer
-    backoff: Backoff
 
 
 @attrs.define(slots=True)

@@ -34,7 +34,8 @@ from sarameya.group.claims import Claims
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.member import CloseWanted, Member, NewAssignment, SubscriptionChanged
 from sarameya.group.offset_manager import OffsetManager
-from sarameya.group.outcome import Outcome, Runtime
+from sarameya.group.outcome import Outcome
+from sarameya.group.runtime import Runtime
 from sarameya.group.session import Session
 from sarameya.group.starts import Start, find_starts
 from sarameya.model import CommittedOffset, TopicPartition, by_topic, topic_partitions

@@ -1,0 +1,72 @@
+"""What groups and consumers stand on: connections and metadata of one cluster, for the length of a block.
+
+They run in a shielded task: when the code around the block is cancelled, they go on until it has been left, so that
+whoever ends there can still commit and say good-bye.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from sarameya.config import Config
+from sarameya.net.broker_pool import BrokerPool, open_broker_pool
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.net.transport import Transport
+from sarameya.observe import Observer
+from sarameya.protocol.backoff import Backoff
+
+
+@attrs.frozen(slots=True)
+class Runtime:
+    """What every session of a group works with, and a consumer without one."""
+
+    group: str
+    """The group's id; empty where there is none."""
+    config: Config
+    pool: BrokerPool
+    metadata: MetadataRefresher
+    observer: Observer
+    backoff: Backoff
+    shielded: trio.Nursery
+    """For tasks that go on until the end of the block, whoever is cancelled meanwhile."""
+
+
+@asynccontextmanager
+async def open_runtime(
+    group: str,
+    bootstrap_servers: Sequence[str] | str,
+    config: Config,
+    observer: Observer,
+    backoff: Backoff,
+    transport: Transport | None,
+) -> AsyncIterator[Runtime]:
+    """The runtime for one cluster; every task and connection of it ends with the block. No I/O until it is used."""
+    runtime: Runtime | None = None
+
+    async def run() -> None:
+        nonlocal runtime
+        with scope:
+            async with (
+                open_broker_pool(bootstrap_servers, config, observer, transport) as pool,
+                trio.open_nursery() as shielded,
+            ):
+                metadata = MetadataRefresher(pool, config, observer, backoff)
+                shielded.start_soon(metadata.run)
+                runtime = Runtime(group, config, pool, metadata, observer, backoff, shielded)
+                ready.set()
+                await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        # Not `nursery.start`: a task that shields itself would outlive a cancelled start for ever.
+        scope, ready = trio.CancelScope(shield=True), trio.Event()
+        nursery.start_soon(run)
+        try:
+            await ready.wait()
+            assert runtime is not None
+            yield runtime
+        finally:
+            scope.cancel()
