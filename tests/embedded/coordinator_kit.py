@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -11,7 +12,6 @@ from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.group import Group
 from sarameya.embedded.groups.messages import (
     CommitRequest,
-    GroupRecord,
     HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
@@ -24,6 +24,7 @@ from sarameya.embedded.groups.messages import (
     SyncRequest,
 )
 from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.stored import GroupRecord, StoredOffset
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 
@@ -72,20 +73,34 @@ def join_request(member_id: str = "", **fields: Any) -> JoinRequest:
     return JoinRequest(**(request | fields))
 
 
+WALL_TIME = 1_700_000_000.0
+"""The time of day at the kit's 0."""
+
+
+def config(**fields: Any) -> CoordinatorConfig:
+    """Settings under which offsets never expire, for tests that look at all the deadlines there are."""
+    return CoordinatorConfig(**{"offsets_retention_check_interval": math.inf} | fields)
+
+
 class Kit:
     """One coordinator under a clock of its own, with a journal that remembers."""
 
-    def __init__(self, config: CoordinatorConfig | None = None, *, serves: Serves = serves_all, seed: int = 7) -> None:
+    def __init__(
+        self, settings: CoordinatorConfig | None = None, *, serves: Serves = serves_all, seed: int = 7
+    ) -> None:
         self.now = 0.0
-        self.offsets_log: list[Mapping[TopicPartition, CommittedOffset | None]] = []
+        self.offsets_log: list[Mapping[TopicPartition, StoredOffset | None]] = []
         self.groups_log: list[GroupRecord | None] = []
         self.coordinator = GroupCoordinator(
-            config or CoordinatorConfig(), serves=serves, journal=self, rng=random.Random(seed)
+            settings or config(), serves=serves, journal=self, wall_clock=self.time_of_day, rng=random.Random(seed)
         )
+
+    def time_of_day(self) -> float:
+        return WALL_TIME + self.now
 
     # --- the journal -------------------------------------------------------------------------------------------
 
-    def store_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset | None]) -> None:
+    def store_offsets(self, group_id: str, offsets: Mapping[TopicPartition, StoredOffset | None]) -> None:
         self.offsets_log.append(dict(offsets))
 
     def store_group(self, group_id: str, record: GroupRecord | None) -> None:

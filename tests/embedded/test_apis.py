@@ -103,6 +103,7 @@ def test_every_version_served_is_read_and_answered(api: Api, version: int) -> No
         Api.HEARTBEAT: {ErrorCode.UNKNOWN_MEMBER_ID},
         Api.LEAVE_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
         Api.SYNC_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
+        Api.DESCRIBE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
         Api.DELETE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
         Api.OFFSET_DELETE: {ErrorCode.GROUP_ID_NOT_FOUND},
     }.get(api, set())

@@ -1,25 +1,16 @@
 """The group APIs on the wire. The coordinator's own rules are tested beside it; here: versions, hand-over, faults."""
 
-from typing import Any
-
 import pytest
 from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import (
-    HeartbeatRequest,
-    JoinGroupRequest,
     LeaveGroupRequest,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
-    SyncGroupRequest,
 )
-from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sarameya.error_codes import ErrorCode
-from sarameya.protocol.offsets_partition import partition_for
 from tests.embedded.api_kit import ApiKit, request
-
-GROUP = "landers"
+from tests.embedded.group_requests import GROUP, commit, committed, heartbeat, join, start_member, sync
 
 
 @pytest.fixture
@@ -30,72 +21,6 @@ def kit() -> ApiKit:
 @pytest.fixture
 def coordinator(kit: ApiKit) -> int:
     return kit.cluster.coordinator_node(GROUP).id
-
-
-def join(member_id: str = "", *, version: int = 9, instance: str | None = None, timeout: int = 10_000) -> Any:
-    return request(
-        JoinGroupRequest,
-        version,
-        group_id=GROUP,
-        session_timeout_ms=timeout,
-        rebalance_timeout_ms=60_000,
-        member_id=member_id,
-        group_instance_id=instance,
-        protocol_type="consumer",
-        protocols=[{"name": "range", "metadata": b"subscription"}],
-        reason="test",
-    )
-
-
-def sync(member_id: str, generation: int = 1, assignments: dict[str, bytes] | None = None) -> Any:
-    return request(
-        SyncGroupRequest,
-        5,
-        group_id=GROUP,
-        generation_id=generation,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[{"member_id": to, "assignment": share} for to, share in (assignments or {}).items()],
-    )
-
-
-def heartbeat(member_id: str, generation: int = 1) -> Any:
-    return request(HeartbeatRequest, 4, group_id=GROUP, generation_id=generation, member_id=member_id)
-
-
-def commit(offset: int, *, topic: str = "orders", partition: int = 0, version: int = 9, **fields: Any) -> Any:
-    return request(
-        OffsetCommitRequest,
-        version,
-        group_id=GROUP,
-        topics=[
-            {
-                "name": topic,
-                "partitions": [
-                    {
-                        "partition_index": partition,
-                        "committed_offset": offset,
-                        "committed_leader_epoch": 3,
-                        "committed_metadata": "note",
-                    }
-                ],
-            }
-        ],
-        **({"generation_id_or_member_epoch": -1, "member_id": ""} | fields),
-    )
-
-
-def committed(answer: Any) -> int:
-    return int(answer.topics[0].partitions[0].error_code)
-
-
-def start_member(kit: ApiKit, coordinator: int) -> str:
-    """A group of one, Stable in generation 1."""
-    member_id = str(kit.answer(join(), coordinator).member_id)
-    kit.answer(join(member_id), coordinator)
-    kit.answer(sync(member_id, 1, {member_id: b"all of it"}), coordinator)
-    return member_id
 
 
 class TestMembership:
@@ -240,9 +165,22 @@ class TestAdministration:
         start_member(kit, coordinator)
         assert len(kit.answer(request(ListGroupsRequest, 4, states_filter=states), coordinator).groups) == found
 
+    @pytest.mark.parametrize(
+        ("types", "found"), [([], 1), (["Classic"], 1), (["consumer"], 0), (["consumer", "classic"], 1), (["?"], 0)]
+    )
+    def test_groups_are_listed_by_type(self, kit: ApiKit, coordinator: int, types: list[str], found: int) -> None:
+        start_member(kit, coordinator)
+        listed = kit.answer(request(ListGroupsRequest, 5, states_filter=[], types_filter=types), coordinator).groups
+        assert [(group.group_id, group.group_type) for group in listed] == [(GROUP, "classic")] * found
+
     def test_a_group_nobody_knows_is_dead(self, kit: ApiKit, coordinator: int) -> None:
         (group,) = kit.answer(request(DescribeGroupsRequest, 5, groups=[GROUP]), coordinator).groups
         assert (group.error_code, group.group_state, group.members) == (0, "Dead", [])
+
+    def test_a_group_nobody_knows_is_an_error_from_version_six_on(self, kit: ApiKit, coordinator: int) -> None:
+        (group,) = kit.answer(request(DescribeGroupsRequest, 6, groups=[GROUP]), coordinator).groups
+        assert (group.error_code, group.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+        assert group.error_message == f"Group {GROUP} not found."
 
     def test_only_an_empty_group_is_deleted(self, kit: ApiKit, coordinator: int) -> None:
         member_id = start_member(kit, coordinator)
@@ -250,66 +188,3 @@ class TestAdministration:
         assert kit.answer(delete, coordinator).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
         kit.answer(request(LeaveGroupRequest, 0, group_id=GROUP, member_id=member_id), coordinator)
         assert kit.answer(delete, coordinator).results[0].error_code == ErrorCode.NONE
-
-
-class TestCoordinators:
-    def find(self, kit: ApiKit, version: int, key_type: int = 0) -> tuple[int, int, str, int]:
-        ask = request(FindCoordinatorRequest, version, key=GROUP, key_type=key_type, coordinator_keys=[GROUP])
-        answer = kit.answer(ask)
-        found = answer if version < 4 else answer.coordinators[0]
-        return found.error_code, found.node_id, found.host, found.port
-
-    @pytest.mark.parametrize("version", [0, 3, 4])
-    def test_the_leader_of_the_groups_partition_coordinates(self, kit: ApiKit, version: int) -> None:
-        node = partition_for(GROUP, 50) % 3
-        assert self.find(kit, version) == (0, node, f"broker-{node}", 9092 + node)
-
-    @pytest.mark.parametrize("version", [3, 4])
-    def test_transactions_have_no_coordinator(self, kit: ApiKit, version: int) -> None:
-        assert self.find(kit, version, key_type=1) == (ErrorCode.INVALID_REQUEST, -1, "", -1)
-
-    def test_other_brokers_refuse_the_group(self, kit: ApiKit, coordinator: int) -> None:
-        other = (coordinator + 1) % 3
-        assert kit.answer(join(), other).error_code == ErrorCode.NOT_COORDINATOR
-        assert kit.answer(heartbeat("m"), other).error_code == ErrorCode.NOT_COORDINATOR
-        assert committed(kit.answer(commit(1), other)) == ErrorCode.NOT_COORDINATOR
-
-    def move(self, kit: ApiKit, to: int) -> None:
-        number = kit.cluster.offsets_partition(GROUP).topic_partition.partition
-        kit.cluster.move_leader("__consumer_offsets", number, to, kit.now)
-
-    def test_a_group_that_moves_keeps_members_generation_and_commits(self, kit: ApiKit, coordinator: int) -> None:
-        member_id = start_member(kit, coordinator)
-        kit.answer(commit(7, member_id=member_id, generation_id_or_member_epoch=1), coordinator)
-        other = (coordinator + 1) % 3
-        self.move(kit, other)
-        assert self.find(kit, 4)[1] == other
-        assert kit.answer(heartbeat(member_id), coordinator).error_code == ErrorCode.NOT_COORDINATOR
-        assert kit.answer(heartbeat(member_id), other).error_code == ErrorCode.NONE
-        (topic,) = kit.answer(request(OffsetFetchRequest, 2, group_id=GROUP, topics=None), other).topics
-        assert topic.partitions[0].committed_offset == 7
-
-    def test_a_held_join_is_sent_to_the_new_coordinator(self, kit: ApiKit, coordinator: int) -> None:
-        start_member(kit, coordinator)
-        held = kit.ask(join(kit.answer(join(), coordinator).member_id), coordinator)
-        self.move(kit, (coordinator + 1) % 3)
-        assert [answer.error_code for answer in held] == [ErrorCode.NOT_COORDINATOR]
-
-    def test_a_group_outlives_its_coordinator(self, kit: ApiKit, coordinator: int) -> None:
-        member_id = start_member(kit, coordinator)
-        kit.cluster.node_down(coordinator, kit.now)
-        heir = kit.cluster.coordinator_node(GROUP).id
-        assert heir != coordinator
-        assert kit.answer(heartbeat(member_id), heir).error_code == ErrorCode.NONE
-
-    def test_a_group_rests_while_no_broker_is_up_and_no_session_runs_out(self) -> None:
-        kit = ApiKit({"orders": 1})
-        member_id = start_member(kit, 0)
-        (node,) = kit.cluster.nodes
-        kit.cluster.node_down(0, kit.now)
-        assert self.find(kit, 4)[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        kit.sleep(3600)
-        kit.cluster.node_up(node, kit.now)
-        assert kit.answer(heartbeat(member_id), 0).error_code == ErrorCode.NONE
-        kit.sleep(10)
-        assert kit.answer(heartbeat(member_id), 0).error_code == ErrorCode.UNKNOWN_MEMBER_ID

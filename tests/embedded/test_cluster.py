@@ -1,5 +1,6 @@
 """EmbeddedCluster: its lifetime, what it offers in the process, and its controls, as a client sees them."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -41,10 +42,19 @@ async def fetched(cluster: EmbeddedCluster, broker: int = 0, offset: int = 0) ->
         return (await client.ask(fetch(offset))).responses[0].partitions[0]
 
 
-class TestLifetime:
-    async def test_brokers_listen_at_ports_in_a_row(self) -> None:
+async def two_free_ports() -> int:
+    """A port that nobody listens at, nor at the next."""
+    while True:
         async with EmbeddedCluster() as probe:
             port = int(probe.bootstrap_servers[0].rsplit(":", 1)[1])
+        with suppress(OSError):
+            async with EmbeddedCluster(port=port + 1):
+                return port
+
+
+class TestLifetime:
+    async def test_brokers_listen_at_ports_in_a_row(self) -> None:
+        port = await two_free_ports()
         async with EmbeddedCluster({"orders": 1}, brokers=2, port=port) as cluster:
             assert cluster.bootstrap_servers == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
             async with connected(cluster, 1) as client:

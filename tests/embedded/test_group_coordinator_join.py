@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.messages import JoinAnswer, JoinedMember, SyncAnswer
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
-from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, join_request, protocols
+from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, config, join_request, protocols
 
 # --- a member id first (KIP-394) -----------------------------------------------------------------------------------
 
@@ -106,10 +105,21 @@ def test_join_of_a_stranger_to_a_group_with_members_is_unknown() -> None:
 
 
 def test_join_beyond_the_maximum_size_is_refused() -> None:
-    kit = Kit(CoordinatorConfig(max_size=2))
+    kit = Kit(config(max_size=2))
     ids = kit.stable(2)
     assert kit.join().answer == JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert (kit.state, kit.member_ids) == (GroupState.STABLE, ids)
+
+
+def test_group_loaded_with_more_members_than_are_allowed_begins_a_round() -> None:
+    large = Kit()
+    ids = large.stable(3)
+    image = large.coordinator.unload(GROUP, 0)
+    assert image is not None
+    for limit, state in ((2, GroupState.PREPARING_REBALANCE), (3, GroupState.STABLE)):
+        kit = Kit(config(max_size=limit))
+        kit.coordinator.load(image, kit.now)
+        assert (kit.state, kit.member_ids) == (state, ids)
 
 
 def test_members_beyond_a_maximum_size_that_was_lowered_are_those_that_join_last() -> None:
@@ -117,7 +127,7 @@ def test_members_beyond_a_maximum_size_that_was_lowered_are_those_that_join_last
     first, second, third = large.stable(3)
     image = large.coordinator.unload(GROUP, 0)
     assert image is not None
-    kit = Kit(CoordinatorConfig(max_size=2))
+    kit = Kit(config(max_size=2))
     kit.coordinator.load(image, kit.now)
     rejoin, given_up, again = kit.join(first), kit.join(third), kit.join(third)  # it has joined, so it may again
     assert kit.join(second).answer.error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -127,7 +137,7 @@ def test_members_beyond_a_maximum_size_that_was_lowered_are_those_that_join_last
 
 
 def test_last_to_join_a_round_beyond_the_maximum_size_is_turned_away_and_waited_for_no_longer() -> None:
-    kit = Kit(CoordinatorConfig(max_size=2))
+    kit = Kit(config(max_size=2))
     (first,) = kit.stable(1)
     pending = [kit.new_id(), kit.new_id()]
     second, rejoin, third = kit.join(pending[0]), kit.join(first), kit.join(pending[1])
@@ -391,7 +401,7 @@ def test_member_that_drops_the_chosen_protocol_changes_the_choice() -> None:
 
 
 def delayed(seconds: float) -> Kit:
-    return Kit(CoordinatorConfig(initial_rebalance_delay=seconds))
+    return Kit(config(initial_rebalance_delay=seconds))
 
 
 def test_initial_delay_holds_the_first_join_and_one_generation_takes_all_in() -> None:
@@ -491,6 +501,13 @@ def test_sync_is_checked_in_kafkas_order(
         kit.settle([member_id])
     reply = kit.sync(member_id if member == "member" else member, **fields)
     assert reply.answer.error is error
+
+
+def test_sync_before_the_first_choice_is_told_to_wait_whatever_it_names() -> None:
+    kit = Kit(config(initial_rebalance_delay=3.0))
+    member_id, _ = kit.join_new()
+    reply = kit.sync(member_id, protocol_type="consumer", protocol_name="sticky")
+    assert reply.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_sync_to_no_group_is_of_an_unknown_member() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from sarameya.embedded.groups.messages import LeaveAnswer, LeaveRequest, LeavingMember
@@ -37,6 +39,27 @@ def test_leave_in_completing_rebalance_begins_the_round_again() -> None:
     kit.leave(first)
     assert waiting.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert kit.join(second).answer.leader == second
+
+
+def test_leave_in_completing_rebalance_leaves_nobody_an_assignment_of_the_generation_before() -> None:
+    kit = Kit()
+    first, second = kit.stable(2)
+    kit.join(first)
+    kit.join(second)
+    assert {member.assignment for member in kit.coordinator.describe(GROUP).members} == {
+        first.encode(),
+        second.encode(),
+    }
+    kit.leave(first)
+    assert [member.assignment for member in kit.coordinator.describe(GROUP).members] == [b""]
+
+
+def test_leave_tells_the_log_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    kit = Kit()
+    first, second = kit.stable(2)
+    with caplog.at_level(logging.INFO):
+        kit.leave(LeavingMember(first, reason="it is closed"), LeavingMember("ghost"), LeavingMember(second))
+    assert f"left: {first} (it is closed), {second} (no reason given)" in caplog.text
 
 
 def test_leave_of_the_last_member_awaited_ends_the_join_phase() -> None:

@@ -7,11 +7,12 @@ import struct
 import pytest
 
 from sarameya.embedded.groups.messages import CommitRequest
-from sarameya.embedded.groups.offsets import subscribed_topics
 from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.stored import StoredOffset
+from sarameya.embedded.groups.subscriptions import subscribed_topics
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
-from tests.embedded.coordinator_kit import GROUP, SESSION, T0, Kit, protocols
+from tests.embedded.coordinator_kit import GROUP, SESSION, T0, WALL_TIME, Kit, config, protocols
 
 T1 = TopicPartition("t", 1)
 
@@ -140,7 +141,7 @@ def test_too_large_metadata_refuses_its_own_partition_alone() -> None:
     answer = kit.coordinator.commit(CommitRequest(GROUP, offsets), 0)
     assert dict(answer.errors) == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: OK}
     assert kit.committed() == {T1: CommittedOffset(2, "fine", 4)}
-    assert kit.offsets_log == [{T1: CommittedOffset(2, "fine", 4)}]
+    assert kit.offsets_log == [{T1: StoredOffset(CommittedOffset(2, "fine", 4), WALL_TIME)}]
 
 
 def test_commit_may_move_an_offset_back() -> None:
@@ -193,6 +194,19 @@ def test_delete_of_offsets_of_a_subscribed_topic_is_refused_partition_by_partiti
     answer = kit.coordinator.delete_offsets(GROUP, [T0, u0])
     assert dict(answer.errors) == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, u0: OK}
     assert kit.committed() == {T0: CommittedOffset(5)}
+
+
+def test_delete_of_offsets_goes_by_what_the_last_generation_read() -> None:
+    kit = Kit()
+    (member_id,) = kit.stable(1, protocols=protocols("range", metadata=subscription("t")))
+    kit.commit(member_id, 1)
+    kit.leave(member_id)
+    kit.commit()
+    kit.new_id()
+    kit.coordinator._rounds.config = config(initial_rebalance_delay=3.0)
+    kit.join_new(protocols=protocols("range", metadata=subscription("t")))
+    assert kit.state is GroupState.PREPARING_REBALANCE
+    assert dict(kit.coordinator.delete_offsets(GROUP, [T0]).errors) == {T0: OK}, "nobody was left, so nothing was read"
 
 
 def test_delete_of_offsets_under_an_unreadable_subscription_is_refused() -> None:

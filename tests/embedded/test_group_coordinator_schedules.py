@@ -14,12 +14,13 @@ from sarameya.embedded.groups.rounds import GroupJoinKey, GroupSyncKey
 from sarameya.embedded.groups.sessions import MemberKey
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
-from tests.embedded.coordinator_kit import GROUP, Kit, Waiting, protocols
+from tests.embedded.coordinator_kit import GROUP, Kit, Waiting, config, protocols
 
 CONFIGS = [
-    CoordinatorConfig(),
-    CoordinatorConfig(initial_rebalance_delay=3.0),
-    CoordinatorConfig(max_size=3),
+    config(),
+    config(initial_rebalance_delay=3.0),
+    config(max_size=3),
+    config(offsets_retention=100.0, offsets_retention_check_interval=20.0),
 ]
 
 # --- clients that do anything --------------------------------------------------------------------------------------
@@ -47,9 +48,9 @@ class AnyClients(RuleBasedStateMachine):
         self.syncs: list[Waiting[SyncAnswer]] = []
         self.generation = 0
 
-    @initialize(config=st.sampled_from(CONFIGS))
-    def choose_config(self, config: CoordinatorConfig) -> None:
-        self.kit = Kit(config)
+    @initialize(settings=st.sampled_from(CONFIGS))
+    def choose_config(self, settings: CoordinatorConfig) -> None:
+        self.kit = Kit(settings)
 
     def _join(self, member_id: str, instance: str | None, **fields: Any) -> None:
         def learn(answer: JoinAnswer) -> None:
@@ -169,6 +170,7 @@ class AnyClients(RuleBasedStateMachine):
     @invariant()
     def group_is_consistent(self) -> None:
         if not self.kit.exists:
+            self.generation = 0
             return
         group = self.kit.group
         assert (group.state is GroupState.EMPTY) <= (not group.members)
@@ -282,11 +284,11 @@ Lives = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(lives=Lives, moves=st.sets(st.integers(0, 180), max_size=3), config=st.sampled_from(CONFIGS[:2]))
+@given(lives=Lives, moves=st.sets(st.integers(0, 180), max_size=3), chosen=st.sampled_from(CONFIGS[:2]))
 def test_clients_that_keep_to_the_protocol_end_in_one_stable_generation(
-    lives: list[tuple[int, int | None, bool, int, bool]], moves: set[int], config: CoordinatorConfig
+    lives: list[tuple[int, int | None, bool, int, bool]], moves: set[int], chosen: CoordinatorConfig
 ) -> None:
-    kit = Kit(config)
+    kit = Kit(chosen)
     clients = [
         Client(f"c{n}", start, None if life is None else start + life, leaves, drain, f"i{n}" if static else None)
         for n, (start, life, leaves, drain, static) in enumerate(lives)

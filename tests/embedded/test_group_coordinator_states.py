@@ -11,6 +11,7 @@ from sarameya.embedded.groups.states import TRANSITIONS, GroupEvent, GroupState,
 
 LEGAL = [
     (GroupState.EMPTY, GroupEvent.REBALANCE, GroupState.PREPARING_REBALANCE),
+    (GroupState.EMPTY, GroupEvent.LOADED, GroupState.STABLE),
     (GroupState.EMPTY, GroupEvent.REMOVED, GroupState.DEAD),
     (GroupState.PREPARING_REBALANCE, GroupEvent.JOINED, GroupState.COMPLETING_REBALANCE),
     (GroupState.PREPARING_REBALANCE, GroupEvent.DESERTED, GroupState.EMPTY),
@@ -35,8 +36,8 @@ def test_table_has_a_row_for_every_state() -> None:
 def test_legal_event_leads_to_the_next_state(state: GroupState, event: GroupEvent, following: GroupState) -> None:
     group = Group("g")
     group.state = state
-    group.transition(event)
-    assert group.state is following
+    group.transition(event, 5.0)
+    assert (group.state, group.state_time) == (following, 5.0)
 
 
 @pytest.mark.parametrize(("state", "event"), ILLEGAL)
@@ -44,8 +45,8 @@ def test_illegal_event_raises_and_changes_nothing(state: GroupState, event: Grou
     group = Group("g")
     group.state = state
     with pytest.raises(IllegalTransitionError, match=f"{event.name} cannot happen to a group in state {state.value}"):
-        group.transition(event)
-    assert group.state is state
+        group.transition(event, 5.0)
+    assert (group.state, group.state_time) == (state, None)
 
 
 def test_dead_is_final() -> None:

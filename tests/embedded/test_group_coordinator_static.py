@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sarameya.embedded.groups.messages import GroupImage, GroupRecord, JoinAnswer, MemberRecord, SyncAnswer
+from sarameya.embedded.groups.messages import JoinAnswer, SyncAnswer
 from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.stored import GroupImage, GroupRecord, MemberRecord
 from sarameya.error_codes import ErrorCode
 from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, protocols
 

@@ -1,78 +1,118 @@
-"""`__consumer_offsets`: what coordinators write is what Kafka's own tools could read."""
+"""`__consumer_offsets` as a log: what is written to it, what is found in it, and what can be taken out of it."""
 
-from typing import Any
+from __future__ import annotations
 
-import attrs
+import logging
+from collections.abc import Callable
 
-from sarameya.embedded.groups.messages import GroupRecord, MemberRecord
-from sarameya.embedded.offsets_journal import OffsetsJournal, group_key, group_value, offset_key, offset_value
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya.embedded.groups.stored import GroupImage, GroupRecord, StoredOffset
+from sarameya.embedded.offsets_journal import OffsetsJournal, read_groups, superseded
+from sarameya.embedded.offsets_records import group_key, group_value, offset_key, offset_value
 from sarameya.embedded.partition_log import PartitionLog
 from sarameya.embedded.topics import Partition
 from sarameya.model import CommittedOffset, TopicPartition
-from sarameya.protocol.records import decode, split
+from sarameya.protocol.records import build, decode, split
 
-ORDERS = TopicPartition("orders", 3)
-MEMBER = MemberRecord(
-    member_id="m-1",
-    group_instance_id=None,
-    client_id="c",
-    client_host="/h",
-    session_timeout=10.0,
-    rebalance_timeout=60.5,
-    subscription=b"sub",
-    assignment=b"",
-)
-RECORD = GroupRecord(generation=7, protocol_type="consumer", protocol_name="range", leader="m-1", members=(MEMBER,))
-
-# Written out by hand, field by field, from Kafka's message definitions.
-OFFSET_KEY = "0001 0001 67 0006 6f7264657273 00000003"
-OFFSET_VALUE = "0003 0000000000000029 00000002 0002 6869 0000018bcfe56800"
-GROUP_KEY = "0002 0001 67"
-GROUP_VALUE = (
-    "0003 0008 636f6e73756d6572 00000007 0005 72616e6765 0003 6d2d31 0000018bcfe56800 00000001"
-    " 0003 6d2d31 ffff 0001 63 0002 2f68 0000ec54 00002710 00000003 737562 00000000"
-)
+OFFSETS = TopicPartition("__consumer_offsets", 0)
+ORDERS, OTHERS = TopicPartition("orders", 3), TopicPartition("orders", 4)
+EMPTY = GroupRecord(7, "consumer", None, None, (), 1.0)
 
 
-def test_the_formats_are_kafkas() -> None:
-    now = 1_700_000_000_000
-    assert offset_key("g", ORDERS) == bytes.fromhex(OFFSET_KEY)
-    assert offset_value(CommittedOffset(41, "hi", 2), now) == bytes.fromhex(OFFSET_VALUE)
-    assert group_key("g") == bytes.fromhex(GROUP_KEY)
-    assert group_value(RECORD, now) == bytes.fromhex(GROUP_VALUE)
+def commit(offset: int) -> StoredOffset:
+    return StoredOffset(CommittedOffset(offset), commit_time=1.0)
 
 
-def test_a_group_without_a_leader_has_nulls() -> None:
-    empty = attrs.evolve(RECORD, protocol_name=None, leader=None, members=())
-    assert group_value(empty, 0).hex() == "00030008636f6e73756d657200000007ffffffff000000000000000000000000"
+def written(*changes: Callable[[OffsetsJournal], None]) -> PartitionLog:
+    """The log to which these changes were made."""
+    partition = Partition(PartitionLog(OFFSETS), leader=0)
+    journal = OffsetsJournal(lambda group: partition, lambda p, batch: p.log.append(batch), lambda: 1.5)
+    for change in changes:
+        change(journal)
+    return partition.log
 
 
-class TestJournal:
-    def written(self, *changes: Any) -> list[list[tuple[bytes | None, bytes | None, int]]]:
-        """Key, value, timestamp of each record, batch by batch, of what the changes wrote."""
-        partition = Partition(PartitionLog(TopicPartition("__consumer_offsets", 0)), leader=0)
-        journal = OffsetsJournal(lambda group: partition, lambda p, batch: p.log.append(batch), lambda: 1.5)
-        for change in changes:
-            change(journal)
-        return [
-            [(m.key, m.value, m.timestamp) for raw in split(data, ORDERS, 0) for m in decode(raw, ORDERS)]
-            for data in partition.log.batches()
+def records(log: PartitionLog) -> list[list[tuple[bytes | None, bytes | None, int]]]:
+    """Key, value, timestamp of each record, batch by batch."""
+    return [
+        [(m.key, m.value, m.timestamp) for raw in split(data, ORDERS, 0) for m in decode(raw, ORDERS)]
+        for data in log.batches()
+    ]
+
+
+def test_commit_of_several_partitions_is_one_batch() -> None:
+    log = written(lambda journal: journal.store_offsets("g", {ORDERS: commit(1), OTHERS: None}))
+    assert records(log) == [
+        [
+            (offset_key("g", ORDERS), offset_value(commit(1)), 1500),
+            (offset_key("g", OTHERS), None, 1500),
         ]
+    ]
 
-    def test_one_batch_for_all_partitions_of_a_commit(self) -> None:
-        offset = CommittedOffset(1)
-        other = TopicPartition("orders", 4)
-        (batch,) = self.written(lambda journal: journal.store_offsets("g", {ORDERS: offset, other: None}))
-        assert batch == [
-            (offset_key("g", ORDERS), offset_value(offset, 1500), 1500),
-            (offset_key("g", other), None, 1500),
-        ]
 
-    def test_a_group_and_its_tombstone(self) -> None:
-        batches = self.written(
-            lambda journal: journal.store_group("g", RECORD), lambda journal: journal.store_group("g", None)
-        )
-        assert batches == [[(group_key("g"), group_value(RECORD, 1500), 1500)], [(group_key("g"), None, 1500)]]
+def test_group_and_its_tombstone_are_a_record_each() -> None:
+    log = written(lambda journal: journal.store_group("g", EMPTY), lambda journal: journal.store_group("g", None))
+    assert records(log) == [[(group_key("g"), group_value(EMPTY), 1500)], [(group_key("g"), None, 1500)]]
 
-    def test_nothing_changed_is_nothing_written(self) -> None:
-        assert self.written(lambda journal: journal.store_offsets("g", {})) == []
+
+def test_nothing_changed_is_nothing_written() -> None:
+    assert records(written(lambda journal: journal.store_offsets("g", {}))) == []
+
+
+def test_groups_are_read_as_their_last_records_say() -> None:
+    log = written(
+        lambda journal: journal.store_group("g", EMPTY),
+        lambda journal: journal.store_offsets("g", {ORDERS: commit(1), OTHERS: commit(1)}),
+        lambda journal: journal.store_offsets("g", {ORDERS: commit(2), OTHERS: None}),
+        lambda journal: journal.store_offsets("simple", {ORDERS: commit(3)}),
+        lambda journal: journal.store_group("gone", EMPTY),
+        lambda journal: journal.store_offsets("gone", {ORDERS: commit(4)}),
+        lambda journal: journal.store_offsets("gone", {ORDERS: None}),
+        lambda journal: journal.store_group("gone", None),
+    )
+    assert read_groups(OFFSETS, log.batches()) == [
+        GroupImage("g", EMPTY, {ORDERS: commit(2)}),
+        GroupImage("simple", None, {ORDERS: commit(3)}),
+    ]
+
+
+def test_record_that_cannot_be_read_is_skipped_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    log = written(lambda journal: journal.store_group("g", EMPTY))
+    log.append(build([(0, b"?", b"", ()), (0, group_key("h"), group_value(EMPTY), ())]))
+    broken = bytearray(build([(0, group_key("i"), group_value(EMPTY), ())], base_offset=3))
+    broken[-1] ^= 1
+    log.append_raw(bytes(broken), 3)
+    with caplog.at_level(logging.WARNING):
+        assert [image.group_id for image in read_groups(OFFSETS, log.batches())] == ["g", "h"]
+    assert "the record at offset 1 is skipped" in caplog.text
+    assert "a batch is skipped" in caplog.text
+
+
+Change = st.tuples(
+    st.sampled_from("gh"), st.sets(st.sampled_from([ORDERS, OTHERS])), st.one_of(st.none(), st.integers(0, 9))
+)
+
+
+@given(st.lists(Change, max_size=30))
+def test_log_without_what_later_records_replace_holds_the_same_groups(
+    changes: list[tuple[str, set[TopicPartition], int | None]],
+) -> None:
+    def change(group_id: str, partitions: set[TopicPartition], offset: int | None) -> Callable[[OffsetsJournal], None]:
+        if not partitions:
+            return lambda journal: journal.store_group(group_id, None if offset is None else EMPTY)
+        stored = None if offset is None else commit(offset)
+        return lambda journal: journal.store_offsets(group_id, dict.fromkeys(sorted(partitions), stored))
+
+    log = written(*(change(*fields) for fields in changes))
+
+    def held() -> dict[str, GroupImage]:
+        return {image.group_id: image for image in read_groups(OFFSETS, log.batches())}
+
+    before, end = held(), log.end_offset
+    log.remove_batches(superseded(OFFSETS, log.batches()))
+    assert (held(), log.end_offset) == (before, end)
+    keys = [{key for key, _, _ in batch} for batch in records(log)]
+    assert len(keys) <= 6, "a batch for each key at most"

@@ -128,7 +128,7 @@ class TestEndings:
                 await trio.testing.wait_all_tasks_blocked()
             rejoined = await leader.ask(join(one))
             assert (rejoined.error_code, len(rejoined.members)) == (ErrorCode.NONE, 2)
-            await trio.sleep(3600)
+            await trio.sleep(300)
             assert cluster.describe_group("g").state is GroupState.EMPTY
 
     async def test_disconnect_drops_connections_even_while_they_are_held(self) -> None:

@@ -15,11 +15,10 @@ from itertools import count
 
 import attrs
 
+from sarameya.embedded.coordinators import Coordinators
 from sarameya.embedded.faults import Faults
 from sarameya.embedded.group_coordinator import GroupCoordinator
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.messages import GroupImage
-from sarameya.embedded.offsets_journal import OffsetsJournal
 from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, Appended
 from sarameya.embedded.purgatory import Purgatory
 from sarameya.embedded.refusal import Refused
@@ -67,11 +66,8 @@ class ClusterState:
         self.faults = Faults()
         self.fetches = Purgatory()
         """Fetches held back until there is enough to read, keyed by TopicPartition."""
-        self._rng = rng
         self._nodes: dict[int, Node] = {}
-        self._coordinators: dict[int, GroupCoordinator] = {}
-        self._resting: dict[int, list[GroupImage]] = {}
-        """Groups nobody coordinates just now, by their partition of `__consumer_offsets`."""
+        self._coordinators = Coordinators(settings.groups, self.offsets_partition, self.append, wall_clock, rng)
         self._producer_ids = count(1)
         self._changed: dict[TopicPartition, None] = {}
 
@@ -85,7 +81,7 @@ class ClusterState:
     @property
     def replica_ids(self) -> list[int]:
         """All brokers, up or not."""
-        return sorted(self._coordinators)
+        return self._coordinators.node_ids
 
     def node(self, node_id: int) -> Node:
         """Raises Refused with BROKER_NOT_AVAILABLE for a broker that is not up."""
@@ -98,13 +94,7 @@ class ClusterState:
     def node_up(self, node: Node, now: float) -> None:
         """A broker is there, for the first time or again; it leads what has no leader."""
         self._nodes[node.id] = node
-        if node.id not in self._coordinators:
-            self._coordinators[node.id] = GroupCoordinator(
-                self.settings.groups,
-                serves=lambda group_id: self._serves(node.id, group_id),
-                journal=OffsetsJournal(self.offsets_partition, self.append, self.wall_clock),
-                rng=self._rng,
-            )
+        self._coordinators.add(node.id)
         for partition in self.topics.partitions():
             if partition.leader == NO_LEADER:
                 self._lead(partition, node.id, now)
@@ -133,9 +123,10 @@ class ClusterState:
         self.topics.grow(name, partitions, sorted(self._nodes))
 
     def delete_topic(self, name: str, now: float) -> None:
-        """Raises Refused with UNKNOWN_TOPIC_OR_PARTITION."""
-        for partition in self.topics.delete(name).partitions:
-            self._changed[partition.topic_partition] = None
+        """Commits for it go too. Raises Refused with UNKNOWN_TOPIC_OR_PARTITION."""
+        partitions = [partition.topic_partition for partition in self.topics.delete(name).partitions]
+        self._changed.update(dict.fromkeys(partitions))
+        self._coordinators.partitions_deleted(partitions)
         self.settle(now)
 
     def led_partition(self, node_id: int, topic: str, number: int) -> Partition:
@@ -162,9 +153,12 @@ class ClusterState:
         self._changed[partition] = None
         self.settle(now)
 
-    def move_leader(self, topic: str, number: int, node_id: int, now: float) -> None:
-        """Broker `node_id` leads from now on, under a new epoch, unless it does already. Raises Refused."""
-        self._lead(self.topics.partition(topic, number), self.node(node_id).id, now)
+    def move_leader(self, topic: str, number: int, node_id: int, now: float, load_time: float | None = None) -> None:
+        """Broker `node_id` leads from now on, under a new epoch, unless it does already. Raises Refused.
+
+        `load_time`: how long a group coordinator takes to read its groups; None: as configured.
+        """
+        self._lead(self.topics.partition(topic, number), self.node(node_id).id, now, load_time)
         self.settle(now)
 
     def next_producer_id(self) -> int:
@@ -189,47 +183,31 @@ class ClusterState:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no broker leads the offsets of group {group_id!r}")
         return node
 
-    def _serves(self, node_id: int, group_id: str) -> ErrorCode:
-        leads = self.offsets_partition(group_id).leader == node_id
-        return ErrorCode.NONE if leads else ErrorCode.NOT_COORDINATOR
-
     # Leaders
 
-    def _lead(self, partition: Partition, node_id: int, now: float) -> None:
+    def _lead(self, partition: Partition, node_id: int, now: float, load_time: float | None = None) -> None:
         if partition.leader == node_id:
             return
         keeps_groups = partition.topic_partition.topic == OFFSETS_TOPIC
         if keeps_groups and partition.leader != NO_LEADER:
-            self._rest_groups(partition, now)
+            self._coordinators.give_up(partition, now)
         partition.leader = node_id
         if node_id != NO_LEADER:
             partition.log.begin_epoch(partition.log.leader_epoch + 1)
             if keeps_groups:
-                for image in self._resting.pop(partition.topic_partition.partition, ()):
-                    self._coordinators[node_id].load(image, now)
+                self._coordinators.take_over(partition, now, load_time)
         self._changed[partition.topic_partition] = None
-
-    def _rest_groups(self, partition: Partition, now: float) -> None:
-        """Take a partition's groups from its coordinator; what it held for them is answered NOT_COORDINATOR."""
-        coordinator = self._coordinators[partition.leader]
-        for listing in coordinator.list_groups():
-            if self.offsets_partition(listing.group_id) is partition:
-                image = coordinator.unload(listing.group_id, now)
-                if image is not None:
-                    self._resting.setdefault(partition.topic_partition.partition, []).append(image)
 
     # Time
 
     def next_deadline(self) -> float | None:
         """When `handle_timer` has something to do, on the clock of `now`; None if nothing waits."""
-        deadlines = [c.next_deadline() for c in self._coordinators.values()]
-        deadlines.append(self.fetches.next_deadline())
+        deadlines = [self._coordinators.next_deadline(), self.fetches.next_deadline()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def handle_timer(self, now: float) -> None:
         """Let everything expire whose time has come."""
-        for coordinator in self._coordinators.values():
-            coordinator.handle_timer(now)
+        self._coordinators.handle_timer(now)
         self.fetches.expire(now)
         self.settle(now)
 

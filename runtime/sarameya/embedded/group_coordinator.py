@@ -11,8 +11,9 @@ It owns the groups one broker coordinates. It does no I/O, reads no clock and ho
     coordinator.handle_timer(now)
 
 `now` is any monotonic clock's seconds, the same clock in all calls. The caller asks `next_deadline()` again after every
-call, since any call may move it. Replies are called when the call's changes are complete, so a reply may call the
-coordinator again. A reply whose connection is gone is called all the same; the caller drops it.
+call, since any call may move it. `wall_clock` tells the time of day in seconds since 1970, which nothing but the expiry
+of offsets goes by. Replies are called when the call's changes are complete, so a reply may call the coordinator again.
+A reply whose connection is gone is called all the same; the caller drops it.
 
 `serves(group_id)` says whether this broker answers for a group: NONE, or the code to answer instead (NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE). Authorisation comes before all of this and is the caller's.
@@ -20,46 +21,46 @@ COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE). Authorisation comes be
 `unload` and `load` move a group to another broker's coordinator; what moves is what `__consumer_offsets` holds.
 
 Left to others: bytes on the wire (`apis`), the offsets log (`Journal`), timers and connections (`server`); the rules of
-a join (`groups.joining`), a round (`groups.rounds`), a heartbeat (`groups.heartbeats`), a commit (`groups.offsets`),
-and who is alive (`groups.sessions`).
+a join (`groups.joining`), a leave (`groups.leaving`), a round (`groups.rounds`), a heartbeat (`groups.heartbeats`),
+commits (`groups.committing`), and who is alive (`groups.sessions`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
-from sarameya.embedded.groups import heartbeats, offsets, views
+from sarameya.embedded.groups import heartbeats, joining, leaving, offsets, views
 from sarameya.embedded.groups.answers import Answers
+from sarameya.embedded.groups.committing import Committing
 from sarameya.embedded.groups.config import DEFAULTS, CoordinatorConfig
 from sarameya.embedded.groups.group import Group
 from sarameya.embedded.groups.joining import Joining
+from sarameya.embedded.groups.leaving import Leaving
 from sarameya.embedded.groups.messages import (
-    NO_JOURNAL,
     NO_MEMBER_ID,
     CommitAnswer,
     CommitRequest,
     DeleteOffsetsAnswer,
     GroupDescription,
-    GroupImage,
     GroupListing,
     HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
-    Journal,
     LeaveAnswer,
     LeaveRequest,
-    LeavingMember,
     OffsetFetchAnswer,
     Reply,
     SyncAnswer,
     SyncRequest,
 )
+from sarameya.embedded.groups.retention import RetentionChecks
 from sarameya.embedded.groups.rounds import Rounds
 from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.stored import NO_JOURNAL, GroupImage, Journal
 from sarameya.embedded.purgatory import Purgatory
 from sarameya.error_codes import ErrorCode
-from sarameya.model import CommittedOffset, TopicPartition
+from sarameya.model import TopicPartition
 
 __all__ = ["GroupCoordinator", "Serves", "serves_all"]
 
@@ -71,6 +72,11 @@ def serves_all(group_id: str) -> ErrorCode:
     return ErrorCode.NONE
 
 
+def timeless() -> float:
+    """The `wall_clock` of a coordinator whose offsets never expire: it stands still."""
+    return 0.0
+
+
 class GroupCoordinator:
     """The groups one broker coordinates. See the module's docstring for how to call it."""
 
@@ -80,6 +86,7 @@ class GroupCoordinator:
         *,
         serves: Serves = serves_all,
         journal: Journal = NO_JOURNAL,
+        wall_clock: Callable[[], float] = timeless,
         rng: random.Random | None = None,
     ) -> None:
         self._config = config
@@ -87,21 +94,31 @@ class GroupCoordinator:
         self._journal = journal
         self._groups: dict[str, Group] = {}
         self._answers = Answers()
-        self._rounds = Rounds(config, journal, self._answers)
+        self._rounds = Rounds(config, journal, self._answers, wall_clock)
         self._joining = Joining(self._rounds, rng or random.Random())
+        self._leaving = Leaving(self._rounds)
+        self._committing = Committing(self._rounds)
+        self._retention = RetentionChecks(self._groups, config.offsets_retention_check_interval, self.forget_expired)
+        self._purgatories: tuple[Purgatory, ...] = (
+            self._rounds.sessions.purgatory,
+            self._rounds.purgatory,
+            self._retention.purgatory,
+        )
 
     # --- membership --------------------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, now: float, reply: Reply[JoinAnswer]) -> None:
         """JoinGroup. The first join of an unknown member makes the group; a member id without a group is unknown."""
-        error = self._refusal_of_join(request)
+        error = joining.check_bounds(self._config, request) or self._serves(request.group_id)
         group = self._groups.get(request.group_id)
         if error is not ErrorCode.NONE:
             self._answers.put(reply, JoinAnswer(error, request.member_id))
         elif group is not None:
             self._joining.join(group, request, now, reply)
         elif request.member_id == NO_MEMBER_ID:
-            self._joining.join(self._create(request.group_id), request, now, reply)
+            group = self._create(request.group_id, now)
+            self._rounds.store(group)  # a member id given out is no record, and yet the group is there
+            self._joining.join(group, request, now, reply)
         else:
             self._answers.put(reply, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         self._answers.deliver()
@@ -134,37 +151,29 @@ class GroupCoordinator:
         return check.error
 
     def leave(self, request: LeaveRequest, now: float) -> LeaveAnswer:
-        """LeaveGroup. However many leave at once, one rebalance follows."""
+        """LeaveGroup. Each of the members named is answered on its own."""
         error = self._refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return LeaveAnswer(error)
         group = self._groups.get(request.group_id)
         if group is None:
-            return LeaveAnswer(error, tuple((leaving, ErrorCode.UNKNOWN_MEMBER_ID) for leaving in request.members))
-        before = len(group.members)
-        answer = LeaveAnswer(error, tuple((leaving, self._remove(group, leaving, now)) for leaving in request.members))
-        if len(group.members) < before:
-            self._rounds.rebalance(group, "members have left", now)
+            return leaving.no_group(request)
+        answer = self._leaving.leave(group, request, now)
         self._answers.deliver()
         return answer
 
-    def _remove(self, group: Group, leaving: LeavingMember, now: float) -> ErrorCode:
-        member_id, instance_id = leaving.member_id, leaving.group_instance_id
-        if member_id in group.pending_members:
-            self._rounds.remove_pending(group, member_id, now)
-            return ErrorCode.NONE
-        if member_id == NO_MEMBER_ID and instance_id is not None:
-            # An administrator removes a static member and need not know which member id holds it now.
-            member_id = group.static_members.get(instance_id, NO_MEMBER_ID)
-        refusal = group.refusal(member_id, instance_id)
-        if refusal is ErrorCode.NONE:
-            self._rounds.remove(group, group.members[member_id], now)
-        return refusal
+    def expire_member(self, group_id: str, member_id: str, now: float) -> ErrorCode:
+        """End a member's session now, as if nothing had been heard of it. UNKNOWN_MEMBER_ID if there is none."""
+        group = self._groups.get(group_id)
+        if group is None or not self._rounds.expire(group, member_id, now):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        self._answers.deliver()
+        return ErrorCode.NONE
 
     # --- offsets -----------------------------------------------------------------------------------------------
 
     def commit(self, request: CommitRequest, now: float) -> CommitAnswer:
-        """OffsetCommit. A commit is a sign of life. Too long metadata refuses its own partition alone."""
+        """OffsetCommit. A simple consumer's first makes its group."""
         error = self._serves(request.group_id)
         group = self._groups.get(request.group_id)
         if error is ErrorCode.NONE:
@@ -172,15 +181,8 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE:
             return CommitAnswer(dict.fromkeys(request.offsets, error))
         if group is None:
-            group = self._create(request.group_id)
-        limit = self._config.offset_metadata_max_size
-        accepted = {tp: offset for tp, offset in request.offsets.items() if len(offset.metadata) <= limit}
-        self._store_offsets(group, accepted)
-        member = group.members.get(request.member_id)
-        if member is not None:
-            self._rounds.sessions.heard_of(group, member, now)
-        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        return CommitAnswer({tp: ErrorCode.NONE if tp in accepted else too_large for tp in request.offsets})
+            group = self._create(request.group_id, now)
+        return self._committing.commit(group, request, now)
 
     def fetch_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> OffsetFetchAnswer:
         """OffsetFetch. `partitions` None: all that have a commit. A group that does not exist has committed nothing."""
@@ -194,28 +196,21 @@ class GroupCoordinator:
         """OffsetDelete. GROUP_SUBSCRIBED_TO_TOPIC for partitions whose topic a member reads."""
         error = self._refusal(group_id)
         group = self._groups.get(group_id)
-        if error is ErrorCode.NONE:
-            error = offsets.check_delete(group) if group else ErrorCode.GROUP_ID_NOT_FOUND
-        if group is None or error is not ErrorCode.NONE:
-            return DeleteOffsetsAnswer(error)
-        errors = {
-            tp: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if offsets.is_subscribed(group, tp.topic) else ErrorCode.NONE
-            for tp in partitions
-        }
-        self._forget_offsets(group, [tp for tp, refusal in errors.items() if refusal is ErrorCode.NONE])
-        return DeleteOffsetsAnswer(error, errors)
+        if error is not ErrorCode.NONE or group is None:
+            return DeleteOffsetsAnswer(error or ErrorCode.GROUP_ID_NOT_FOUND)
+        return self._committing.delete(group, partitions)
 
-    def _forget_offsets(self, group: Group, partitions: Iterable[TopicPartition]) -> None:
-        self._store_offsets(group, dict.fromkeys(tp for tp in partitions if tp in group.offsets))
+    def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
+        """A topic is gone: so are all commits of its partitions."""
+        for group in self._groups.values():
+            self._committing.forget(group, partitions)
 
-    def _store_offsets(self, group: Group, changes: Mapping[TopicPartition, CommittedOffset | None]) -> None:
-        if changes:
-            self._journal.store_offsets(group.group_id, changes)
-        for tp, offset in changes.items():
-            if offset is None:
-                del group.offsets[tp]
-            else:
-                group.offsets[tp] = offset
+    def forget_expired(self, now: float) -> None:
+        """Forget what has been kept for as long as it is to be kept, and groups that are empty and keep nothing."""
+        for group in list(self._groups.values()):
+            self._committing.expire(group)
+            if group.state is GroupState.EMPTY and not group.offsets:
+                self._delete(group, now)
 
     # --- administration ----------------------------------------------------------------------------------------
 
@@ -229,15 +224,11 @@ class GroupCoordinator:
 
     def list_groups(self, states: Collection[GroupState] = ()) -> list[GroupListing]:
         """ListGroups: all groups here, or those in one of `states`."""
-        return [
-            GroupListing(group.group_id, group.protocol_type or "", group.state)
-            for group in self._groups.values()
-            if not states or group.state in states
-        ]
+        return [views.listing(group) for group in self._groups.values() if not states or group.state in states]
 
     def delete_group(self, group_id: str, now: float) -> ErrorCode:
         """DeleteGroups, for one group: NON_EMPTY_GROUP while it has members."""
-        error = self._refusal(group_id)
+        error = self._serves(group_id)
         if error is not ErrorCode.NONE:
             return error
         group = self._groups.get(group_id)
@@ -245,26 +236,35 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        self._forget_offsets(group, list(group.offsets))
-        self._journal.store_group(group_id, None)
-        del self._groups[group_id]
-        self._rounds.end(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now)
+        self._committing.forget(group, list(group.offsets))
+        self._delete(group, now)
         return ErrorCode.NONE
+
+    def _delete(self, group: Group, now: float) -> None:
+        """The end of an Empty group that keeps nothing any more."""
+        self._journal.store_group(group.group_id, None)
+        self._end(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now)
+
+    def _end(self, group: Group, error: ErrorCode, now: float) -> None:
+        del self._groups[group.group_id]
+        self._rounds.end(group, error, now)
+        self._retention.groups_changed(now)
+        self._answers.deliver()
 
     # --- moving to another coordinator -------------------------------------------------------------------------
 
     def unload(self, group_id: str, now: float) -> GroupImage | None:
         """Give the group up: everything that waits is answered NOT_COORDINATOR. None: there is no such group."""
-        group = self._groups.pop(group_id, None)
+        group = self._groups.get(group_id)
         if group is None:
             return None
-        self._rounds.end(group, ErrorCode.NOT_COORDINATOR, now)
-        self._answers.deliver()
+        self._end(group, ErrorCode.NOT_COORDINATOR, now)
         return GroupImage(group_id, group.stored, group.offsets)
 
     def load(self, image: GroupImage, now: float) -> None:
         """Take a group over; its members have one session timeout from now to be heard of.
 
+        One with more members than are allowed begins a round, in which the last to come back are turned away.
         Raises ValueError if the group is here already.
         """
         if image.group_id in self._groups:
@@ -272,6 +272,10 @@ class GroupCoordinator:
         group = self._groups[image.group_id] = Group.from_image(image)
         for member in group.members.values():
             self._rounds.sessions.heard_of(group, member, now)
+        if len(group.members) > self._config.max_size:
+            reason = f"loaded with {len(group.members)} members, {self._config.max_size} are allowed"
+            self._rounds.rebalance(group, reason, now)
+        self._retention.groups_changed(now)
 
     # --- time --------------------------------------------------------------------------------------------------
 
@@ -288,23 +292,13 @@ class GroupCoordinator:
                     purgatory.expire_next(now)
         self._answers.deliver()
 
-    @property
-    def _purgatories(self) -> tuple[Purgatory, Purgatory]:
-        return self._rounds.sessions.purgatory, self._rounds.purgatory
-
     # --- before a group is looked at ---------------------------------------------------------------------------
 
     def _refusal(self, group_id: str) -> ErrorCode:
-        # OffsetCommit, OffsetFetch and DescribeGroups allow the empty id, for clients older than this check.
+        # OffsetCommit, OffsetFetch, DescribeGroups and DeleteGroups allow the empty id, for clients older than this.
         return self._serves(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
-    def _create(self, group_id: str) -> Group:
+    def _create(self, group_id: str, now: float) -> Group:
         group = self._groups[group_id] = Group(group_id)
+        self._retention.groups_changed(now)
         return group
-
-    def _refusal_of_join(self, request: JoinRequest) -> ErrorCode:
-        if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        if not self._config.min_session_timeout <= request.session_timeout <= self._config.max_session_timeout:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
-        return self._serves(request.group_id)

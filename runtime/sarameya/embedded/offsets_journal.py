@@ -1,23 +1,33 @@
-"""Writes what group coordinators must not forget into `__consumer_offsets`, in Kafka's own record formats.
+"""`__consumer_offsets` as a log: what coordinators must not forget is written to it, and read back from it. Pure.
 
-Pure. A `groups.messages.Journal`: commits and group metadata become keyed records (the key says which, so that
-compaction could keep the last of each), readable by any client. Formats: OffsetCommitKey v1, OffsetCommitValue
-v3, GroupMetadataKey v2, GroupMetadataValue v3 of Kafka's message definitions.
+`OffsetsJournal` is a `groups.stored.Journal`: commits and group metadata become keyed records, readable by any client.
+`read_groups` is the other way round: what a coordinator finds that takes the partition over. The last record of a key
+stands; a tombstone takes it away. `superseded` says which batches nobody needs any more, as Kafka's log cleaner does.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from sarameya.embedded.groups.messages import GroupRecord, MemberRecord
+from sarameya.embedded.groups.stored import GroupImage, GroupRecord, StoredOffset
+from sarameya.embedded.offsets_records import (
+    OffsetKey,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+    read_group,
+    read_key,
+    read_offset,
+)
 from sarameya.embedded.partition_log import Appended
 from sarameya.embedded.topics import Partition
-from sarameya.model import CommittedOffset, TopicPartition
-from sarameya.protocol.records import build
+from sarameya.errors import RecordError
+from sarameya.model import Message, TopicPartition
+from sarameya.protocol.records import build, decode, split
 
-_OFFSET_KEY, _OFFSET_VALUE = 1, 3
-_GROUP_KEY, _GROUP_VALUE = 2, 3
+log = logging.getLogger(__name__)
 
 
 class OffsetsJournal:
@@ -33,93 +43,70 @@ class OffsetsJournal:
         self._append = append
         self._wall_clock = wall_clock
 
-    def store_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset | None]) -> None:
+    def store_offsets(self, group_id: str, offsets: Mapping[TopicPartition, StoredOffset | None]) -> None:
         """One batch, a record a partition; None is a tombstone."""
-        now = self._now()
-        self._store(
-            group_id,
-            {
-                offset_key(group_id, partition): None if commit is None else offset_value(commit, now)
-                for partition, commit in offsets.items()
-            },
-            now,
-        )
+        records = {
+            offset_key(group_id, partition): None if offset is None else offset_value(offset)
+            for partition, offset in offsets.items()
+        }
+        self._store(group_id, records)
 
     def store_group(self, group_id: str, record: GroupRecord | None) -> None:
         """One record; None is a tombstone."""
-        now = self._now()
-        self._store(group_id, {group_key(group_id): None if record is None else group_value(record, now)}, now)
+        self._store(group_id, {group_key(group_id): None if record is None else group_value(record)})
 
-    def _store(self, group_id: str, records: Mapping[bytes, bytes | None], now: int) -> None:
+    def _store(self, group_id: str, records: Mapping[bytes, bytes | None]) -> None:
         if records:
+            now = round(self._wall_clock() * 1000)
             batch = build((now, key, value, ()) for key, value in records.items())
             self._append(self._partition_of(group_id), batch)
 
-    def _now(self) -> int:
-        return int(self._wall_clock() * 1000)
+
+def read_groups(partition: TopicPartition, batches: Iterable[bytes]) -> list[GroupImage]:
+    """The groups that a partition's batches hold. What cannot be read is skipped with a warning."""
+    groups: dict[str, GroupRecord] = {}
+    offsets: dict[str, dict[TopicPartition, StoredOffset]] = {}
+    for message in _messages(partition, batches):
+        try:
+            _apply(message, groups, offsets)
+        except ValueError as error:
+            log.warning("%s: the record at offset %d is skipped: %s", partition, message.offset, error)
+    ids = dict.fromkeys([*groups, *(group_id for group_id, commits in offsets.items() if commits)])
+    return [GroupImage(group_id, groups.get(group_id), offsets.get(group_id, {})) for group_id in ids]
 
 
-def offset_key(group_id: str, partition: TopicPartition) -> bytes:
-    return b"".join(
-        (
-            struct.pack(">h", _OFFSET_KEY),
-            _string(group_id),
-            _string(partition.topic),
-            struct.pack(">i", partition.partition),
-        )
-    )
+def _apply(
+    message: Message, groups: dict[str, GroupRecord], offsets: dict[str, dict[TopicPartition, StoredOffset]]
+) -> None:
+    key, value = read_key(message.key or b""), message.value
+    if isinstance(key, OffsetKey):
+        commits = offsets.setdefault(key.group_id, {})
+        if value is None:
+            commits.pop(key.partition, None)
+        else:
+            commits[key.partition] = read_offset(value)
+    elif value is None:
+        groups.pop(key.group_id, None)
+    else:
+        groups[key.group_id] = read_group(value)
 
 
-def offset_value(commit: CommittedOffset, timestamp: int) -> bytes:
-    """`timestamp`: milliseconds since 1970."""
-    return b"".join(
-        (
-            struct.pack(">hqi", _OFFSET_VALUE, commit.offset, commit.leader_epoch),
-            _string(commit.metadata),
-            struct.pack(">q", timestamp),
-        )
-    )
+def superseded(partition: TopicPartition, batches: Sequence[bytes]) -> set[int]:
+    """Which of the batches, by their place, hold nothing but records that later ones replace."""
+    later: set[bytes | None] = set()
+    needless: set[int] = set()
+    for place in range(len(batches) - 1, -1, -1):
+        keys = {message.key for message in _messages(partition, [batches[place]])}
+        if keys <= later:
+            needless.add(place)
+        later |= keys
+    return needless
 
 
-def group_key(group_id: str) -> bytes:
-    return struct.pack(">h", _GROUP_KEY) + _string(group_id)
-
-
-def group_value(record: GroupRecord, timestamp: int) -> bytes:
-    """`timestamp`: milliseconds since 1970."""
-    return b"".join(
-        (
-            struct.pack(">h", _GROUP_VALUE),
-            _string(record.protocol_type),
-            struct.pack(">i", record.generation),
-            _string(record.protocol_name),
-            _string(record.leader),
-            struct.pack(">qi", timestamp, len(record.members)),
-            *map(_member, record.members),
-        )
-    )
-
-
-def _member(member: MemberRecord) -> bytes:
-    return b"".join(
-        (
-            _string(member.member_id),
-            _string(member.group_instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
-            struct.pack(">ii", int(member.rebalance_timeout * 1000), int(member.session_timeout * 1000)),
-            _bytes(member.subscription),
-            _bytes(member.assignment),
-        )
-    )
-
-
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return struct.pack(">h", -1)
-    data = text.encode()
-    return struct.pack(">h", len(data)) + data
-
-
-def _bytes(data: bytes) -> bytes:
-    return struct.pack(">i", len(data)) + data
+def _messages(partition: TopicPartition, batches: Iterable[bytes]) -> Iterator[Message]:
+    for data in batches:
+        try:
+            for raw in split(data, partition, 0):
+                yield from decode(raw, partition)
+        except RecordError as error:
+            log.warning("%s: a batch is skipped: %s", partition, error)

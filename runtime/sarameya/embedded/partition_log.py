@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Container
+from itertools import accumulate
 from typing import NamedTuple
 
 import attrs
@@ -88,6 +90,10 @@ class PartitionLog:
     @property
     def leader_epoch(self) -> int:
         return self._epochs[-1].epoch
+
+    @property
+    def batch_count(self) -> int:
+        return len(self._data)
 
     def batches(self) -> list[bytes]:
         """The stored batches, first to last."""
@@ -259,6 +265,13 @@ class PartitionLog:
         self.start_offset = max(self.start_offset, offset)
         gone = bisect_left(self._last_offsets, offset)
         del self._last_offsets[:gone], self._byte_ends[:gone], self._data[:gone]
+
+    def remove_batches(self, places: Container[int]) -> None:
+        """Take whole batches out, by their place in `batches()`, as compaction does: all others keep their offsets."""
+        kept = [place for place in range(len(self._data)) if place not in places]
+        self._last_offsets = [self._last_offsets[place] for place in kept]
+        self._data = [self._data[place] for place in kept]
+        self._byte_ends = list(accumulate(map(len, self._data)))
 
     def truncate(self, offset: int) -> None:
         """Cut the log off at `offset`, as an unclean election does; batches that reach beyond it go whole.

@@ -74,12 +74,14 @@ def _broker_settings(settings: BrokerSettings) -> dict[str, str]:
         "message.max.bytes": str(settings.max_batch_size),
         "num.partitions": str(settings.default_partitions),
         "offset.metadata.max.bytes": str(settings.groups.offset_metadata_max_size),
+        "offsets.retention.check.interval.ms": _ms(settings.groups.offsets_retention_check_interval),
+        "offsets.retention.minutes": str(int(settings.groups.offsets_retention / 60)),
         "offsets.topic.num.partitions": str(settings.offsets_partitions),
     }
 
 
 def _ms(seconds: float) -> str:
-    return str(int(seconds * 1000))
+    return str(int(min(seconds * 1000, 2**63 - 1)))
 
 
 def _refused(resource: Any, code: ErrorCode, why: str) -> Any:

@@ -1,31 +1,43 @@
-"""DescribeGroups: a group's state and its members."""
+"""DescribeGroups: a group's state and its members. A group that does not exist is Dead, and from v6 on an error."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import attrs
 from kafka.protocol.admin import DescribeGroupsResponse
 
 from sarameya.embedded.apis.call import Call
 from sarameya.embedded.groups.messages import GroupDescription
+from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
 
 _Group = DescribeGroupsResponse.DescribedGroup
 _Member = _Group.DescribedGroupMember
 
+_TELLS_NOT_FOUND = 6
+"""The version since which a group that does not exist is an error (KIP-1043)."""
+
 
 def answer(call: Call) -> None:
-    groups = [_group(call.groups.describe(group_id)) for group_id in call.body.groups]
-    call.reply(DescribeGroupsResponse(groups=groups))
+    groups = [call.groups.describe(group_id) for group_id in call.body.groups]
+    if call.version >= _TELLS_NOT_FOUND:
+        groups = [_not_found(described) if described.state is GroupState.DEAD else described for described in groups]
+    call.reply(DescribeGroupsResponse(groups=[_group(described) for described in groups]))
 
 
 def refuse(body: Any, code: ErrorCode) -> Any:
     return DescribeGroupsResponse(groups=[_group(GroupDescription(code, group_id)) for group_id in body.groups])
 
 
+def _not_found(described: GroupDescription) -> GroupDescription:
+    return attrs.evolve(described, error=ErrorCode.GROUP_ID_NOT_FOUND)
+
+
 def _group(described: GroupDescription) -> Any:
     return _Group(
         error_code=described.error,
+        error_message=None if described.error is ErrorCode.NONE else _why(described),
         group_id=described.group_id,
         group_state=described.state.value if described.state else "",
         protocol_type=described.protocol_type,
@@ -42,3 +54,9 @@ def _group(described: GroupDescription) -> Any:
             for member in described.members
         ],
     )
+
+
+def _why(described: GroupDescription) -> str:
+    if described.error is ErrorCode.GROUP_ID_NOT_FOUND:
+        return f"Group {described.group_id} not found."
+    return described.error.name

@@ -1,4 +1,4 @@
-"""ListGroups: the groups this broker coordinates."""
+"""ListGroups: the groups this broker coordinates; all, or those in some states (KIP-518) or of some types (KIP-848)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,34 @@ from sarameya.error_codes import ErrorCode
 
 _Group = ListGroupsResponse.ListedGroup
 
+_TYPE = "classic"
+"""Every group here is of this type: the protocol of joins and syncs, not KIP-848's."""
+
 
 def answer(call: Call) -> None:
-    # A state nobody has ever heard of matches no group (KIP-518).
-    filters = [name.lower() for name in call.body.states_filter or ()]
-    states = [state for state in GroupState if state.value.lower() in filters]
-    listed = call.groups.list_groups(states) if states or not filters else []
+    # Names that nobody has ever heard of match no group.
+    types, names = _names(call.body.types_filter), _names(call.body.states_filter)
+    states = [state for state in GroupState if state.value.lower() in names]
+    may_match = (not types or _TYPE in types) and (not names or states)
+    listed = call.groups.list_groups(states) if may_match else []
     call.reply(
         ListGroupsResponse(
             error_code=ErrorCode.NONE,
             groups=[
-                _Group(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
+                _Group(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state.value,
+                    group_type=_TYPE,
+                )
                 for group in listed
             ],
         )
     )
+
+
+def _names(wanted: Any) -> set[str]:
+    return {name.lower().strip() for name in wanted or ()}
 
 
 def refuse(body: Any, code: ErrorCode) -> Any:

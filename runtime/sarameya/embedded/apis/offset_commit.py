@@ -15,6 +15,8 @@ from sarameya.model import CommittedOffset, TopicPartition
 _Topic = OffsetCommitResponse.OffsetCommitResponseTopic
 _Partition = _Topic.OffsetCommitResponsePartition
 
+_AS_CONFIGURED = -1
+
 
 def answer(call: Call) -> None:
     body = call.body
@@ -39,9 +41,16 @@ def answer(call: Call) -> None:
             member_id=body.member_id,
             group_instance_id=body.group_instance_id,
             knows_group_id_not_found=call.version >= 9,
+            retention=_retention(call),
         )
         errors |= call.groups.commit(request, call.now).errors
     call.reply(_response(body, errors))
+
+
+def _retention(call: Call) -> float | None:
+    """Versions 2 to 4 may say how long to keep what they commit; -1: as long as anything."""
+    milliseconds = call.body.retention_time_ms if call.version <= 4 else _AS_CONFIGURED
+    return None if milliseconds == _AS_CONFIGURED else float(milliseconds) / 1000
 
 
 def refuse(body: Any, code: ErrorCode) -> Any:

@@ -11,19 +11,13 @@ from collections.abc import Iterable
 
 import attrs
 
-from sarameya.embedded.groups.messages import (
-    GroupImage,
-    GroupRecord,
-    JoinAnswer,
-    JoinRequest,
-    Reply,
-    SupportedProtocol,
-    SyncAnswer,
-)
+from sarameya.embedded.groups.messages import JoinAnswer, JoinRequest, Reply, SupportedProtocol, SyncAnswer
 from sarameya.embedded.groups.states import GroupEvent, GroupState, may_happen, next_state
+from sarameya.embedded.groups.stored import GroupImage, GroupRecord, StoredOffset
+from sarameya.embedded.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, topics_of_all
 from sarameya.embedded.purgatory import DelayedOperation
 from sarameya.error_codes import ErrorCode
-from sarameya.model import CommittedOffset, TopicPartition
+from sarameya.model import TopicPartition
 
 
 @attrs.define(slots=True, eq=False)
@@ -88,10 +82,14 @@ class Group:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
+        self.state_time: float | None = None
+        """Since when it is in this state, time of day (seconds since 1970); None if it never was in another."""
         self.generation = 0
         self.protocol_type: str | None = None
         """None for a group that no member has ever joined: it only commits offsets."""
         self.protocol_name: str | None = None
+        self.subscribed_topics: frozenset[str] | None = None
+        """What the members of this generation read; None where that cannot be told."""
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
@@ -102,7 +100,7 @@ class Group:
         """Who has had the answer to its join and has not sent its sync yet."""
         self.new_member_added = False
         """Somebody came after the round had begun: a reason to extend the initial delay."""
-        self.offsets: dict[TopicPartition, CommittedOffset] = {}
+        self.offsets: dict[TopicPartition, StoredOffset] = {}
         self.stored: GroupRecord | None = None
         """What the log holds of the group: a round that is under way is not in it yet."""
 
@@ -115,7 +113,7 @@ class Group:
             return group
         record = group.stored = image.record
         group.generation = record.generation
-        group.protocol_type = record.protocol_type
+        group.protocol_type = record.protocol_type or None
         group.protocol_name = record.protocol_name
         for kept in record.members:
             protocols = (SupportedProtocol(record.protocol_name or "", kept.subscription),)
@@ -132,24 +130,29 @@ class Group:
                 )
             )
         group.leader = record.leader
-        group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+        if group.members:
+            group.transition(GroupEvent.LOADED, record.state_time)
+        group.state_time = record.state_time
+        group.subscribed_topics = group._read_subscriptions()
         return group
 
     # --- state -------------------------------------------------------------------------------------------------
 
-    def transition(self, event: GroupEvent) -> None:
+    def transition(self, event: GroupEvent, time_of_day: float | None) -> None:
         """Move as the table says. Raises IllegalTransitionError where it says nothing."""
         self.state = next_state(self.state, event)
+        self.state_time = time_of_day
 
     def can_rebalance(self) -> bool:
         return may_happen(self.state, GroupEvent.REBALANCE)
 
-    def next_generation(self) -> None:
+    def next_generation(self, time_of_day: float) -> None:
         """End the join phase with the members that are here, or with none."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self._read_subscriptions()
         self.pending_sync.clear()
-        self.transition(GroupEvent.JOINED if self.members else GroupEvent.DESERTED)
+        self.transition(GroupEvent.JOINED if self.members else GroupEvent.DESERTED, time_of_day)
 
     # --- members -----------------------------------------------------------------------------------------------
 
@@ -241,3 +244,16 @@ class Group:
         candidates = self.candidates()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
+
+    # --- subscriptions -----------------------------------------------------------------------------------------
+
+    def reads(self, topic: str) -> bool:
+        """Whether a member reads the topic; each counts as read where consumers' subscriptions cannot be told."""
+        if self.subscribed_topics is None:
+            return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return topic in self.subscribed_topics
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        return topics_of_all(member.metadata(self.protocol_name) or b"" for member in self.members.values())

@@ -8,11 +8,21 @@ import uuid
 import attrs
 
 from sarameya.embedded.groups import views
+from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.group import Group, Member
 from sarameya.embedded.groups.messages import NO_LEADER, NO_MEMBER_ID, JoinAnswer, JoinRequest, Reply
 from sarameya.embedded.groups.rounds import Rounds
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
+
+
+def check_bounds(config: CoordinatorConfig, request: JoinRequest) -> ErrorCode:
+    """What can be refused before the group is looked at, and before it is known who coordinates it."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if not config.min_session_timeout <= request.session_timeout <= config.max_session_timeout:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return ErrorCode.NONE
 
 
 class Joining:

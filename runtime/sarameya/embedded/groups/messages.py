@@ -1,4 +1,4 @@
-"""What goes into the coordinator and what comes out: requests, answers, what the log keeps. Frozen data only.
+"""What goes into the coordinator and what comes out: requests and answers. Frozen data only.
 
 No wire format here: the `apis` translate. Times are seconds (the wire has milliseconds); a null string of the
 wire is None only where the field says so. Flags stand for what a request's version implies, so that the
@@ -8,7 +8,7 @@ coordinator knows no versions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import attrs
 
@@ -155,6 +155,8 @@ class CommitRequest:
     group_instance_id: str | None = None
     knows_group_id_not_found: bool = True
     """v9+; older requests are told ILLEGAL_GENERATION where their generation's group does not exist."""
+    retention: float | None = None
+    """v2 to v4: how many seconds to keep these commits, whatever becomes of the group. None: as the broker is set."""
 
 
 @attrs.frozen(slots=True)
@@ -194,10 +196,7 @@ class MemberDescription:
 
 @attrs.frozen(slots=True)
 class GroupDescription:
-    """One group, for DescribeGroups. A group that does not exist is Dead, without an error.
-
-    (From v6 on the wire says GROUP_ID_NOT_FOUND for that: translate `state is DEAD`.)
-    """
+    """One group, for DescribeGroups. A group that does not exist is Dead, without an error."""
 
     error: ErrorCode
     group_id: str
@@ -217,65 +216,3 @@ class GroupListing:
     group_id: str
     protocol_type: str
     state: GroupState
-
-
-@attrs.frozen(slots=True)
-class MemberRecord:
-    """A member as the group's record in `__consumer_offsets` keeps it (MemberMetadata of GroupMetadataValue)."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout: float
-    rebalance_timeout: float
-    subscription: bytes
-    """Its metadata for the chosen assignor; the others it supports are not kept."""
-    assignment: bytes
-
-
-@attrs.frozen(slots=True)
-class GroupRecord:
-    """A group as its record in `__consumer_offsets` keeps it (GroupMetadataValue)."""
-
-    generation: int
-    protocol_type: str
-    protocol_name: str | None
-    leader: str | None
-    members: tuple[MemberRecord, ...]
-
-
-@attrs.frozen(slots=True)
-class GroupImage:
-    """All that survives a move to another coordinator: exactly what the log holds, no more.
-
-    A round that was under way is not in it: its members find the last stored generation and join again.
-    """
-
-    group_id: str
-    record: GroupRecord | None
-    """None for a group that only ever committed offsets."""
-    offsets: Mapping[TopicPartition, CommittedOffset]
-
-
-class Journal(Protocol):
-    """Where the coordinator writes before it answers: the `__consumer_offsets` partition of the group."""
-
-    def store_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset | None]) -> None:
-        """Append these commits; None is a tombstone: the commit was deleted."""
-
-    def store_group(self, group_id: str, record: GroupRecord | None) -> None:
-        """Append the group's metadata; None is a tombstone: the group was deleted."""
-
-
-class _NoJournal:
-    """A journal that keeps nothing: the groups live in memory alone."""
-
-    def store_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset | None]) -> None:
-        pass
-
-    def store_group(self, group_id: str, record: GroupRecord | None) -> None:
-        pass
-
-
-NO_JOURNAL: Journal = _NoJournal()

@@ -1,22 +1,19 @@
-"""Committed offsets: who may commit, and which of a group's offsets may be deleted."""
+"""Rules of committed offsets: who may commit, which may be deleted, which have expired (KIP-211)."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 
 from sarameya.embedded.groups.group import Group
 from sarameya.embedded.groups.messages import NO_MEMBER_ID, CommitRequest
 from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.stored import StoredOffset
+from sarameya.embedded.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 
-Commits = Mapping[TopicPartition, CommittedOffset]
-
 NO_COMMIT = CommittedOffset(-1)
 """What a fetch answers for a partition without a commit."""
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def check_commit(group: Group, request: CommitRequest) -> ErrorCode:
@@ -44,11 +41,13 @@ def check_missing_group(request: CommitRequest) -> ErrorCode:
     return ErrorCode.GROUP_ID_NOT_FOUND if request.knows_group_id_not_found else ErrorCode.ILLEGAL_GENERATION
 
 
-def select(committed: Commits, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, CommittedOffset]:
+def select(
+    stored: Mapping[TopicPartition, StoredOffset], partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, CommittedOffset]:
     """The commits of these partitions, NO_COMMIT where there is none; of all that have one if `partitions` is None."""
     if partitions is None:
-        return dict(committed)
-    return {partition: committed.get(partition, NO_COMMIT) for partition in partitions}
+        return {partition: offset.committed for partition, offset in stored.items()}
+    return {partition: stored[partition].committed if partition in stored else NO_COMMIT for partition in partitions}
 
 
 def check_delete(group: Group) -> ErrorCode:
@@ -58,25 +57,27 @@ def check_delete(group: Group) -> ErrorCode:
     return ErrorCode.NON_EMPTY_GROUP
 
 
-def is_subscribed(group: Group, topic: str) -> bool:
-    """Whether a member reads the topic. Where a subscription cannot be read, each topic counts as subscribed."""
-    for member in group.members.values():
-        topics = subscribed_topics(member.metadata(group.protocol_name) or b"")
-        if topics is None or topic in topics:
-            return True
-    return False
+def expired(group: Group, time_of_day: float, retention: float) -> list[TopicPartition]:
+    """The partitions whose commits are to be forgotten now; `retention` is in seconds.
 
+    | the group                                         | its commits are kept for `retention` from |
+    |---------------------------------------------------|-------------------------------------------|
+    | nobody ever joined it (it only commits)           | each commit                               |
+    | is Empty                                          | the time it became so                     |
+    | is Stable, and what it reads is known             | each commit, of topics that nobody reads  |
+    | else (in a round; of another type than consumers) | for ever                                  |
 
-def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics in a consumer's subscription, which every version of it begins with; None for other bytes."""
-    try:
-        _version, count = struct.unpack_from(">hi", metadata)
-        position, topics = 6, []
-        for _ in range(count):
-            (length,) = struct.unpack_from(">h", metadata, position)
-            (topic,) = struct.unpack_from(f">{length}s", metadata, position + 2)
-            topics.append(topic.decode())
-            position += 2 + length
-    except (struct.error, UnicodeDecodeError):
-        return None
-    return frozenset(topics)
+    A commit with an expiry of its own goes by that, under the same conditions.
+    """
+    kept_since = group.state_time if group.protocol_type is not None and group.state is GroupState.EMPTY else None
+    if group.protocol_type is not None and group.state is not GroupState.EMPTY:
+        knows_its_topics = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None
+        if group.state is not GroupState.STABLE or not knows_its_topics:
+            return []
+
+    def is_over(offset: StoredOffset) -> bool:
+        if offset.expires_at is not None:
+            return time_of_day >= offset.expires_at
+        return time_of_day - (offset.commit_time if kept_since is None else kept_since) >= retention
+
+    return [tp for tp, offset in group.offsets.items() if not group.reads(tp.topic) and is_over(offset)]

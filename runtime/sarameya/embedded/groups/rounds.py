@@ -7,7 +7,7 @@ assignment stored, syncs answered. Who may join is `joining`'s to say, who is al
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -15,9 +15,10 @@ from sarameya.embedded.groups import views
 from sarameya.embedded.groups.answers import Answers
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.group import Group, Member
-from sarameya.embedded.groups.messages import JoinAnswer, Journal, Reply, SyncAnswer, SyncRequest
+from sarameya.embedded.groups.messages import NO_MEMBER_ID, JoinAnswer, Reply, SyncAnswer, SyncRequest
 from sarameya.embedded.groups.sessions import Sessions
 from sarameya.embedded.groups.states import GroupEvent, GroupState
+from sarameya.embedded.groups.stored import Journal
 from sarameya.embedded.purgatory import DelayedOperation, Purgatory
 from sarameya.error_codes import ErrorCode
 
@@ -103,22 +104,28 @@ def check_sync(group: Group, request: SyncRequest) -> ErrorCode:
         return refusal
     if request.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if request.protocol_type not in (None, group.protocol_type):
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if request.protocol_name not in (None, group.protocol_name):
+    if not _agree(request.protocol_type, group.protocol_type) or not _agree(request.protocol_name, group.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
+def _agree(asked: str | None, chosen: str | None) -> bool:
+    """Only what both know can differ: old versions do not ask, and a first round has not chosen yet."""
+    return asked is None or chosen is None or asked == chosen
+
+
 class Rounds:
     """The rounds of all groups of one coordinator, and its join purgatory."""
 
-    def __init__(self, config: CoordinatorConfig, journal: Journal, answers: Answers) -> None:
+    def __init__(
+        self, config: CoordinatorConfig, journal: Journal, answers: Answers, wall_clock: Callable[[], float]
+    ) -> None:
         self.config = config
         self.journal = journal
         self.answers = answers
+        self.wall_clock = wall_clock
         self.purgatory = Purgatory()
         self.sessions = Sessions(self._expire_member, self._expire_pending)
 
@@ -140,9 +147,9 @@ class Rounds:
     def _prepare(self, group: Group, reason: str, now: float) -> None:
         log.info("Group %s: preparing to rebalance generation %d: %s", group.group_id, group.generation, reason)
         if group.state is GroupState.COMPLETING_REBALANCE:
-            self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
+            self._assign_nothing(group, now)
         is_first_round = group.state is GroupState.EMPTY
-        group.transition(GroupEvent.REBALANCE)
+        group.transition(GroupEvent.REBALANCE, self.wall_clock())
         self._check_sync(group, now)
         timeout = group.rebalance_timeout
         if is_first_round:
@@ -162,7 +169,7 @@ class Rounds:
             # Static members alone, and none has come: their sessions will end, or they will join.
             self.await_joins(DelayedJoin(self, group, now + max(group.rebalance_timeout, RETRY_AFTER_AT_LEAST)), now)
             return
-        group.next_generation()
+        group.next_generation(self.wall_clock())
         log.info("Group %s: generation %d has %d members", group.group_id, group.generation, len(group.members))
         if group.state is GroupState.EMPTY:
             self.store(group)
@@ -213,8 +220,14 @@ class Rounds:
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         self.store(group)
-        group.transition(GroupEvent.ASSIGNED)
+        group.transition(GroupEvent.ASSIGNED, self.wall_clock())
         self._answer_syncs(group, ErrorCode.NONE, now)
+
+    def _assign_nothing(self, group: Group, now: float) -> None:
+        # The assignment of this generation will never come; that of the one before no longer means anything.
+        for member in group.members.values():
+            member.assignment = b""
+        self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
 
     def _answer_syncs(self, group: Group, error: ErrorCode, now: float) -> None:
         for member in group.members.values():
@@ -237,7 +250,8 @@ class Rounds:
 
     def remove(self, group: Group, member: Member, now: float) -> None:
         """Take a member out and let go what it waits for. What that means for the group is asked by `rebalance`."""
-        self.dismiss(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.answer_join(member, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID))
+        self.answer_sync(member, SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member)
         self.sessions.check(group, member.member_id, now)
 
@@ -258,6 +272,16 @@ class Rounds:
             self.remove(group, group.members[member_id], now)
         self.rebalance(group, f"no sync from {', '.join(late)}", now)
 
+    def expire(self, group: Group, member_id: str, now: float) -> bool:
+        """End this one's session now, be it a member or one that is to become one. False: it is neither."""
+        if member_id in group.members:
+            self._expire_member(group, group.members[member_id], now)
+        elif member_id in group.pending_members:
+            self._expire_pending(group, member_id, now)
+        else:
+            return False
+        return True
+
     def _expire_member(self, group: Group, member: Member, now: float) -> None:
         self.remove(group, member, now)
         self.rebalance(group, f"member {member.member_id} has failed", now)
@@ -275,7 +299,7 @@ class Rounds:
 
     def end(self, group: Group, error: ErrorCode, now: float) -> None:
         """The group is gone from here: answer all that waits with `error` and let every operation of it go."""
-        group.transition(GroupEvent.REMOVED)
+        group.transition(GroupEvent.REMOVED, self.wall_clock())
         for member in group.members.values():
             self.dismiss(member, error)
         for member_id in [*group.members, *group.pending_members]:

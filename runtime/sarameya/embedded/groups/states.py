@@ -10,7 +10,8 @@ class GroupState(Enum):
     """Where a group stands; the values are the names DescribeGroups and ListGroups show."""
 
     EMPTY = "Empty"
-    """No members. What it has committed lives on; a group used only for commits is always Empty."""
+    """No members: how every group begins. What it has committed lives on, until that expires; a group used only for
+    commits is always Empty."""
     PREPARING_REBALANCE = "PreparingRebalance"
     """Members must join (again); their joins wait in the join purgatory."""
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -18,7 +19,7 @@ class GroupState(Enum):
     STABLE = "Stable"
     """Every member has, or can fetch by a sync, its assignment."""
     DEAD = "Dead"
-    """Deleted, or moved to another coordinator. Final."""
+    """Deleted, expired, or moved to another coordinator. Final."""
 
 
 class GroupEvent(Enum):
@@ -32,13 +33,16 @@ class GroupEvent(Enum):
     """The join phase is over and no member is here."""
     ASSIGNED = auto()
     """The leader's assignment arrived."""
+    LOADED = auto()
+    """The log of another coordinator was read, and it had members."""
     REMOVED = auto()
-    """The group was deleted or unloaded."""
+    """The group was deleted, has expired, or was unloaded."""
 
 
 TRANSITIONS: Mapping[GroupState, Mapping[GroupEvent, GroupState]] = {
     GroupState.EMPTY: {
         GroupEvent.REBALANCE: GroupState.PREPARING_REBALANCE,
+        GroupEvent.LOADED: GroupState.STABLE,
         GroupEvent.REMOVED: GroupState.DEAD,
     },
     GroupState.PREPARING_REBALANCE: {

@@ -6,14 +6,14 @@ from sarameya.embedded.groups.group import Group, Member
 from sarameya.embedded.groups.messages import (
     NO_LEADER,
     GroupDescription,
-    GroupRecord,
+    GroupListing,
     JoinAnswer,
     JoinedMember,
     MemberDescription,
-    MemberRecord,
     SyncAnswer,
 )
 from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.stored import GroupRecord, MemberRecord
 from sarameya.error_codes import ErrorCode
 
 
@@ -57,7 +57,19 @@ def record(group: Group) -> GroupRecord:
         )
         for member in group.members.values()
     )
-    return GroupRecord(group.generation, group.protocol_type or "", group.protocol_name, group.leader, members)
+    return GroupRecord(
+        group.generation,
+        group.protocol_type or "",
+        group.protocol_name,
+        group.leader,
+        members,
+        group.state_time,
+    )
+
+
+def listing(group: Group) -> GroupListing:
+    """The group's line in ListGroups."""
+    return GroupListing(group.group_id, group.protocol_type or "", group.state)
 
 
 def description(group: Group) -> GroupDescription:

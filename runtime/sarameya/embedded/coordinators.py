@@ -1,0 +1,141 @@
+"""Which broker coordinates which group: the one that leads the group's partition of `__consumer_offsets`.
+
+Pure. Owns each broker's `GroupCoordinator`, and what a change of leader means for groups: the old leader's coordinator
+gives them up, the new one's reads them from the partition's log, and nothing else: what is not in the log is lost.
+Reading takes `CoordinatorConfig.load_time`; till it is over the new coordinator says so. `cluster_state` knows leaders.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from sarameya.embedded.group_coordinator import GroupCoordinator
+from sarameya.embedded.groups.config import CoordinatorConfig
+from sarameya.embedded.offsets_journal import OffsetsJournal, read_groups, superseded
+from sarameya.embedded.partition_log import Appended
+from sarameya.embedded.purgatory import DelayedOperation, Purgatory
+from sarameya.embedded.topics import Partition
+from sarameya.error_codes import ErrorCode
+from sarameya.model import TopicPartition
+
+_COMPACT_FROM = 512
+"""Batches in a partition before compaction has its first look at it."""
+
+
+class DelayedLoad(DelayedOperation):
+    """A partition's groups are being read. It ends at its deadline; a next leader cancels it."""
+
+    def __init__(self, deadline: float, loaded: Callable[[float], None]) -> None:
+        super().__init__(deadline)
+        self.loaded = loaded
+
+    def can_complete(self) -> bool:
+        return False
+
+    def on_complete(self, now: float) -> None:
+        self.loaded(now)
+
+
+class Coordinators:
+    """All brokers' group coordinators. `partition_of` finds a group's partition, `append` stores a batch there."""
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        partition_of: Callable[[str], Partition],
+        append: Callable[[Partition, bytes], Appended],
+        wall_clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self._config = config
+        self._partition_of = partition_of
+        self._append = append
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._by_node: dict[int, GroupCoordinator] = {}
+        self._loads = Purgatory()
+        self._loading: dict[TopicPartition, DelayedLoad] = {}
+        self._compact_at: dict[TopicPartition, int] = {}
+
+    def __getitem__(self, node_id: int) -> GroupCoordinator:
+        return self._by_node[node_id]
+
+    @property
+    def node_ids(self) -> list[int]:
+        """All brokers that ever were up."""
+        return sorted(self._by_node)
+
+    def add(self, node_id: int) -> None:
+        """A broker is there; for one that was before, nothing changes."""
+        if node_id not in self._by_node:
+            self._by_node[node_id] = GroupCoordinator(
+                self._config,
+                serves=lambda group_id: self._serves(node_id, group_id),
+                journal=OffsetsJournal(self._partition_of, self._store, self._wall_clock),
+                wall_clock=self._wall_clock,
+                rng=self._rng,
+            )
+
+    def _serves(self, node_id: int, group_id: str) -> ErrorCode:
+        partition = self._partition_of(group_id)
+        if partition.leader != node_id:
+            return ErrorCode.NOT_COORDINATOR
+        loading = partition.topic_partition in self._loading
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
+
+    # A partition of the offsets changes its leader
+
+    def give_up(self, partition: Partition, now: float) -> None:
+        """Its leader leads it no more: whatever waits there for its groups is answered NOT_COORDINATOR."""
+        load = self._loading.pop(partition.topic_partition, None)
+        if load is not None:
+            self._loads.cancel(load)
+        coordinator = self._by_node[partition.leader]
+        for group in coordinator.list_groups():
+            if self._partition_of(group.group_id) is partition:
+                coordinator.unload(group.group_id, now)
+
+    def take_over(self, partition: Partition, now: float, load_time: float | None = None) -> None:
+        """Its new leader reads its groups from the log, which takes `load_time` seconds (None: as configured)."""
+        load = DelayedLoad(
+            now + (self._config.load_time if load_time is None else load_time), lambda then: self._load(partition, then)
+        )
+        self._loading[partition.topic_partition] = load
+        self._loads.try_complete_else_watch(load, (), now)
+
+    def _load(self, partition: Partition, now: float) -> None:
+        del self._loading[partition.topic_partition]
+        coordinator = self._by_node[partition.leader]
+        for image in read_groups(partition.topic_partition, partition.log.batches()):
+            coordinator.load(image, now)
+
+    # What is written there
+
+    def _store(self, partition: Partition, batch: bytes) -> Appended:
+        appended = self._append(partition, batch)
+        self._compact(partition)
+        return appended
+
+    def _compact(self, partition: Partition) -> None:
+        """Take out what later records have replaced, whenever the log has become twice as long as it must be."""
+        name, log = partition.topic_partition, partition.log
+        if log.batch_count >= self._compact_at.get(name, _COMPACT_FROM):
+            log.remove_batches(superseded(name, log.batches()))
+            self._compact_at[name] = max(_COMPACT_FROM, 2 * log.batch_count)
+
+    def partitions_deleted(self, partitions: list[TopicPartition]) -> None:
+        """A topic is gone, and with it all that was committed for it."""
+        for coordinator in self._by_node.values():
+            coordinator.partitions_deleted(partitions)
+
+    # Time
+
+    def next_deadline(self) -> float | None:
+        deadlines = [self._loads.next_deadline(), *(c.next_deadline() for c in self._by_node.values())]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def handle_timer(self, now: float) -> None:
+        self._loads.expire(now)
+        for coordinator in self._by_node.values():
+            coordinator.handle_timer(now)

@@ -1,0 +1,68 @@
+"""What a group has committed, from the commit to its end: stored, deleted, or expired. The rules are `offsets`'.
+
+Every change goes to the journal before it counts, deletions as tombstones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from sarameya.embedded.groups import offsets
+from sarameya.embedded.groups.group import Group
+from sarameya.embedded.groups.messages import CommitAnswer, CommitRequest, DeleteOffsetsAnswer
+from sarameya.embedded.groups.rounds import Rounds
+from sarameya.embedded.groups.stored import StoredOffset
+from sarameya.error_codes import ErrorCode
+from sarameya.model import TopicPartition
+
+
+class Committing:
+    """Keeps the commits of all groups of one coordinator."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
+
+    def commit(self, group: Group, request: CommitRequest, now: float) -> CommitAnswer:
+        """Take in a commit that may be made; a sign of life. Too long metadata refuses its own partition alone."""
+        limit = self._rounds.config.offset_metadata_max_size
+        time_of_day = self._rounds.wall_clock()
+        expires_at = None if request.retention is None else time_of_day + request.retention
+        accepted = {
+            tp: StoredOffset(offset, time_of_day, expires_at)
+            for tp, offset in request.offsets.items()
+            if len(offset.metadata) <= limit
+        }
+        self._store(group, accepted)
+        member = group.members.get(request.member_id)
+        if member is not None:
+            self._rounds.sessions.heard_of(group, member, now)
+        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return CommitAnswer({tp: ErrorCode.NONE if tp in accepted else too_large for tp in request.offsets})
+
+    def delete(self, group: Group, partitions: Iterable[TopicPartition]) -> DeleteOffsetsAnswer:
+        """Delete single commits; GROUP_SUBSCRIBED_TO_TOPIC for partitions whose topic a member reads."""
+        error = offsets.check_delete(group)
+        if error is not ErrorCode.NONE:
+            return DeleteOffsetsAnswer(error)
+        errors = {
+            tp: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.reads(tp.topic) else ErrorCode.NONE for tp in partitions
+        }
+        self.forget(group, [tp for tp, refusal in errors.items() if refusal is ErrorCode.NONE])
+        return DeleteOffsetsAnswer(error, errors)
+
+    def expire(self, group: Group) -> None:
+        """Forget what has been kept for as long as it is to be kept."""
+        self.forget(group, offsets.expired(group, self._rounds.wall_clock(), self._rounds.config.offsets_retention))
+
+    def forget(self, group: Group, partitions: Collection[TopicPartition]) -> None:
+        """Forget the commits of these partitions, where there are any."""
+        self._store(group, dict.fromkeys(tp for tp in partitions if tp in group.offsets))
+
+    def _store(self, group: Group, changes: Mapping[TopicPartition, StoredOffset | None]) -> None:
+        if changes:
+            self._rounds.journal.store_offsets(group.group_id, changes)
+        for tp, offset in changes.items():
+            if offset is None:
+                del group.offsets[tp]
+            else:
+                group.offsets[tp] = offset

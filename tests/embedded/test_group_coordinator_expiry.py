@@ -1,0 +1,267 @@
+"""How long commits are kept, and groups (KIP-211): by the time of day, looked at every check interval."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from sarameya.embedded.groups.config import CoordinatorConfig
+from sarameya.embedded.groups.messages import CommitRequest
+from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.stored import GroupImage, GroupRecord, StoredOffset
+from sarameya.error_codes import ErrorCode
+from sarameya.model import CommittedOffset, TopicPartition
+from tests.embedded.coordinator_kit import GROUP, SESSION, T0, WALL_TIME, Kit, protocols
+
+RETENTION, CHECK = 1000.0, 100.0
+OTHER = TopicPartition("other", 0)
+
+
+def reading(*topics: str) -> bytes:
+    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", -1)
+
+
+READS_T = protocols("range", metadata=reading("t"))
+
+
+def kit_with(retention: float = RETENTION) -> Kit:
+    return Kit(CoordinatorConfig(offsets_retention=retention, offsets_retention_check_interval=CHECK))
+
+
+def commit(kit: Kit, *partitions: TopicPartition, member_id: str = "", retention: float | None = None) -> None:
+    generation = kit.group.generation if member_id else -1
+    request = CommitRequest(
+        GROUP, dict.fromkeys(partitions, CommittedOffset(5)), generation, member_id, retention=retention
+    )
+    assert set(kit.coordinator.commit(request, kit.now).errors.values()) == {ErrorCode.NONE}
+
+
+def live_on(kit: Kit, *member_ids: str, seconds: float) -> None:
+    """Let time pass while these members heartbeat."""
+    for _ in range(int(seconds / (SESSION / 2))):
+        for member_id in member_ids:
+            assert kit.heartbeat(member_id) is ErrorCode.NONE
+        kit.advance(SESSION / 2)
+
+
+def left_group(kit: Kit) -> None:
+    """A group that has committed for T0, and then been left by all."""
+    (member_id,) = kit.stable(1, protocols=READS_T)
+    commit(kit, T0, member_id=member_id)
+    kit.leave(member_id)
+
+
+# --- a group that only commits -------------------------------------------------------------------------------------
+
+
+def test_commits_of_a_simple_consumer_are_kept_from_each_commit() -> None:
+    kit = kit_with()
+    commit(kit, T0)
+    kit.advance(500)
+    commit(kit, OTHER)
+    kit.advance(RETENTION - 500 - CHECK)
+    assert set(kit.committed()) == {T0, OTHER}
+    kit.advance(CHECK)
+    assert set(kit.committed()) == {OTHER}
+    kit.advance(500)
+    assert not kit.exists
+
+
+def test_commit_made_again_is_kept_from_the_last_time() -> None:
+    kit = kit_with()
+    commit(kit, T0)
+    kit.advance(RETENTION - 1)
+    commit(kit, T0)
+    kit.advance(RETENTION - CHECK)
+    assert set(kit.committed()) == {T0}
+
+
+# --- a group that everyone has left --------------------------------------------------------------------------------
+
+
+def test_commits_of_a_group_that_was_left_are_kept_from_that_time() -> None:
+    kit = kit_with()
+    (member_id,) = kit.stable(1, protocols=READS_T)
+    commit(kit, T0, member_id=member_id)
+    live_on(kit, member_id, seconds=2 * RETENTION)
+    kit.leave(member_id)
+    kit.advance(RETENTION - CHECK)
+    assert set(kit.committed()) == {T0}
+    kit.advance(CHECK)
+    assert not kit.exists
+
+
+def test_group_whose_commits_have_expired_is_dead_and_the_log_is_told() -> None:
+    kit = kit_with()
+    left_group(kit)
+    kit.advance(RETENTION)
+    assert kit.coordinator.describe(GROUP).state is GroupState.DEAD
+    assert (kit.offsets_log[-1], kit.groups_log[-1]) == ({T0: None}, None)
+    assert kit.coordinator.next_deadline() is None
+
+
+def test_join_within_the_retention_keeps_the_commits() -> None:
+    kit = kit_with()
+    left_group(kit)
+    kit.advance(RETENTION - 1)
+    (member_id,) = kit.stable(1, protocols=READS_T)
+    live_on(kit, member_id, seconds=RETENTION)
+    assert set(kit.committed()) == {T0}
+    kit.leave(member_id)
+    kit.advance(RETENTION - CHECK)
+    assert set(kit.committed()) == {T0}, "the retention begins anew when the group is left anew"
+
+
+def test_time_of_being_left_survives_a_move() -> None:
+    kit = kit_with()
+    left_group(kit)
+    kit.advance(600)
+    image = kit.coordinator.unload(GROUP, kit.now)
+    assert image is not None
+    kit.coordinator.load(image, kit.now)
+    kit.advance(300)
+    assert kit.exists
+    kit.advance(100)
+    assert not kit.exists
+
+
+def test_group_stored_without_that_time_is_kept_from_each_commit() -> None:
+    kit = kit_with()
+    record = GroupRecord(3, "consumer", None, None, ())  # GroupMetadataValue before v2 had no time
+    offsets = {
+        T0: StoredOffset(CommittedOffset(5), WALL_TIME - 500),
+        OTHER: StoredOffset(CommittedOffset(5), WALL_TIME),
+    }
+    kit.coordinator.load(GroupImage(GROUP, record, offsets), kit.now)
+    kit.advance(500)
+    assert set(kit.committed()) == {OTHER}
+
+
+# --- a group with members ------------------------------------------------------------------------------------------
+
+
+def test_commit_of_a_topic_that_no_member_of_a_stable_group_reads_expires() -> None:
+    kit = kit_with()
+    (member_id,) = kit.stable(1, protocols=READS_T)
+    commit(kit, T0, OTHER, member_id=member_id)
+    live_on(kit, member_id, seconds=RETENTION - CHECK)
+    assert set(kit.committed()) == {T0, OTHER}
+    live_on(kit, member_id, seconds=CHECK)
+    assert set(kit.committed()) == {T0}
+    live_on(kit, member_id, seconds=10 * RETENTION)
+    assert set(kit.committed()) == {T0}, "what is read is kept for as long as it is"
+    assert kit.state is GroupState.STABLE
+
+
+def test_commit_of_a_topic_that_the_group_no_longer_reads_expires() -> None:
+    kit = kit_with()
+    (member_id,) = kit.stable(1, protocols=READS_T)
+    commit(kit, T0, member_id=member_id)
+    kit.join(member_id, protocols=protocols("range", metadata=reading("other")))
+    kit.settle([member_id])
+    live_on(kit, member_id, seconds=RETENTION)
+    assert kit.committed() == {}
+    assert kit.state is GroupState.STABLE, "a group with members is not forgotten with its commits"
+
+
+def test_topic_that_one_of_the_members_reads_is_read() -> None:
+    kit = kit_with()
+    first, reply = kit.join_new(protocols=READS_T)
+    assert reply.is_answered
+    second, _ = kit.join_new(protocols=protocols("range", metadata=reading("other")))
+    kit.join(first, protocols=READS_T)
+    kit.settle([first, second])
+    commit(kit, T0, OTHER, member_id=first)
+    live_on(kit, first, second, seconds=2 * RETENTION)
+    assert set(kit.committed()) == {T0, OTHER}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"protocols": protocols("range", metadata=b"no subscription")},
+        {"protocol_type": "connect", "protocols": protocols("range", metadata=reading("other"))},
+    ],
+    ids=["unreadable subscription", "other protocol type"],
+)
+def test_nothing_expires_while_it_cannot_be_told_what_is_read(fields: dict[str, object]) -> None:
+    kit = kit_with()
+    (member_id,) = kit.stable(1, **fields)
+    commit(kit, T0, OTHER, member_id=member_id)
+    live_on(kit, member_id, seconds=2 * RETENTION)
+    assert set(kit.committed()) == {T0, OTHER}
+
+
+def test_nothing_expires_in_the_middle_of_a_round() -> None:
+    kit = kit_with(retention=200)
+    first, second = kit.stable(2, protocols=READS_T, rebalance_timeout=600.0)
+    commit(kit, OTHER, member_id=first)
+    kit.join(first, protocols=READS_T, rebalance_timeout=600.0)
+    for _ in range(60):
+        assert kit.heartbeat(second) is ErrorCode.REBALANCE_IN_PROGRESS
+        kit.advance(5)
+    assert kit.state is GroupState.PREPARING_REBALANCE
+    assert set(kit.committed()) == {OTHER}
+
+
+# --- a commit with a retention of its own (OffsetCommit v2 to v4) --------------------------------------------------
+
+
+def test_commit_with_a_retention_of_its_own_goes_by_that() -> None:
+    kit = kit_with()
+    commit(kit, T0, retention=50.0)
+    commit(kit, OTHER, retention=5000.0)
+    kit.advance(CHECK)
+    assert set(kit.committed()) == {OTHER}
+    kit.advance(2 * RETENTION)
+    assert set(kit.committed()) == {OTHER}
+
+
+def test_commit_with_a_retention_of_its_own_is_kept_while_its_topic_is_read() -> None:
+    kit = kit_with()
+    (member_id,) = kit.stable(1, protocols=READS_T)
+    commit(kit, T0, member_id=member_id, retention=50.0)
+    live_on(kit, member_id, seconds=RETENTION)
+    assert set(kit.committed()) == {T0}
+
+
+# --- groups that keep nothing --------------------------------------------------------------------------------------
+
+
+def test_empty_group_that_keeps_nothing_is_forgotten_at_the_next_check() -> None:
+    kit = kit_with()
+    (member_id,) = kit.stable(1)
+    kit.leave(member_id)
+    kit.advance(CHECK)
+    assert not kit.exists
+    assert kit.groups_log[-1] is None
+    assert kit.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_group_with_members_that_keeps_nothing_stays() -> None:
+    kit = kit_with()
+    (member_id,) = kit.stable(1)
+    live_on(kit, member_id, seconds=RETENTION)
+    assert kit.state is GroupState.STABLE
+
+
+def test_coordinator_without_groups_waits_for_nothing() -> None:
+    kit = kit_with()
+    assert kit.coordinator.next_deadline() is None
+    left_group(kit)
+    assert kit.coordinator.next_deadline() == CHECK
+    kit.coordinator.delete_group(GROUP, kit.now)
+    assert kit.coordinator.next_deadline() is None
+
+
+def test_jump_of_the_wall_clock_lets_commits_expire_and_no_session() -> None:
+    kit = kit_with()
+    (member_id,) = kit.stable(1, protocols=READS_T)
+    commit(kit, OTHER, member_id=member_id)
+    jumps = kit.time_of_day() + RETENTION
+    kit.coordinator._rounds.wall_clock = lambda: jumps
+    live_on(kit, member_id, seconds=CHECK)
+    assert kit.committed() == {}
+    assert kit.member_ids == [member_id]
