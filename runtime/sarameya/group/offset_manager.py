@@ -1,4 +1,4 @@
-"""Commits of one session: autocommit, `commit()`, and the last one. The ledger is pure; this is its shell.
+"""Commits: autocommit, `commit()`, and the last one of a session. The ledger is pure; this is its shell.
 
 Commits go out one after the other, in order, each under the generation that holds when it is sent: a session may
 outlive a rebalance (KIP-429), and between the join's answer and the sync's commits are held. Callers of `commit()`
@@ -26,7 +26,7 @@ from sarameya.errors import (
     kafka_error,
     reaction_to,
 )
-from sarameya.model import CommittedOffset, Generation, TopicPartition
+from sarameya.model import NO_GENERATION, CommittedOffset, Generation, TopicPartition
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.retries import Retries
 from sarameya.observe import CommitFailed, Committed, Observer
@@ -34,11 +34,17 @@ from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost
 from sarameya.protocol.offset_ledger import OffsetLedger
 
+_IN_USE = (
+    "the group is in use by subscribed members, and only they may commit; stop them, or read under another group id"
+)
+"""What it means that a group takes no commits of those who are no members."""
+
 _ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})
 
 
 class Coordination(Protocol):
-    """Who knows the coordinator, and under which generation it takes commits: a group's `Member`."""
+    """Who knows the coordinator, and under which generation it takes commits: a group's `Member`, or, where nobody
+    is a member, `OpenCoordination`."""
 
     client: CoordinatorClient
 
@@ -62,6 +68,14 @@ class _Round:
     done: trio.Event = attrs.field(factory=trio.Event)
     error: SarameyaError | None = None
     awaited: bool = False
+    partitions: set[TopicPartition] | None = attrs.field(factory=set)
+    """Whose marks go out; None: all of them."""
+
+    def include(self, partitions: Iterable[TopicPartition] | None) -> None:
+        if partitions is None:
+            self.partitions = None
+        elif self.partitions is not None:
+            self.partitions.update(partitions)
 
 
 class OffsetManager:
@@ -81,7 +95,13 @@ class OffsetManager:
         self._is_over = False
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
-        """What the group has committed; the ledger begins there. Retries until it is known for all.
+        """`look_up`; and the ledger begins there."""
+        found = await self.look_up(partitions)
+        self.ledger.add(found)
+        return found
+
+    async def look_up(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
+        """What the group has committed. Retries until it is known for all.
 
         An unstable or failed answer is asked again, never taken for "nothing committed". Raises KafkaError
         for what no retry mends, RetriesExhaustedError.
@@ -91,7 +111,6 @@ class OffsetManager:
         retries = self._retries("offset fetch")
         while wanted and (cause := await self._fetch_once(wanted, found)) is not None:
             await retries.wait(cause)
-        self.ledger.add(found)
         return found
 
     async def _fetch_once(
@@ -125,9 +144,11 @@ class OffsetManager:
         try:
             while True:
                 interval = self._config.autocommit_interval if self._config.autocommit else math.inf
-                with trio.move_on_after(interval):
+                with trio.move_on_after(interval) as waiting:
                     await self._wanted.wait()
                 self._wanted = trio.Event()
+                if waiting.cancelled_caught:
+                    self._round.include(None)
                 await self._send_round()
         finally:
             self._is_over = True
@@ -137,7 +158,7 @@ class OffsetManager:
     async def _send_round(self) -> None:
         this, self._round = self._round, _Round()
         try:
-            await self._commit_dirty()
+            await self._commit_dirty(this)
         except SarameyaError as error:
             this.error = error
             if not this.awaited:
@@ -155,8 +176,8 @@ class OffsetManager:
             "the membership or the session is over; commit before consume_claim and cleanup return",
         )
 
-    async def commit(self) -> None:
-        """Commit every mark made so far, and wait until the coordinator has taken it.
+    async def commit(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Commit every mark made so far, or those of `partitions`, and wait until the coordinator has taken it.
 
         Raises CommitError where the membership or the session is over, TopicAuthorizationError or KafkaError where
         the coordinator refused a partition; the other partitions are committed all the same. During a cooperative
@@ -166,20 +187,26 @@ class OffsetManager:
             raise self._too_late()
         this = self._round
         this.awaited = True
+        this.include(partitions)
         self._wanted.set()
         await this.done.wait()
         if this.error is not None:
             raise this.error.again()
 
     def commit_nowait(self) -> None:
-        """Ask for a commit that nobody waits for; if it fails, observers are told."""
+        """Ask for a commit of every mark that nobody waits for; if it fails, observers are told."""
+        self._round.include(None)
         self._wanted.set()
 
-    async def _commit_dirty(self) -> None:
-        """Commit every mark, and where it has to be tried again the newest ones; what is refused is raised."""
+    async def _commit_dirty(self, this: _Round) -> None:
+        """Commit the round's marks, and where it has to be tried again the newest ones; what is refused is raised."""
         refused: dict[TopicPartition, KafkaError] = {}
         retries = self._retries("commit")
-        while left := {tp: offset for tp, offset in self.ledger.dirty().items() if tp not in refused}:
+        while left := {
+            tp: offset
+            for tp, offset in self.ledger.dirty().items()
+            if tp not in refused and (this.partitions is None or tp in this.partitions)
+        }:
             codes, cause = await self._send_once(left)
             taken = {tp: left[tp] for tp, code in codes.items() if code == 0}
             if taken:
@@ -221,10 +248,15 @@ class OffsetManager:
                 if not self._coordination.is_settled(generation):
                     break  # it crossed the group's next generation, under which it is sent again
                 self._coordination.post(CommitRefused(generation.id, code))
-                raise kafka_error(code, f"commit of group {self._group!r}, generation {generation.id}", CommitError)
+                raise self._refused(code, generation)
             if reaction is Reaction.FIND_COORDINATOR:
                 self._coordination.post(CoordinatorLost(node_id, cause))
         return codes, cause
+
+    def _refused(self, code: int, generation: Generation) -> KafkaError:
+        if generation.id == NO_GENERATION and code == ErrorCode.UNKNOWN_MEMBER_ID:
+            return CommitError(code, f"commit for group {self._group!r}, as no member of it", _IN_USE)
+        return kafka_error(code, f"commit of group {self._group!r}, generation {generation.id}", CommitError)
 
     def _retries(self, what: str) -> Retries:
         return Retries(f"{what} of group {self._group}", self._backoff, self._observer)

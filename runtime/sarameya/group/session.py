@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from sarameya.group.marks import Marks
 from sarameya.group.offset_manager import OffsetManager
-from sarameya.message_batch import MessageBatch
-from sarameya.model import (
-    NO_LEADER_EPOCH,
-    Assignment,
-    CommittedOffset,
-    Generation,
-    GroupMetadata,
-    Message,
-    TopicPartition,
-    is_offset,
-)
+from sarameya.model import Assignment, Generation, GroupMetadata, TopicPartition
 
 
-class Session:
+class Session(Marks):
     """One session of one member (sarama's ConsumerGroupSession): from its assignment to the next rebalance or, under a
     cooperative assignor, for as long as the membership lasts."""
 
@@ -32,6 +23,7 @@ class Session:
         is_lost: Callable[[], bool],
         group_instance_id: str | None = None,
     ) -> None:
+        super().__init__(offsets.ledger)
         self._group = group
         self._group_instance_id = group_instance_id
         self._generation = generation
@@ -68,34 +60,6 @@ class Session:
         """Whether the membership is gone: others own the claims, and nothing can be committed any more."""
         return self._is_lost()
 
-    def mark_message(self, message: Message, metadata: str = "") -> None:
-        """This message, and so everything before it in its partition, has been dealt with."""
-        self._mark(TopicPartition(message.topic, message.partition), message.offset + 1, metadata, message.leader_epoch)
-
-    def mark_batch(self, batch: MessageBatch, metadata: str = "") -> None:
-        """This batch, and so everything before it in its partition, has been dealt with."""
-        self._mark(batch.topic_partition, batch.next_offset, metadata, batch.leader_epoch)
-
-    def mark_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
-        """Everything before `offset`, the next one to read, has been dealt with. Marks only move forward.
-
-        Raises ValueError for a partition that is not claimed in this session, or what is no offset.
-        """
-        _check(offset)
-        self._mark(TopicPartition(topic, partition), offset, metadata, NO_LEADER_EPOCH)
-
-    def reset_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
-        """Move a mark back, so that a later session reads again from `offset`. Resets only move backward.
-
-        Raises ValueError for a partition that is not claimed in this session.
-        """
-        target = TopicPartition(topic, partition)
-        _check(offset)
-        try:
-            self._offsets.ledger.reset(target, CommittedOffset(offset, metadata))
-        except KeyError:
-            raise self._not_claimed(target) from None
-
     async def commit(self) -> None:
         """Commit all marks now. Raises CommitError, TopicAuthorizationError; see `Config.autocommit`."""
         await self._offsets.commit()
@@ -104,20 +68,9 @@ class Session:
         """Ask for the end of this session: claims finish, marks are committed, the group is joined anew."""
         self._end(reason)
 
-    def _mark(self, partition: TopicPartition, offset: int, metadata: str, leader_epoch: int) -> None:
-        try:
-            self._offsets.ledger.mark(partition, CommittedOffset(offset, metadata, leader_epoch))
-        except KeyError:
-            raise self._not_claimed(partition) from None
-
     def _moved(self, generation: Generation, claims: Assignment) -> None:
         """The group has moved on: a new generation, other claims."""
         self._generation, self._claims = generation, claims
 
     def _not_claimed(self, partition: TopicPartition) -> ValueError:
         return ValueError(f"{partition} is not claimed in this session (claims: {dict(self._claims)})")
-
-
-def _check(offset: object) -> None:
-    if not is_offset(offset):
-        raise ValueError(f"{offset!r} is no offset: must be an int of at least 0, the next offset to read")

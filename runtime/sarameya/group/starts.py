@@ -52,5 +52,6 @@ async def find_starts(
             starts[partition] = Start(offset, "added" if is_new(partition) else unknown[partition])
             # Committed at once, so that a rejoin before the first mark does not resolve it anew and skip.
             offsets.ledger.mark(partition, CommittedOffset(offset))
-        await offsets.commit()
+        # These and no others: what else is marked may not be durable yet, where the handler commits itself.
+        await offsets.commit(unknown)
     return starts

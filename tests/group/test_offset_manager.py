@@ -1,0 +1,91 @@
+"""Rounds of commits against a coordinator that takes everything. Virtual time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from sarameya import CommittedOffset, Config, Generation, TopicPartition
+from sarameya.group.offset_manager import OffsetManager
+from sarameya.observe import Observers
+from sarameya.protocol.backoff import Backoff
+
+ORDERS = [TopicPartition("orders", number) for number in range(3)]
+
+
+class Taking:
+    """A coordinator, and who knows it; `taken` has what each commit brought."""
+
+    def __init__(self) -> None:
+        self.client: Any = self
+        self.taken: list[dict[str, int]] = []
+
+    async def coordinator(self) -> int:
+        return 0
+
+    async def commit_generation(self) -> Generation | None:
+        return Generation(1, "me", "range")
+
+    def is_settled(self, generation: Generation) -> bool:
+        return True
+
+    def post(self, event: object) -> None:
+        raise AssertionError(event)
+
+    async def commit(
+        self, node_id: int, generation: int, member_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, int]:
+        await trio.sleep(0.1)
+        self.taken.append({str(tp): offset.offset for tp, offset in offsets.items()})
+        return dict.fromkeys(offsets, 0)
+
+
+@asynccontextmanager
+async def managed(coordinator: Taking, **options: Any) -> AsyncIterator[OffsetManager]:
+    config = Config(**options)
+    manager = OffsetManager("g", coordinator, config, Observers(), Backoff.of(config, random.Random(1)))
+    manager.ledger.add(dict.fromkeys(ORDERS))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(manager.run)
+        yield manager
+        nursery.cancel_scope.cancel()
+
+
+async def test_commit_of_some_partitions_leaves_the_marks_of_others_alone(autojump_clock: MockClock) -> None:
+    coordinator = Taking()
+    async with managed(coordinator, autocommit=False) as manager:
+        for partition in ORDERS:
+            manager.ledger.mark(partition, CommittedOffset(7))
+        await manager.commit(ORDERS[:1])
+        await trio.sleep(60)
+        assert coordinator.taken == [{"orders-0": 7}]
+        await manager.commit()
+        assert coordinator.taken[1:] == [{"orders-1": 7, "orders-2": 7}]
+
+
+async def test_commits_asked_for_while_one_is_under_way_share_a_round(autojump_clock: MockClock) -> None:
+    coordinator = Taking()
+    async with managed(coordinator, autocommit=False) as manager, trio.open_nursery() as nursery:
+        for partition in ORDERS:
+            manager.ledger.mark(partition, CommittedOffset(7))
+        nursery.start_soon(manager.commit, ORDERS[:1])
+        await trio.sleep(0.05)
+        nursery.start_soon(manager.commit, ORDERS[1:2])
+        nursery.start_soon(manager.commit, ORDERS[2:])
+    assert coordinator.taken == [{"orders-0": 7}, {"orders-1": 7, "orders-2": 7}]
+
+
+async def test_autocommit_takes_every_mark(autojump_clock: MockClock) -> None:
+    coordinator = Taking()
+    async with managed(coordinator, autocommit_interval=5.0) as manager:
+        for partition in ORDERS:
+            manager.ledger.mark(partition, CommittedOffset(7))
+        await trio.sleep(4.9)
+        assert not coordinator.taken
+        await trio.sleep(1)
+        assert coordinator.taken == [{"orders-0": 7, "orders-1": 7, "orders-2": 7}]
