@@ -122,6 +122,24 @@ class ClaimCancelled(Event):
 
 
 @attrs.frozen(slots=True)
+class PartitionsPaused(Event):
+    """These, or everything that is and will be assigned, are held back until they are resumed."""
+
+    group: str
+    partitions: tuple[TopicPartition, ...]
+    everything: bool
+
+
+@attrs.frozen(slots=True)
+class PartitionsResumed(Event):
+    """These, or everything that was paused, are read again."""
+
+    group: str
+    partitions: tuple[TopicPartition, ...]
+    everything: bool
+
+
+@attrs.frozen(slots=True)
 class TaskStuck(Event):
     """A handler's task swallowed its cancellation, or waits where it cannot be reached; the member has left.
 
@@ -228,6 +246,8 @@ _LEVELS: dict[type[Event], int] = {
     SessionEnding: logging.INFO,
     PartitionsAssigned: logging.INFO,
     PartitionsRevoked: logging.INFO,
+    PartitionsPaused: logging.INFO,
+    PartitionsResumed: logging.INFO,
     LeaderChanged: logging.INFO,
     CoordinatorFound: logging.INFO,
 }
