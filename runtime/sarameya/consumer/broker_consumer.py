@@ -1,8 +1,9 @@
 """The partitions led by one broker, fetched together: one task, one connection, one request at a time.
 
-Owns which partitions are subscribed here. Hand-over never blocks the loop: a partition whose buffer is full is
-left out of the next fetch. Whatever this broker cannot serve goes back to the dispatcher (`fetcher.py`), which
-finds out where it belongs; on a lost connection that is everything.
+Owns which partitions are subscribed here. Hand-over never blocks the loop: a partition whose buffer is full, or
+which is paused, is left out of the next fetch, and where that leaves none, none goes out. Whatever this broker
+cannot serve goes back to the dispatcher (`fetcher.py`), which finds out where it belongs; on a lost connection that
+is everything.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class BrokerConsumer:
     def subscribe(self, consumer: PartitionConsumer) -> None:
         """Take a partition on; it is in the next fetch that goes out."""
         self._subscribed[consumer.partition] = consumer
-        consumer.on_room = self._wake
+        consumer.on_change = self._wake
         self._wake()
 
     def unsubscribe(self, consumer: PartitionConsumer) -> None:
@@ -79,14 +80,14 @@ class BrokerConsumer:
                 self._fan_out(answer, asked)
 
     def _choose(self, now: float) -> tuple[list[PartitionConsumer], list[PartitionConsumer]]:
-        """Partitions with room, and those that may have room any moment (full, but not for long)."""
+        """Partitions to fetch, and those that may have room any moment (full, but not for long)."""
         patience = self._config.max_processing_time
-        ready = [c for c in self._subscribed.values() if c.has_room]
-        held = [c for c in self._subscribed.values() if not c.has_room and now < c.full_since + patience]
+        ready = [c for c in self._subscribed.values() if c.is_wanted]
+        held = [c for c in self._subscribed.values() if c.is_held(now, patience)]
         return ready, held
 
     async def _wait_for_room(self, held: Sequence[PartitionConsumer]) -> None:
-        """Until a buffer has room or a subscription comes; no longer than `held` ones deserve patience."""
+        """Until there is something else to choose from; no longer than `held` ones deserve patience."""
         with trio.CancelScope() as scope:
             if held:
                 scope.deadline = min(c.full_since for c in held) + self._config.max_processing_time

@@ -1,12 +1,14 @@
-"""One partition's feed: what its broker consumer fetched, handed on to its claim through a bounded channel.
+"""One partition's feed: what its broker consumer fetched, handed on to its claim through a bounded buffer.
 
-The broker's side (`deliver`, `fail`) never blocks; the claim's side (`receive`) waits. The cursor is moved by the
-broker's side alone. Whether there is room is decided before a fetch, so a delivery always fits.
+Nothing here waits. The broker's side (`deliver`, `fail`) tells the claim's side of every arrival, which takes it
+(`receive_nowait`) and tells the broker's side of the room. The cursor is moved by the broker's side alone. Whether
+there is room is decided before a fetch, so a delivery always fits.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 
 import trio
@@ -18,7 +20,7 @@ from sarameya.protocol.fetch_cursor import FetchCursor, Records
 
 
 def _nobody() -> None:
-    """Nobody waits for room."""
+    """Nobody waits."""
 
 
 class PartitionConsumer:
@@ -26,19 +28,21 @@ class PartitionConsumer:
 
     def __init__(self, cursor: FetchCursor, buffer_fetches: int) -> None:
         self.cursor = cursor
-        self.on_room: Callable[[], None] = _nobody
-        """Called when the claim has taken something: its broker consumer may ask for more."""
+        self.on_change: Callable[[], None] = _nobody
+        """Called when the claim has taken something, is paused or resumed: its broker consumer chooses anew."""
+        self.on_arrival: Callable[[], None] = _nobody
+        """Called when the claim may find something new: records, an error, the end, or that it is resumed."""
         self.found_nothing = False
         """The last fetch brought nothing for this partition."""
         self.full_since = -math.inf
         """When the buffer last became full, on trio's clock."""
         self.attempts: Attempts | None = None
         """How often its broker has been looked for since it was last served."""
+        self.is_paused = False
         self.has_ended = False
         self._buffer_fetches = buffer_fetches
+        self._buffer: deque[Records] = deque()
         self._failure: SarameyaError | None = None
-        # One place more than is ever filled by fetches: an error always finds room.
-        self._send, self._receive = trio.open_memory_channel[Records | SarameyaError](buffer_fetches + 1)
 
     @property
     def partition(self) -> TopicPartition:
@@ -47,37 +51,60 @@ class PartitionConsumer:
     @property
     def has_room(self) -> bool:
         """Whether what a fetch brings can be delivered."""
-        return self._buffered < self._buffer_fetches
+        return len(self._buffer) < self._buffer_fetches
 
     @property
-    def _buffered(self) -> int:
-        return self._send.statistics().current_buffer_used
+    def is_wanted(self) -> bool:
+        """Whether a fetch should name this partition: there is room, and it is not paused."""
+        return self.has_room and not self.is_paused
+
+    def is_held(self, now: float, patience: float) -> bool:
+        """Whether it may have room any moment: full, but not for longer than `patience`, and being taken from."""
+        return not self.is_paused and not self.has_room and now < self.full_since + patience
 
     def deliver(self, records: Records) -> None:
-        """Put fetched records into the channel; there must be room."""
-        self._send.send_nowait(records)
+        """Hand over fetched records; there must be room. What comes after `end` is for nobody."""
+        if self.has_ended:
+            return
+        self._buffer.append(records)
         if not self.has_room:
             self.full_since = trio.current_time()
+        self.on_arrival()
 
     def fail(self, error: SarameyaError) -> None:
         """The claim's reads, once it has taken what is buffered, raise `error`. Nothing may follow."""
-        self._send.send_nowait(error)
+        self._failure = error
+        self.on_arrival()
 
     def end(self) -> None:
-        """No more will come: the claim's iterators end, and what is buffered is dropped with them."""
+        """No more will come, and what is buffered is dropped."""
         self.has_ended = True
-        self._send.close()
+        self._buffer.clear()
+        self.on_arrival()
 
-    async def receive(self) -> Records:
-        """The next fetched records. Cancel-safe: a cancelled call takes nothing.
+    def pause(self) -> None:
+        """Fetch no more for now. What is buffered stays, and so does the place in the log."""
+        self.is_paused = True
+        self.on_change()
 
-        Raises trio.EndOfChannel after `end`, or, at this and every later call, the error that `fail` was given.
+    def resume(self) -> None:
+        """Go on: what earlier fetches found, and since when the buffer is full, says nothing any more."""
+        self.is_paused = self.found_nothing = False
+        if not self.has_room:
+            self.full_since = trio.current_time()
+        self.on_change()
+        self.on_arrival()
+
+    def receive_nowait(self) -> Records | None:
+        """The next fetched records, or None if there are none.
+
+        Raises, once all that was buffered is taken, the error that `fail` was given: at this and every later call.
         """
+        if self._buffer:
+            records = self._buffer.popleft()
+            self.on_change()
+            return records
         if self._failure is not None:
-            raise self._failure.again()
-        records = await self._receive.receive()
-        self.on_room()
-        if isinstance(records, SarameyaError):
-            self._failure = records
-            raise records
-        return records
+            failure, self._failure = self._failure, self._failure.again()
+            raise failure
+        return None

@@ -2,7 +2,8 @@
 
 Decoding happens here, on the claim's own task, one record batch at a time, so that a corrupt batch fails this
 claim alone. Both views share one place in the log: whichever is used next goes on where the other stopped, and
-cancelling a read loses nothing.
+cancelling a read loses nothing. A claim that is paused hands out nothing: what is left of the batch it was in is set
+aside, so that asking for the next message costs no more for it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Claim:
 
     def __init__(self, consumer: PartitionConsumer, config: Config) -> None:
         self._consumer = consumer
+        consumer.on_arrival = self._arrived
         self._config = config
         self._initial_offset = consumer.cursor.position
         # Behind everything that has been taken, but for the messages taken of the present batch.
@@ -33,7 +35,10 @@ class Claim:
         self._batch: MessageBatch | None = None
         self._messages: Sequence[Message] = ()
         self._taken = 0
+        # While paused: the batch, its messages, and how many of them are taken.
+        self._aside: tuple[MessageBatch | None, Sequence[Message], int] = (None, (), 0)
         self._ended = False
+        self._arrival = trio.Event()
 
     @property
     def topic(self) -> str:
@@ -63,8 +68,18 @@ class Claim:
 
     @property
     def high_water_mark(self) -> int:
-        """The log's end as the last fetch told it, -1 before the first one."""
+        """The log's end as the last fetch told it, -1 before the first one. Stands still while paused."""
         return self._consumer.cursor.high_water_mark
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether `ConsumerGroup.pause` or `pause_all` holds this partition back."""
+        return self._consumer.is_paused
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the position is behind the log's end as the last fetch told it, -1 before the first one."""
+        return max(self.high_water_mark - self.position, 0) if self.high_water_mark >= 0 else -1
 
     @property
     def has_ended(self) -> bool:
@@ -82,6 +97,19 @@ class Claim:
         """Have a batch with messages left to take; False once the session ends. Takes a checkpoint."""
         await trio.lowlevel.checkpoint()
         while not self._ended:
+            if self._advance_nowait():
+                return True
+            if self._arrival.is_set():  # several tasks may wait here
+                self._arrival = trio.Event()
+            await self._arrival.wait()
+        return False
+
+    def _advance_nowait(self) -> bool:
+        """Have a batch with messages left to take, out of what has been fetched; False if there is none to be had.
+
+        Raises what fetching or decoding failed with, at this and every later call.
+        """
+        while not (self._ended or self.is_paused):
             if self._taken < len(self._messages):
                 return True
             self._behind = self.position
@@ -91,15 +119,17 @@ class Claim:
                 self._decode(self._undecoded[0])
                 self._undecoded.popleft()
                 continue
-            try:
-                records = await self._consumer.receive()
-            except trio.EndOfChannel:
+            records = self._consumer.receive_nowait()
+            if records is None:
                 return False
             # Where the position was reset it is not behind what came before, and may be lower.
             self._behind = records.position
             self._undecoded.extend(records.batches)
             self._aborted = records.aborted
         return False
+
+    def _arrived(self) -> None:
+        self._arrival.set()
 
     def _decode(self, raw: RawBatch) -> None:
         config, partition = self._config, self.topic_partition
@@ -125,11 +155,26 @@ class Claim:
         rest = batch.messages[taken:]
         return MessageBatch(batch.topic, batch.partition, rest, batch.next_offset, batch.leader_epoch, batch.size_bytes)
 
+    def _set_paused(self, paused: bool) -> None:
+        """Hold back everything from the next step of an iterator on, or go on exactly there."""
+        if self._ended or paused == self.is_paused:
+            return
+        if paused:
+            self._behind = self.position
+            self._aside = (self._batch, self._messages, self._taken)
+            self._batch, self._messages, self._taken = None, (), 0
+            self._consumer.pause()
+        else:
+            self._batch, self._messages, self._taken = self._aside
+            self._aside = (None, (), 0)
+            self._consumer.resume()
+
     def _end(self) -> None:
         """The session ends: iterators end at their next step, and what is buffered is dropped."""
         self._behind = self.position
         self._ended = True
         self._batch, self._messages, self._taken = None, (), 0
+        self._aside = (None, (), 0)
         self._undecoded.clear()
         self._consumer.end()
 

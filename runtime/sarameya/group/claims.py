@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from sarameya.group.claim import Claim
+from sarameya.group.pauses import Pauses
 from sarameya.model import TopicPartition
 from sarameya.observe import ClaimCancelled, ClaimEnded, Observer
 
@@ -36,12 +37,14 @@ class Claims:
         on_failure: Callable[[Claim, Exception], None],
         on_return: Callable[[Claim], None],
         observer: Observer,
+        pauses: Pauses,
     ) -> None:
         """`on_return` is called where `consume` returned though the claim was not asked to finish."""
         self._consume = consume
         self._on_failure = on_failure
         self._on_return = on_return
         self._observer = observer
+        self._pauses = pauses
         self._running: dict[TopicPartition, _Running] = {}
         self._nursery: trio.Nursery | None = None
 
@@ -63,6 +66,7 @@ class Claims:
         assert self._nursery is not None, "no nursery to run in"
         for claim in claims:
             running = self._running[claim.topic_partition] = _Running(claim)
+            self._pauses.watch(claim)
             self._nursery.start_soon(self._run_claim, running)
 
     def ask(self, partitions: Iterable[TopicPartition], deadline: float) -> Sequence[Claim]:
@@ -104,5 +108,6 @@ class Claims:
                 self._on_return(claim)
         finally:
             del self._running[claim.topic_partition]
+            self._pauses.unwatch(claim)
             running.ended.set()
             self._observer(ClaimEnded(claim.topic_partition, claim.position))

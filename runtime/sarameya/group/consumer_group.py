@@ -21,6 +21,7 @@ from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.leader import RunSync
 from sarameya.group.member import CloseWanted, Member, NewAssignment, Notice
 from sarameya.group.outcome import Outcome
+from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.group.session_run import SessionRun
 from sarameya.net.broker_pool import parse_bootstrap
@@ -43,7 +44,7 @@ _LEAST_LEAVE_SECONDS = 1.0
 """A leave is tried for this long even when the closing has used up its time."""
 
 
-class ConsumerGroup:
+class ConsumerGroup(Pausing):
     """A member of a consumer group (KIP-62 and its kin), for the length of an `async with`.
 
     `bootstrap_servers` are HOST:PORT strings. `observers` are called with every event (see `observe.py`).
@@ -76,6 +77,7 @@ class ConsumerGroup:
         self._assignors = tuple(assignors) or tuple(ASSIGNORS[name]() for name in self.config.rebalance_strategies)
         self._backoff = Backoff.of(self.config, rng)
         self._observer = Observers(observers)
+        self._pauses = Pauses(group_id, self._observer)
         self._lifetime = self._run()
         self._runtime: Runtime | None = None
         self._member: Member | None = None
@@ -225,7 +227,7 @@ class ConsumerGroup:
                     first: NewAssignment | None = notice
                     while first is not None:
                         began = trio.current_time()
-                        outcome = await SessionRun(first, member, handler, runtime).run()
+                        outcome = await SessionRun(first, member, handler, runtime, self._pauses).run()
                         if outcome.failures or outcome.fatal or outcome.closing:
                             return outcome
                         lasted = trio.current_time() - began

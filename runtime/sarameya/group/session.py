@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 from sarameya.group.marks import Marks
 from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.pauses import Pauses, Pausing
 from sarameya.model import Assignment, Generation, GroupMetadata, TopicPartition
 
 
-class Session(Marks):
+class Session(Marks, Pausing):
     """One session of one member (sarama's ConsumerGroupSession): from its assignment to the next rebalance or, under a
     cooperative assignor, for as long as the membership lasts."""
 
@@ -18,6 +19,7 @@ class Session(Marks):
         group: str,
         generation: Generation,
         offsets: OffsetManager,
+        pauses: Pauses,
         *,
         end: Callable[[str], None],
         is_lost: Callable[[], bool],
@@ -29,6 +31,7 @@ class Session(Marks):
         self._generation = generation
         self._claims: Assignment = {}
         self._offsets = offsets
+        self._pauses = pauses
         self._end = end
         self._is_lost = is_lost
 

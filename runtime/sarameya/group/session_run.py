@@ -35,6 +35,7 @@ from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.member import CloseWanted, Member, NewAssignment, SubscriptionChanged
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.outcome import Outcome
+from sarameya.group.pauses import Pauses
 from sarameya.group.runtime import Runtime
 from sarameya.group.session import Session
 from sarameya.group.starts import Start, find_starts
@@ -66,7 +67,14 @@ _GRACE_SHARE = 0.8
 class SessionRun:
     """One run of one session. `run` is called once."""
 
-    def __init__(self, first: NewAssignment, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        first: NewAssignment,
+        member: Member,
+        handler: ConsumerGroupHandler,
+        runtime: Runtime,
+        pauses: Pauses,
+    ) -> None:
         self._member = member
         self._handler = handler
         self._runtime = runtime
@@ -87,12 +95,17 @@ class SessionRun:
             runtime.group,
             first.generation,
             self._offsets,
+            pauses,
             end=self._end,
             is_lost=lambda: self._outcome.lost,
             group_instance_id=runtime.config.group_instance_id,
         )
         self._claims = Claims(
-            self._consume, on_failure=self._claim_failed, on_return=self._claim_returned, observer=runtime.observer
+            self._consume,
+            on_failure=self._claim_failed,
+            on_return=self._claim_returned,
+            observer=runtime.observer,
+            pauses=pauses,
         )
         # What is assigned to us and not given up; of it, what the handler was told of; what is being given up.
         self._owned: frozenset[TopicPartition] = frozenset()
