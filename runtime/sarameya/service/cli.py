@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from sarameya.service.commands import add_commands
 from sarameya.service.failures import ExitCode, report
-from sarameya.service.log_lines import LEVELS
+from sarameya.service.log_lines import add_logging_arguments
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,8 +40,7 @@ def _run(argv: Sequence[str]) -> int:
 
 def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--debug", action="store_true", help="print tracebacks, and log at level debug")
-    common.add_argument("--log-level", choices=LEVELS, default="info", help="what is logged, from this level up")
+    add_logging_arguments(common)
     parser = Parser(
         prog="sarameya",
         description="Run Kafka consumer groups as a service.",

@@ -13,6 +13,7 @@ from typing import Any
 
 from sarameya.errors import HandlerError
 from sarameya.service import broker_command, run_command
+from sarameya.service.groups import command as groups_command
 
 ENTRY_POINT_GROUP = "sarameya.commands"
 
@@ -21,6 +22,7 @@ AddArguments = Callable[[argparse.ArgumentParser], None]
 _OURS: dict[str, tuple[AddArguments, str]] = {
     "run": (run_command.add_arguments, run_command.SUMMARY),
     "broker": (broker_command.add_arguments, broker_command.SUMMARY),
+    "groups": (groups_command.add_arguments, groups_command.SUMMARY),
 }
 
 

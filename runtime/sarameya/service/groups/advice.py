@@ -1,0 +1,98 @@
+"""What a report tells somebody who runs the group: partitions and members, and what is not as it should be. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from sarameya.model import topic_partitions
+from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, EMPTY, STABLE
+from sarameya.protocol.rebalance import PROTOCOL_TYPE
+from sarameya.service.groups.report import GroupReport, PartitionReport
+
+
+def advice(report: GroupReport) -> list[str]:
+    """A line for each thing to know, the first about partitions and members."""
+    return [*_members(report), *_partitions(report)]
+
+
+def partitions_and_members(partitions: int, members: int) -> str:
+    """The rule of thumb: as many of the one as of the other, or a whole multiple; members beyond that are idle."""
+    counts = _counts(partitions, members)
+    if members > partitions:
+        idle = members - partitions
+        return f"{counts}: {idle} idle; only more partitions would give {'it' if idle == 1 else 'them'} work"
+    if partitions % members == 0:
+        return f"{counts}: {_each(partitions // members)} each"
+    divisors = [n for n in range(1, partitions + 1) if partitions % n == 0]
+    fewer, more = max(n for n in divisors if n < members), min(n for n in divisors if n > members)
+    most = -(-partitions // members)
+    return f"{counts}: some read {most}, others {most - 1}; {fewer} or {more} members would have as many each"
+
+
+def _members(report: GroupReport) -> Iterator[str]:
+    group = report.group
+    if group.type not in (CLASSIC, BROKER_LED):
+        yield f"a group of the type {group.type!r}: its members and offsets are kept otherwise, and not shown here"
+    elif group.state == EMPTY:
+        waiting = f": {_count(report.lag, 'message')} wait{'s' * (report.lag == 1)}" if report.lag else ""
+        yield f"no members: nothing is read{waiting}"
+    elif group.protocol_type != PROTOCOL_TYPE:
+        yield f"the group's protocol is {group.protocol_type!r}: what its members are assigned is not decoded here"
+    elif group.state != STABLE:
+        yield f"the group is rebalancing ({group.state}): look again when it is {STABLE}"
+    elif all(member.assignment is not None for member in group.members):
+        yield from _dealt(report)
+
+
+def _dealt(report: GroupReport) -> Iterator[str]:
+    """How the partitions are dealt to the members, and how they might be."""
+    group, topics = report.group, report.subscribed_topics
+    shares = [len(topic_partitions(member.assignment or {})) for member in group.members]
+    read = {row.partition for row in report.partitions if row.member or row.partition.topic in topics}
+    if max(shares) - min(shares) <= 1:
+        yield partitions_and_members(len(read), len(shares))
+        return
+    idle = f", {shares.count(0)} idle" if 0 in shares else ""
+    line = f"{_counts(len(read), len(shares))}: dealt unevenly, {min(shares)} to {max(shares)} each{idle}"
+    if group.assignor == "range":
+        line += "; range deals each topic by itself, other assignors deal all of them together"
+    yield line
+
+
+def _partitions(report: GroupReport) -> Iterator[str]:
+    rows, topics = report.partitions, report.subscribed_topics
+    if all(member.assignment is not None for member in report.group.members):
+        unread = [row for row in rows if row.member is None and row.partition.topic in topics]
+        if unread:
+            yield f"{_names(unread)}: subscribed to, but assigned to nobody until the next rebalance"
+    twice = {tp for tp, readers in Counter(row.partition for row in rows).items() if readers > 1}
+    if twice:
+        yield f"{_names(row for row in rows if row.partition in twice)}: assigned to more than one member"
+    for row in {row.partition: row for row in rows if row.is_outside_log}.values():
+        assert row.committed is not None
+        yield (
+            f"{row.partition}: the commit {row.committed.offset} is outside the log [{row.log_start}, {row.log_end}]; "
+            "reset it, or say by offset_out_of_range what its reader is to do"
+        )
+
+
+def _names(rows: Iterable[PartitionReport]) -> str:
+    names = list(dict.fromkeys(str(row.partition) for row in rows))
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+_NAMED = 5
+"""So many partitions are named in one line."""
+
+
+def _counts(partitions: int, members: int) -> str:
+    return f"{_count(partitions, 'partition')}, {_count(members, 'member')}"
+
+
+def _count(number: int | None, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _each(number: int) -> str:
+    return "one" if number == 1 else str(number)

@@ -1,0 +1,121 @@
+"""What each command of `sarameya groups` answers: text, a document, and what it could not find or do. Trio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from sarameya.errors import SarameyaError, UnsupportedVersionError
+from sarameya.net.group_admin import GroupAdmin
+from sarameya.protocol.described_groups import DEAD, Listing
+from sarameya.service.groups import asking
+from sarameya.service.groups.documents import (
+    Document,
+    deletions_document,
+    listing_document,
+    moves_document,
+    report_document,
+)
+from sarameya.service.groups.refusal import check_inactive
+from sarameya.service.groups.reset import Move, Target
+from sarameya.service.groups.scope import TopicChoice
+from sarameya.service.groups.tables import deletions_text, listing_text, moves_text, report_text
+
+
+@attrs.frozen(slots=True)
+class Answer:
+    """What a command has found, for programs and for people, and what it could not find or do."""
+
+    document: Document
+    text: str
+    errors: tuple[SarameyaError, ...] = ()
+
+
+async def list_groups(admin: GroupAdmin, states: Iterable[str] = ()) -> Answer:
+    """The groups of the cluster, in these states only if any are named."""
+    listing = await admin.list_groups()
+    wanted = frozenset(states)
+    if wanted:
+        if any(group.state is None for group in listing.groups):
+            raise UnsupportedVersionError("a broker tells no states, being older than Kafka 2.6; list without --state")
+        listing = attrs.evolve(listing, groups=tuple(group for group in listing.groups if group.state in wanted))
+    text = listing_text(listing.groups) if listing.groups else "no groups"
+    return Answer(listing_document(listing), text, _unreachable(listing))
+
+
+async def describe(admin: GroupAdmin, groups: Sequence[str] | None) -> Answer:
+    """Reports of these groups, or of all."""
+    listing = Listing(()) if groups is not None else await admin.list_groups()
+    found = await asking.describe(admin, groups if groups is not None else [group.group for group in listing.groups])
+    document: Document = {
+        "groups": [report_document(report) for report in found.reports],
+        "errors": [{"group": group, "error": str(error)} for group, error in found.failures],
+        "unreachable": listing_document(listing)["unreachable"],
+    }
+    text = "\n\n\n".join(map(report_text, found.reports))
+    if not found.reports and not found.failures:
+        text = "no groups"
+    return Answer(document, text, (*(error for _, error in found.failures), *_unreachable(listing)))
+
+
+async def reset(admin: GroupAdmin, group: str, choices: Sequence[TopicChoice], target: Target, execute: bool) -> Answer:
+    """What the reset would do, or has done."""
+    planned = await asking.plan_reset(admin, group, choices, target)
+    moves = await asking.carry_out_reset(admin, group, planned.moves) if execute else planned.moves
+    lines = [f"group {group!r}, to {target}:", "", moves_text(moves), ""]
+    if planned.group.state == DEAD:
+        lines.append(f"There {'was' if execute else 'is'} no such group: the commit makes it.")
+    return _changed(moves_document(group, moves, executed=execute), moves, lines, execute)
+
+
+async def delete_offsets(admin: GroupAdmin, group: str, choices: Sequence[TopicChoice], execute: bool) -> Answer:
+    """Which commits would be taken away, or have been."""
+    moves = await asking.plan_offsets_deletion(admin, group, choices)
+    if execute:
+        moves = await asking.carry_out_offsets_deletion(admin, group, moves)
+    lines = [f"group {group!r}, commits to delete:", "", deletions_text(moves), ""]
+    return _changed(deletions_document(group, moves, executed=execute), moves, lines, execute)
+
+
+async def delete(admin: GroupAdmin, groups: Sequence[str], execute: bool) -> Answer:
+    """Which groups would be removed, or have been; none is, unless all can be."""
+    known = [await asking.existing(admin, group) for group in dict.fromkeys(groups)]
+    for one in known:
+        check_inactive(one.group)
+    lines: list[str] = []
+    groups_document: list[Document] = []
+    errors: dict[str, SarameyaError] = {}
+    for one in known:
+        name, commits = one.group.group, len(one.committed)
+        done = "would be deleted"
+        if execute:
+            try:
+                await asking.delete_group(admin, name)
+                done = "deleted"
+            except SarameyaError as error:  # what has been done before it is told all the same
+                errors[name] = error
+                done = "not deleted"
+        lines.append(f"group {name!r}, with {commits} commit{'' if commits == 1 else 's'}: {done}")
+        refusal = str(errors[name]) if name in errors else None
+        groups_document.append({"group": name, "commits": commits, "error": refusal})
+    document = {"executed": execute, "groups": groups_document}
+    return Answer(document, "\n".join([*lines, *_hint(execute)]), tuple(errors.values()))
+
+
+def _changed(document: Document, moves: list[Move], lines: list[str], execute: bool) -> Answer:
+    errors = tuple(SarameyaError(f"{move.partition}: not changed: {move.error}") for move in moves if move.error)
+    if execute:
+        lines.append(f"Done, but for {len(errors)} of {len(moves)} partitions." if errors else "Done.")
+    return Answer(document, "\n".join([*lines, *_hint(execute)]), errors)
+
+
+def _hint(execute: bool) -> list[str]:
+    return [] if execute else ["Nothing is changed yet: add --execute to do it."]
+
+
+def _unreachable(listing: Listing) -> tuple[SarameyaError, ...]:
+    return tuple(
+        SarameyaError(f"groups of broker {broker.node_id} at {broker.address} are not known: {error}")
+        for broker, error in listing.failures
+    )

@@ -1,0 +1,38 @@
+"""What is not done to a group, and why: the state that it or its topics are in forbids it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sarameya.errors import SarameyaError
+from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, DEAD, EMPTY, DescribedGroup, DescribedMember
+
+_NAMED = 5
+_STATIC = " (a static member stays in the group until its session times out)"
+
+
+class GroupChangeError(SarameyaError):
+    """The group cannot be changed as asked while it and its topics are as they are. Says what must be done first."""
+
+
+def check_kind(group: DescribedGroup) -> None:
+    """Raise GroupChangeError for a group whose offsets are kept otherwise than a consumer group's."""
+    if group.type not in (CLASSIC, BROKER_LED):
+        raise GroupChangeError(f"group {group.group!r} is of the type {group.type!r}, which cannot be changed here")
+
+
+def check_inactive(group: DescribedGroup) -> None:
+    """Raise GroupChangeError for a group that has members, naming them; one that does not exist has none."""
+    check_kind(group)
+    if group.state not in (EMPTY, DEAD):
+        raise GroupChangeError(
+            f"group {group.group!r} is active ({group.state}): {_members(group.members)}; stop its members first"
+            + _STATIC * any(member.group_instance_id for member in group.members)
+        )
+
+
+def _members(members: Iterable[DescribedMember]) -> str:
+    """`2 members: sarameya-1 (client a at /10.0.0.1), ...`"""
+    names = [f"{member.member_id} (client {member.client_id} at {member.host})" for member in members]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{len(names)} member{'' if len(names) == 1 else 's'}: {', '.join(names[:_NAMED])}{more}"

@@ -1,0 +1,108 @@
+"""What is known of a group, put together: each partition with its member, its commit and its log. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from sarameya.model import CommittedOffset, TopicPartition, topic_partitions
+from sarameya.net.log_offsets import LogOffsets
+from sarameya.protocol.described_groups import DescribedGroup, DescribedMember
+from sarameya.protocol.offsets_partition import partition_for
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+Commits = Mapping[TopicPartition, CommittedOffset]
+
+
+@attrs.frozen(slots=True)
+class PartitionReport:
+    """One partition that the group reads, or has committed for. Nobody reads it where `member` is None."""
+
+    partition: TopicPartition
+    committed: CommittedOffset | None
+    log_start: int | None
+    log_end: int | None
+    member: DescribedMember | None = None
+    problem: str = ""
+    """Why the log's offsets are not known."""
+
+    @property
+    def lag(self) -> int | None:
+        """Log end less commit, as Kafka's own tool has it; None where either is not known.
+
+        Less than 0 where the log has been cut off below the commit, and more than there is left to read where
+        retention has overtaken it: see `is_outside_log`.
+        """
+        if self.committed is None or self.log_end is None:
+            return None
+        return self.log_end - self.committed.offset
+
+    @property
+    def is_outside_log(self) -> bool:
+        """Whether a member would find nothing at the commit."""
+        if self.committed is None or self.log_start is None or self.log_end is None:
+            return False
+        return not self.log_start <= self.committed.offset <= self.log_end
+
+
+@attrs.frozen(slots=True)
+class GroupReport:
+    """A group, its partitions in order, and how many partitions `__consumer_offsets` has (None: not told)."""
+
+    group: DescribedGroup
+    partitions: tuple[PartitionReport, ...] = ()
+    offsets_partitions: int | None = None
+
+    @property
+    def offsets_partition(self) -> int | None:
+        """The partition of `__consumer_offsets` that keeps the group; its leader is the coordinator."""
+        return partition_for(self.group.group, self.offsets_partitions) if self.offsets_partitions else None
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """What its members subscribe to, all together."""
+        return frozenset(topic for member in self.group.members for topic in member.topics)
+
+    @property
+    def lag(self) -> int | None:
+        """The sum of the lags that are known; None where none is."""
+        known = [row.lag for row in self.partitions if row.lag is not None]
+        return sum(known) if known else None
+
+
+def partitions_of(group: DescribedGroup, committed: Commits, counts: Mapping[str, int]) -> set[TopicPartition]:
+    """What a report of the group tells of: what is assigned, what is committed, and all of the subscribed topics."""
+    assigned = {tp for member in group.members for tp in topic_partitions(member.assignment or {})}
+    topics = {topic for member in group.members for topic in member.topics}
+    return assigned | {*committed} | {TopicPartition(topic, n) for topic in topics for n in range(counts.get(topic, 0))}
+
+
+def report(
+    group: DescribedGroup,
+    committed: Commits,
+    counts: Mapping[str, int],
+    starts: LogOffsets,
+    ends: LogOffsets,
+    offsets_partitions: int | None = None,
+) -> GroupReport:
+    """`counts`: topic -> its partitions; `starts` and `ends`: of the logs of all of `partitions_of`."""
+    readers: dict[TopicPartition, list[DescribedMember]] = {}
+    for member in group.members:
+        for partition in topic_partitions(member.assignment or {}):
+            readers.setdefault(partition, []).append(member)
+    rows = [
+        PartitionReport(
+            partition,
+            committed.get(partition),
+            starts.found.get(partition),
+            ends.found.get(partition),
+            member,
+            ends.missing.get(partition) or starts.missing.get(partition, ""),
+        )
+        for partition in sorted(partitions_of(group, committed, counts))
+        # An assignor can be wrong: then the partition has a row for each of its readers.
+        for member in readers.get(partition, [None])
+    ]
+    return GroupReport(group, tuple(rows), offsets_partitions)

@@ -1,0 +1,154 @@
+"""Reports and plans as text for a person: plain columns, wherever they go. Pure.
+
+What clients have written (ids, hosts) may hold anything; none of it reaches a terminal as a command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sarameya.model import Assignment, TopicPartition
+from sarameya.protocol.described_groups import DescribedMember, ListedGroup
+from sarameya.service.groups.advice import advice
+from sarameya.service.groups.report import OFFSETS_TOPIC, GroupReport, PartitionReport
+from sarameya.service.groups.reset import Move
+
+NOTHING = "-"
+"""As in Kafka's own tools."""
+
+Cell = str | int | None
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Aligned columns; numbers stand to the right, and a dash where there is None or nothing."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(header)
+    return "\n".join(
+        "  ".join(cells).rstrip()
+        for cells in zip(*(_column(name, cells) for name, cells in zip(header, columns, strict=True)), strict=True)
+    )
+
+
+def _column(name: str, cells: Sequence[Cell]) -> list[str]:
+    shown = [name, *(printable(str(cell)) if cell not in (None, "") else NOTHING for cell in cells)]
+    width = max(map(len, shown))
+    is_number = any(isinstance(cell, int) for cell in cells)
+    return [text.rjust(width) if is_number else text.ljust(width) for text in shown]
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that a terminal might obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def assignment_text(assignment: Assignment) -> str:
+    """`orders:0-3,7 payments:1`."""
+    return " ".join(f"{topic}:{_ranges(numbers)}" for topic, numbers in sorted(assignment.items()) if numbers)
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)
+
+
+def listing_text(groups: Iterable[ListedGroup]) -> str:
+    """`sarameya groups list`."""
+    rows = [
+        (
+            group.group,
+            group.state,
+            group.type,
+            group.protocol_type,
+            group.coordinator.node_id,
+            group.coordinator.address,
+        )
+        for group in groups
+    ]
+    return table(("GROUP", "STATE", "TYPE", "PROTOCOL", "COORDINATOR", "ADDRESS"), rows)
+
+
+def report_text(report: GroupReport) -> str:
+    """`sarameya groups describe`: the group, its partitions, its members, and what to know."""
+    parts = [_head(report)]
+    if report.partitions:
+        parts.append(table(_PARTITION_HEADER, map(_partition_row, report.partitions)))
+    if report.group.members:
+        parts.append(table(_MEMBER_HEADER, map(_member_row, report.group.members)))
+    if lines := [*_problems(report.partitions), *advice(report)]:
+        parts.append("\n".join(map(printable, lines)))
+    return "\n\n".join(parts)
+
+
+def _head(report: GroupReport) -> str:
+    group, coordinator = report.group, report.group.coordinator
+    number, count = report.offsets_partition, report.offsets_partitions
+    kept_in = "" if number is None else f", leader of {OFFSETS_TOPIC}-{number} of {count}"
+    lines = [
+        ("state", group.state),
+        ("members", len(group.members)),
+        ("lag", report.lag),
+        ("coordinator", f"{coordinator.node_id} at {coordinator.address}{kept_in}"),
+        ("protocol", f"{group.protocol_type or NOTHING} ({group.type})"),
+        ("assignor", group.assignor),
+    ]
+    width = max(len(name) for name, _ in lines)
+    shown = [f"  {name:{width}}  {NOTHING if value in (None, '') else printable(str(value))}" for name, value in lines]
+    return "\n".join([f"GROUP {printable(group.group)}", *shown])
+
+
+_PARTITION_HEADER = ("TOPIC", "PARTITION", "COMMITTED", "LOG-END", "LAG", "MEMBER", "CLIENT", "HOST")
+
+
+def _partition_row(row: PartitionReport) -> tuple[Cell, ...]:
+    member = row.member
+    return (
+        row.partition.topic,
+        row.partition.partition,
+        row.committed.offset if row.committed else None,
+        row.log_end,
+        row.lag,
+        *((member.member_id, member.client_id, member.host) if member else (None, None, None)),
+    )
+
+
+_MEMBER_HEADER = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS", "ASSIGNMENT")
+
+
+def _member_row(member: DescribedMember) -> tuple[Cell, ...]:
+    known = (member.member_id, member.group_instance_id, member.client_id, member.host)
+    if member.assignment is None:
+        return (*known, None, f"({member.problem})")
+    return (*known, sum(map(len, member.assignment.values())), assignment_text(member.assignment))
+
+
+def _problems(rows: Iterable[PartitionReport]) -> list[str]:
+    """Why log offsets are missing, a line for each reason."""
+    by_reason: dict[str, list[TopicPartition]] = {}
+    for row in rows:
+        if row.problem:
+            by_reason.setdefault(row.problem, []).append(row.partition)
+    return [f"{', '.join(map(str, tps))}: the log's end is not known: {reason}" for reason, tps in by_reason.items()]
+
+
+def moves_text(moves: Iterable[Move]) -> str:
+    """`sarameya groups offsets reset`: each partition before and after."""
+    header = ("TOPIC", "PARTITION", "COMMITTED", "NEW", "LAG", "NEW-LAG", "NOTE")
+    return table(
+        header,
+        [(*move.partition, move.before, move.after, move.lag_before, move.lag_after, _note(move)) for move in moves],
+    )
+
+
+def deletions_text(moves: Iterable[Move]) -> str:
+    """`sarameya groups offsets delete`: each commit that is taken away."""
+    return table(
+        ("TOPIC", "PARTITION", "COMMITTED", "NOTE"), [(*move.partition, move.before, _note(move)) for move in moves]
+    )
+
+
+def _note(move: Move) -> str:
+    return f"not changed: {move.error}" if move.error else move.note

@@ -1,0 +1,129 @@
+"""Which offset becomes which: pure, so that nothing has to be committed to know it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya.model import CommittedOffset
+from sarameya.net.log_offsets import NO_SUCH_OFFSET, LogOffsets
+from sarameya.service.groups.refusal import GroupChangeError
+from sarameya.service.groups.reset import Kind, Logs, Move, Target, plan
+from tests.service.groups.kit import commits, offsets, tp
+
+HERE = tp("orders-0")
+
+
+def moved(target: Target, committed: int | None, at_time: int | None = None) -> Move:
+    """The move of a partition whose log goes from 10 to 20."""
+    logs = Logs(
+        offsets({"orders-0": 10}),
+        offsets({"orders-0": 20}),
+        offsets({} if at_time is None else {"orders-0": at_time}),
+    )
+    (move,) = plan(target, [HERE], {} if committed is None else commits({"orders-0": committed}), logs)
+    assert (move.partition, move.before, move.log_start, move.log_end) == (HERE, committed, 10, 20)
+    return move
+
+
+@pytest.mark.parametrize(
+    ("target", "committed", "after", "note"),
+    [
+        (Target(Kind.EARLIEST), 15, 10, ""),
+        (Target(Kind.LATEST), 15, 20, ""),
+        (Target(Kind.LATEST), None, 20, ""),
+        (Target(Kind.OFFSET, 12), 15, 12, ""),
+        (Target(Kind.OFFSET, 10), 15, 10, ""),
+        (Target(Kind.OFFSET, 20), 15, 20, ""),
+        (Target(Kind.OFFSET, 9), 15, 10, "9 is before the start of the log"),
+        (Target(Kind.OFFSET, 21), None, 20, "21 is behind the end of the log"),
+        (Target(Kind.SHIFT, -2), 15, 13, ""),
+        (Target(Kind.SHIFT, 2), 15, 17, ""),
+        (Target(Kind.SHIFT, -20), 15, 10, "-5 is before the start of the log"),
+        (Target(Kind.SHIFT, 20), 15, 20, "35 is behind the end of the log"),
+        (Target(Kind.CURRENT), 15, 15, ""),
+        (Target(Kind.CURRENT), 3, 10, "3 is before the start of the log"),
+        (Target(Kind.CURRENT), None, 20, "nothing was committed: the end of the log"),
+    ],
+)
+def test_target_leads_to_an_offset_inside_the_log(target: Target, committed: int | None, after: int, note: str) -> None:
+    move = moved(target, committed)
+    assert (move.after, move.note) == (after, note)
+
+
+@pytest.mark.parametrize(
+    ("at_time", "after", "note"),
+    [(13, 13, ""), (NO_SUCH_OFFSET, 20, "no message from then on: the end of the log")],
+)
+def test_time_leads_to_its_first_message_or_to_the_end(at_time: int, after: int, note: str) -> None:
+    move = moved(Target(Kind.TIME, 1000), 15, at_time)
+    assert (move.after, move.note) == (after, note)
+
+
+@pytest.mark.parametrize(("committed", "before"), [(15, 5), (None, None)])
+def test_move_tells_the_lag_before_and_after(committed: int | None, before: int | None) -> None:
+    move = moved(Target(Kind.EARLIEST), committed)
+    assert (move.lag_before, move.lag_after) == (before, 10)
+
+
+def test_moves_are_in_order_of_topic_and_number() -> None:
+    names = ["orders-10", "orders-9", "a-0"]
+    logs = Logs(offsets(dict.fromkeys(names, 0)), offsets(dict.fromkeys(names, 5)))
+    moves = plan(Target(Kind.LATEST), map(tp, names), {}, logs)
+    assert [str(move.partition) for move in moves] == ["a-0", "orders-9", "orders-10"]
+
+
+def test_every_partition_without_an_offset_to_go_to_is_named_and_nothing_is_planned() -> None:
+    ends = LogOffsets({tp("orders-0"): 5, tp("orders-1"): 5}, {tp("orders-2"): "the partition has no leader"})
+    logs = Logs(offsets({"orders-0": 0, "orders-1": 0, "orders-2": 0}), ends)
+    with pytest.raises(GroupChangeError) as caught:
+        plan(Target(Kind.SHIFT, 1), map(tp, ["orders-0", "orders-1", "orders-2"]), commits({"orders-0": 2}), logs)
+    assert str(caught.value) == (
+        "orders-1: nothing is committed that could be shifted; orders-2: the partition has no leader"
+    )
+
+
+def test_time_that_cannot_be_looked_up_is_not_taken_for_the_end_of_the_log() -> None:
+    logs = Logs(offsets({"orders-0": 0}), offsets({"orders-0": 5}), LogOffsets({}, {HERE: "UNKNOWN (-1)"}))
+    with pytest.raises(GroupChangeError, match=r"orders-0: UNKNOWN \(-1\)"):
+        plan(Target(Kind.TIME, 1000), [HERE], {}, logs)
+
+
+def test_partition_that_is_gone_is_left_as_it_is_and_said() -> None:
+    gone = tp("old-0")
+    logs = Logs(offsets({"orders-0": 0}), offsets({"orders-0": 5}))
+    moves = plan(Target(Kind.EARLIEST), [gone, HERE], commits({"old-0": 3, "orders-0": 3}), logs, {gone})
+    assert [(move.before, move.after) for move in moves] == [(3, None), (3, 0)]
+    assert moves[0].note == "left as it is: there is no such partition any more"
+    assert (moves[0].lag_before, moves[0].lag_after) == (None, None)
+
+
+@given(
+    start=st.integers(0, 1000),
+    length=st.integers(0, 1000),
+    committed=st.integers(0, 3000),
+    value=st.integers(-(2**63), 2**63 - 1),
+    kind=st.sampled_from([Kind.EARLIEST, Kind.LATEST, Kind.OFFSET, Kind.SHIFT, Kind.CURRENT]),
+)
+def test_no_target_leads_out_of_the_log(start: int, length: int, committed: int, value: int, kind: Kind) -> None:
+    logs = Logs(LogOffsets({HERE: start}), LogOffsets({HERE: start + length}))
+    (move,) = plan(Target(kind, value), [HERE], {HERE: CommittedOffset(committed)}, logs)
+    assert move.after is not None
+    assert start <= move.after <= start + length
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (Target(Kind.EARLIEST), "the start of the log"),
+        (Target(Kind.LATEST), "the end of the log"),
+        (Target(Kind.OFFSET, 7), "offset 7"),
+        (Target(Kind.SHIFT, -7), "the committed offset -7"),
+        (Target(Kind.SHIFT, 7), "the committed offset +7"),
+        (Target(Kind.TIME, 1_700_000_000_123), "the first message from 2023-11-14T22:13:20.123+00:00 on"),
+        (Target(Kind.CURRENT), "the committed offset, the end of the log where there is none"),
+    ],
+)
+def test_target_is_told_in_words(target: Target, words: str) -> None:
+    assert str(target) == words

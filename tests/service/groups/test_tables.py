@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from sarameya.protocol.described_groups import ListedGroup
+from sarameya.service.groups.reset import Move
+from sarameya.service.groups.tables import (
+    assignment_text,
+    deletions_text,
+    listing_text,
+    moves_text,
+    printable,
+    report_text,
+    table,
+)
+from tests.service.groups.kit import BROKER, group, member, report_of, tp
+
+
+def test_columns_are_aligned_numbers_to_the_right_and_nothing_is_a_dash() -> None:
+    rows = [("orders", 5, None), ("p", 1234, "x"), ("", None, "yy")]
+    assert table(("TOPIC", "N", "WHO"), rows).splitlines() == [
+        "TOPIC      N  WHO",
+        "orders     5  -",
+        "p       1234  x",
+        "-          -  yy",
+    ]
+
+
+def test_table_without_rows_is_its_header() -> None:
+    assert table(("A", "B"), []) == "A  B"
+
+
+def test_nothing_that_a_terminal_obeys_is_shown_as_it_is() -> None:
+    assert printable("a\x1b[2Jb\nc\u202e\ud800é漢") == "a\\x1b[2Jb\\nc\\u202e\\ud800é漢"
+    assert table(("G",), [("\x1b]0;owned\x07",)]).splitlines()[1] == "\\x1b]0;owned\\x07"
+
+
+def test_assignment_is_told_by_ranges() -> None:
+    assert assignment_text({"payments": (1,), "orders": (0, 1, 2, 3, 7, 9, 10), "none": ()}) == (
+        "orders:0-3,7,9-10 payments:1"
+    )
+    assert assignment_text({}) == ""
+
+
+def test_listing_has_a_line_for_each_group() -> None:
+    listed = [
+        ListedGroup("orders-landing", "consumer", BROKER, "Stable", "classic"),
+        ListedGroup("old", "", BROKER, None, None),
+    ]
+    assert listing_text(listed).splitlines() == [
+        "GROUP           STATE   TYPE     PROTOCOL  COORDINATOR  ADDRESS",
+        "orders-landing  Stable  classic  consumer            1  kafka:9092",
+        "old             -       -        -                   1  kafka:9092",
+    ]
+
+
+def test_report_has_the_group_its_partitions_its_members_and_what_to_know() -> None:
+    report = report_of(
+        group(member("a", {"orders": (0, 1)}), member("b", {"orders": (2,)}), member("c", {})),
+        committed={"orders-0": 3, "orders-1": 0, "old-0": 9},
+        ends={"orders-0": 10, "orders-1": 2, "orders-2": 0},
+        missing={"old-0": "no such partition"},
+    )
+    assert report_text(report) == "\n".join(
+        [
+            "GROUP g",
+            "  state        Stable",
+            "  members      3",
+            "  lag          9",
+            "  coordinator  1 at kafka:9092, leader of __consumer_offsets-3 of 50",
+            "  protocol     consumer (classic)",
+            "  assignor     range",
+            "",
+            "TOPIC   PARTITION  COMMITTED  LOG-END  LAG  MEMBER  CLIENT  HOST",
+            "old             0          9        -    -  -       -       -",
+            "orders          0          3       10    7  a-id    a       /a",
+            "orders          1          0        2    2  a-id    a       /a",
+            "orders          2          -        0    -  b-id    b       /b",
+            "",
+            "MEMBER  INSTANCE  CLIENT  HOST  PARTITIONS  ASSIGNMENT",
+            "a-id    -         a       /a             2  orders:0-1",
+            "b-id    -         b       /b             1  orders:2",
+            "c-id    -         c       /c             0  -",
+            "",
+            "old-0: the log's end is not known: no such partition",
+            "3 partitions, 3 members: dealt unevenly, 0 to 2 each, 1 idle; range deals each topic by itself, other "
+            "assignors deal all of them together",
+        ]
+    )
+
+
+def test_member_that_cannot_be_read_is_shown_with_the_reason() -> None:
+    report = report_of(group(member("a", None, problem="not told while the group rebalances"), state="Stable"))
+    assert report_text(report).splitlines()[-1] == (
+        "a-id    -         a       /a    -           (not told while the group rebalances)"
+    )
+
+
+def test_group_that_never_had_anything_is_its_head_alone() -> None:
+    report = report_of(group(state="Empty", protocol_type="", assignor=""), offsets_partitions=None)
+    assert report_text(report).splitlines() == [
+        "GROUP g",
+        "  state        Empty",
+        "  members      0",
+        "  lag          -",
+        "  coordinator  1 at kafka:9092",
+        "  protocol     - (classic)",
+        "  assignor     -",
+        "",
+        "no members: nothing is read",
+    ]
+
+
+MOVES = [
+    Move(tp("orders-0"), 15, 10, 10, 20, ""),
+    Move(tp("orders-1"), None, 0, 0, 0, "no message from then on: the end of the log"),
+    Move(tp("old-0"), 3, None, note="left as it is: gone"),
+    Move(tp("orders-2"), 1, 0, 0, 5, error="TOPIC_AUTHORIZATION_FAILED (29)"),
+]
+
+
+def test_reset_shows_before_after_and_the_change_of_lag() -> None:
+    assert moves_text(MOVES).splitlines() == [
+        "TOPIC   PARTITION  COMMITTED  NEW  LAG  NEW-LAG  NOTE",
+        "orders          0         15   10    5       10  -",
+        "orders          1          -    0    -        0  no message from then on: the end of the log",
+        "old             0          3    -    -        -  left as it is: gone",
+        "orders          2          1    0    4        5  not changed: TOPIC_AUTHORIZATION_FAILED (29)",
+    ]
+
+
+def test_deletion_shows_what_is_taken_away() -> None:
+    assert deletions_text(MOVES[:1]).splitlines() == [
+        "TOPIC   PARTITION  COMMITTED  NOTE",
+        "orders          0         15  -",
+    ]
