@@ -74,7 +74,7 @@ class Claims:
 
         A second call can only hasten. Returns the claims, for whoever feeds them to stop.
         """
-        asked = [self._running[tp] for tp in partitions if tp in self._running]
+        asked = self._of(partitions)
         for running in asked:
             running.asked_at = min(running.asked_at, trio.current_time())
             running.scope.deadline = min(running.scope.deadline, deadline)
@@ -83,8 +83,12 @@ class Claims:
 
     async def ended(self, partitions: Iterable[TopicPartition]) -> None:
         """Wait until the claims of these partitions have ended."""
-        for running in [self._running[tp] for tp in partitions if tp in self._running]:
+        for running in self._of(partitions):
             await running.ended.wait()
+
+    def _of(self, partitions: Iterable[TopicPartition]) -> list[_Running]:
+        """In order, so that a run under virtual time can be repeated to the letter."""
+        return [self._running[tp] for tp in sorted(partitions) if tp in self._running]
 
     async def _run_claim(self, running: _Running) -> None:
         claim = running.claim
