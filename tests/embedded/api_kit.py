@@ -11,6 +11,7 @@ from kafka.protocol.api_header import ResponseClassRegistry
 from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
 from sarameya.embedded.cluster_state import BrokerSettings, ClusterState, Node
 from sarameya.embedded.framing import decode_request, encode_answer
+from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 from sarameya.protocol.records import build, decode, split
 
@@ -32,8 +33,11 @@ class ApiKit:
         for name, partitions in (topics or {}).items():
             self.cluster.create_topic(name, partitions)
 
-    def ask(self, request: Any, node_id: int = 0) -> list[Any]:
-        """Send a versioned kafka-python request to a broker. Returns the list its one answer is put into."""
+    def ask(self, request: Any, node_id: int = 0, *, refusal: ErrorCode | None = None) -> list[Any]:
+        """Send a versioned kafka-python request to a broker. Returns the list its one answer is put into.
+
+        `refusal`: what it is refused with, whatever it asks.
+        """
         request.with_header(correlation_id=77, client_id="kit")
         decoded = decode_request(bytes(request.encode(header=True)), MESSAGES, SERVED_VERSIONS)
         answers: list[Any] = []
@@ -44,7 +48,7 @@ class ApiKit:
             answers.append(response.decode(frame, header=True, framed=True))
             assert answers[-1].header.correlation_id == 77
 
-        dispatch(Call(self.cluster, node_id, decoded, "/kit", self.now, reply))
+        dispatch(Call(self.cluster, node_id, decoded, "/kit", self.now, reply), refusal)
         return answers
 
     def answer(self, request: Any, node_id: int = 0) -> Any:

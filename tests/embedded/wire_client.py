@@ -13,15 +13,16 @@ from sarameya.embedded import EmbeddedCluster
 
 
 class WireClient:
-    def __init__(self, stream: trio.abc.Stream) -> None:
+    def __init__(self, stream: trio.abc.Stream, client_id: str = "wire") -> None:
         self.stream = stream
+        self._client_id = client_id
         self._buffer = bytearray()
         self._sent = 0
         self._awaited: list[Any] = []
 
     async def send(self, request: Any) -> None:
         self._sent += 1
-        request.with_header(correlation_id=self._sent, client_id="wire")
+        request.with_header(correlation_id=self._sent, client_id=self._client_id)
         await self.stream.send_all(bytes(request.encode(header=True, framed=True)))
         if request.expect_response():
             self._awaited.append(request.header)
@@ -56,7 +57,7 @@ class WireClient:
 
 
 @asynccontextmanager
-async def connected(cluster: EmbeddedCluster, broker: int = 0) -> AsyncIterator[WireClient]:
+async def connected(cluster: EmbeddedCluster, broker: int = 0, *, client_id: str = "wire") -> AsyncIterator[WireClient]:
     host, port = cluster.bootstrap_servers[broker].rsplit(":", 1)
     async with await cluster.transport.connect(host, int(port)) as stream:
-        yield WireClient(stream)
+        yield WireClient(stream, client_id)

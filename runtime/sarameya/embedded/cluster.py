@@ -1,7 +1,8 @@
-"""A cluster in the process: its lifetime, its clock, and the controls that feed it, look into it and hurt it. Trio.
+"""A cluster in the process: its lifetime, its clock, and what feeds it and looks into it. Trio.
 
 `EmbeddedCluster` is what users see. It owns the tasks (a listener a broker, a task a connection, one timer) and calls
 the pure parts, all from one event loop: `cluster_state` for what the brokers know, `server` for what is on the wire.
+What hurts it, for tests, is in `controls`.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ import attrs
 import trio
 
 from sarameya.embedded.cluster_state import BrokerSettings, ClusterState, Node
+from sarameya.embedded.controls import ClusterControls
 from sarameya.embedded.framing import DEFAULT_MAX_FRAME_SIZE
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.messages import GroupDescription
 from sarameya.embedded.networks import MemoryNetwork, Network, TcpNetwork
 from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, PartitionLog
+from sarameya.embedded.refusal import Refused
 from sarameya.embedded.server import BrokerServer
-from sarameya.embedded.topics import OFFSETS_TOPIC
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, Headers, TopicPartition
 from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import build
-from sarameya.protocol.versions import Api
 
 _BATCH_BYTES = 64 * 1024
 
@@ -43,7 +44,7 @@ class _Broker:
     stopped: trio.Event = attrs.field(factory=trio.Event)
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(ClusterControls):
     """Kafka brokers in this process, for any client: `async with EmbeddedCluster(topics={"orders": 4}) as cluster`.
 
     `brokers` of them, ids from 0. Over TCP on `host`: broker 0 at `port` (0: any free one), the next at the
@@ -55,6 +56,8 @@ class EmbeddedCluster:
     topic is led by the n-th broker, round and round. Entering raises OSError if a port is taken, KafkaError for a
     topic that cannot be. All methods are called from the event loop, inside the `async with`; those that
     are not `async` do not wait. Errors raised by them are KafkaErrors, with the code a client would get.
+
+    For tests, anything can go wrong on purpose: see `ClusterControls`, whose methods this class has.
     """
 
     def __init__(
@@ -171,10 +174,6 @@ class EmbeddedCluster:
     def create_topic(self, name: str, partitions: int = 1) -> None:
         self._state.create_topic(name, partitions)
 
-    def add_partitions(self, topic: str, partitions: int) -> None:
-        """Let the topic have `partitions` of them in all."""
-        self._state.grow_topic(topic, partitions)
-
     def delete_topic(self, name: str) -> None:
         self._state.delete_topic(name, trio.current_time())
         self._rearm()
@@ -230,53 +229,18 @@ class EmbeddedCluster:
     # Groups
 
     def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """All that the group has committed."""
+        """All that the group has committed. Raises Refused while nobody can tell: the coordinator loads, or is down."""
         coordinator = self._state.coordinator(self._state.coordinator_node(group_id).id)
-        return dict(coordinator.fetch_offsets(group_id, None).offsets)
+        fetched = coordinator.fetch_offsets(group_id, None)
+        if fetched.error is not ErrorCode.NONE:
+            raise Refused(fetched.error, f"the coordinator of group {group_id!r} loads its groups")
+        return dict(fetched.offsets)
 
     def describe_group(self, group_id: str) -> GroupDescription:
         """The group's state and members, as its coordinator sees them now."""
         return self._state.coordinator(self._state.coordinator_node(group_id).id).describe(group_id)
 
-    # What hurts
-
-    def append_raw(self, topic: str, partition: int, data: bytes, last_offset: int) -> None:
-        """Put any bytes into a log, standing for the offsets up to `last_offset`: see `PartitionLog.append_raw`."""
-        self.log(topic, partition).append_raw(data, last_offset)
-        self._touch(topic, partition)
-
-    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Let retention take the records before an offset."""
-        self.log(topic, partition).delete_before(before_offset)
-        self._touch(topic, partition)
-
-    def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Cut the log off at an offset, as an unclean election does; raise the epoch with `move_leader`."""
-        self.log(topic, partition).truncate(offset)
-        self._touch(topic, partition)
-
-    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """Let another broker lead, under the next epoch; the old one answers NOT_LEADER_OR_FOLLOWER."""
-        self._state.move_leader(topic, partition, broker_id, trio.current_time())
-        self._rearm()
-
-    def move_coordinator(self, group_id: str, broker_id: int) -> None:
-        """Let another broker coordinate the group, and those that share its partition of `__consumer_offsets`.
-
-        What the old one held is answered NOT_COORDINATOR, as is what still comes to it.
-        """
-        number = self._state.offsets_partition(group_id).topic_partition.partition
-        self.move_leader(OFFSETS_TOPIC, number, broker_id)
-
-    def fail_next(self, api: Api, code: ErrorCode, count: int = 1) -> None:
-        """Answer the next `count` requests of `api`, to any broker, with `code`, and do nothing of what they ask."""
-        self._state.faults.fail_next(api, code, count)
-
-    def disconnect(self, broker_id: int | None = None) -> None:
-        """Drop all connections, or those of one broker, in the middle of whatever they do; new ones are welcome."""
-        for node_id, broker in self._brokers.items():
-            if broker_id in (None, node_id):
-                broker.server.disconnect()
+    # Brokers that end
 
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a broker: connections drop, nobody listens, the others lead and coordinate what it did."""
@@ -285,18 +249,30 @@ class EmbeddedCluster:
         self._rearm()
         broker.running.cancel()
         await broker.stopped.wait()
+        broker.server.unfreeze()
 
     async def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker at its old address; it leads what nobody does. Raises OSError if its port is taken."""
-        broker = self._brokers[broker_id]
+        broker = self._broker(broker_id)
         listener, _, _ = await self._network.listen(broker_id, broker.node.port)
         self._start(broker, listener)
         self._state.node_up(broker.node, trio.current_time())
         self._rearm()
 
-    def _touch(self, topic: str, partition: int) -> None:
-        self._state.touch(TopicPartition(topic, partition), trio.current_time())
-        self._rearm()
+    def _server(self, broker_id: int) -> BrokerServer:
+        return self._broker(broker_id).server
+
+    def _servers(self) -> list[BrokerServer]:
+        return [broker.server for broker in self._brokers.values()]
+
+    def _broker(self, broker_id: int) -> _Broker:
+        try:
+            return self._brokers[broker_id]
+        except KeyError:
+            known = ", ".join(map(str, self._brokers))
+            raise Refused(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} (there are: {known})"
+            ) from None
 
     def _settle(self) -> None:
         self._state.settle(trio.current_time())

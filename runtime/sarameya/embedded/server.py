@@ -2,7 +2,7 @@
 
 A connection's requests are answered one after another, as Kafka does: the next is read when the last has been
 answered. So a held join or long poll stops its own connection and no other. What a request means is
-decided by `apis`, on state that this file never touches.
+decided by `apis`, on state that this file never touches; what is to go wrong with it on purpose, by `faults`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import trio
 
 from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
 from sarameya.embedded.cluster_state import ClusterState
+from sarameya.embedded.faults import Action, Delay, Drop, Fail, Half
 from sarameya.embedded.framing import DEFAULT_MAX_FRAME_SIZE, FrameReader, Request, decode_request, encode_answer
+from sarameya.error_codes import ErrorCode
 from sarameya.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -36,20 +38,34 @@ class BrokerServer:
         self._node_id = node_id
         self._on_change = on_change
         self._max_frame_size = max_frame_size
-        self._connections: set[trio.CancelScope] = set()
+        self._connections: dict[trio.CancelScope, str] = {}
+        """Each with the client id of its last request."""
+        self._frozen: trio.Event | None = None
+        """Set when the broker is no longer frozen; None while it is not."""
 
-    def disconnect(self) -> None:
-        """Drop every connection, in the middle of whatever it does. New ones are welcome."""
-        for scope in self._connections:
-            scope.cancel()
+    def disconnect(self, client_id: str | None = None) -> None:
+        """Drop every connection, or one client's, in the middle of whatever it does. New ones are welcome."""
+        for scope, client in self._connections.items():
+            if client_id in (None, client):
+                scope.cancel()
+
+    def freeze(self) -> None:
+        """Take connections and bytes, do nothing of what is asked, and answer nothing, until `unfreeze`."""
+        if self._frozen is None:
+            self._frozen = trio.Event()
+
+    def unfreeze(self) -> None:
+        if self._frozen is not None:
+            self._frozen.set()
+            self._frozen = None
 
     async def serve(self, stream: trio.abc.Stream, client_host: str) -> None:
         """Serve one connection until it ends, by either side; closes `stream`. Raises nothing of the connection's."""
         with trio.CancelScope() as scope:
-            self._connections.add(scope)
+            self._connections[scope] = ""
             try:
                 async with stream:
-                    await self._converse(stream, client_host)
+                    await self._converse(stream, client_host, scope)
             except ProtocolError as error:
                 logger.warning("broker %d: connection from %s closed: it sent %s", self._node_id, client_host, error)
             except trio.BrokenResourceError:
@@ -57,9 +73,9 @@ class BrokerServer:
             except Exception:
                 logger.exception("broker %d: connection from %s closed: our own fault", self._node_id, client_host)
             finally:
-                self._connections.discard(scope)
+                del self._connections[scope]
 
-    async def _converse(self, stream: trio.abc.Stream, client_host: str) -> None:
+    async def _converse(self, stream: trio.abc.Stream, client_host: str, scope: trio.CancelScope) -> None:
         frames = FrameReader(self._max_frame_size)
         while True:
             frame = frames.next_frame()
@@ -72,15 +88,46 @@ class BrokerServer:
                 frames.receive(data)
                 continue
             request = decode_request(frame, MESSAGES, SERVED_VERSIONS)
-            answer = await self._answer(request, client_host)
-            if request.expects_answer:
-                await stream.send_all(answer)
+            self._connections[scope] = request.client_id
+            await self._while_frozen()
+            goes_on = await self._exchange(stream, request, client_host)
+            if not goes_on:
+                return
 
-    async def _answer(self, request: Request, client_host: str) -> bytes | bytearray:
+    async def _exchange(self, stream: trio.abc.Stream, request: Request, client_host: str) -> bool:
+        """Do what a request asks and send the answer, unless a fault has it otherwise. False: the connection ends."""
+        fault = self._cluster.faults.take(self._node_id, request)
+        if not await _goes_through("request", fault, stream):
+            return False
+        answer = await self._answer(request, client_host, fault.code if isinstance(fault, Fail) else None)
+        if not await _goes_through("answer", fault, stream):
+            return False
+        await self._while_frozen()
+        if request.expects_answer:
+            await stream.send_all(answer)
+        return True
+
+    async def _answer(self, request: Request, client_host: str, refusal: ErrorCode | None) -> bytes | bytearray:
         slot = _Slot()
-        dispatch(Call(self._cluster, self._node_id, request, client_host, trio.current_time(), slot.put))
+        call = Call(self._cluster, self._node_id, request, client_host, trio.current_time(), slot.put)
+        dispatch(call, refusal)
         self._on_change()
         return encode_answer(request, await slot.get())
+
+    async def _while_frozen(self) -> None:
+        while self._frozen is not None:
+            await self._frozen.wait()
+
+
+async def _goes_through(half: Half, fault: Action | None, stream: trio.abc.Stream) -> bool:
+    """Let this half of an exchange be late, or be lost: then the connection ends, or nothing more is heard on it."""
+    if isinstance(fault, Delay) and fault.half == half:
+        await trio.sleep(fault.seconds)
+    elif isinstance(fault, Drop) and fault.half == half:
+        while not fault.hang_up and await stream.receive_some():
+            pass
+        return False
+    return True
 
 
 class _Slot:

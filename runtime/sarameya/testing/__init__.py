@@ -10,7 +10,30 @@
                 ...
 
 Nothing leaves the process, and no time passes but by trio's clock: under `trio.testing.MockClock` (pytest-trio's
-`autojump_clock`) an hour of rebalancing takes moments. The controls that hurt a cluster are `EmbeddedCluster`'s own.
+`autojump_clock`, which must be an argument of the test itself) an hour of rebalancing takes moments.
+
+A cluster can be hurt while it is used; all of these are methods of `EmbeddedCluster`:
+
+| what                                                                  | by                                       |
+|-----------------------------------------------------------------------|------------------------------------------|
+| the next answers of an API are an error                               | `fail_next`                              |
+| they come late; the requests reach the broker late                    | `delay_next`                             |
+| they are lost, work done; the requests are lost; silence for ever     | `drop_next`                              |
+| which of these are still to come; none any more                       | `faults`, `clear_faults`                 |
+| connections drop: all, one broker's, one client's                     | `disconnect`                             |
+| a broker hangs: it takes what comes and answers nothing               | `freeze_broker`, `unfreeze_broker`       |
+| a broker ends, and comes back                                         | `stop_broker`, `start_broker`            |
+| another broker leads a partition                                      | `move_leader`                            |
+| another broker coordinates a group, at once or after it has loaded it | `move_coordinator`                       |
+| a member's session ends                                               | `expire_member`                          |
+| a topic grows, goes, comes                                            | `add_partitions`, `delete_topic`, `create_topic` |
+| a log loses its head, loses its tail, holds what no producer sends    | `delete_records`, `truncate`, `append_raw` |
+
+    cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR, 3, group_id="g")
+    cluster.drop_next(Api.SYNC_GROUP, half="answer")      # done, and nobody hears of it
+
+What brokers are set to (session timeouts, how long offsets are kept, how long a coordinator loads) is
+`CoordinatorConfig`; what came of it is seen by `describe_group`, `committed` and `log`.
 """
 
 from __future__ import annotations
@@ -18,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sarameya.embedded import CoordinatorConfig, EmbeddedCluster
+from sarameya.embedded.faults import Delay, Drop, Fail, Fault
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 from sarameya.testing.virtual_time import VIRTUAL_EPOCH, run_inline, virtual_wall_clock
@@ -26,8 +50,12 @@ __all__ = [
     "VIRTUAL_EPOCH",
     "Api",
     "CoordinatorConfig",
+    "Delay",
+    "Drop",
     "EmbeddedCluster",
     "ErrorCode",
+    "Fail",
+    "Fault",
     "memory_cluster",
     "run_inline",
     "virtual_wall_clock",

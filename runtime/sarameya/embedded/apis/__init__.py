@@ -104,12 +104,11 @@ HANDLERS: Mapping[Api, Handler] = {
 MESSAGES: Mapping[Api, Any] = {api: handler.message for api, handler in HANDLERS.items()}
 
 
-def dispatch(call: Call) -> None:
-    """Answer one request, or fail it as a test has ordered; then wake whoever waited for what it changed."""
+def dispatch(call: Call, refusal: ErrorCode | None = None) -> None:
+    """Answer one request, or refuse it, whatever it asks; then wake whoever waited for what it changed."""
     handler = HANDLERS[call.request.api]
-    fault = call.cluster.faults.take(call.request.api)
-    if fault is None:
+    if refusal is None:
         handler.answer(call)
     else:
-        call.reply(handler.refuse(call.body, fault))
+        call.reply(handler.refuse(call.body, refusal))
     call.cluster.settle(call.now)
