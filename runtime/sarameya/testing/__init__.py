@@ -14,20 +14,20 @@ Nothing leaves the process, and no time passes but by trio's clock: under `trio.
 
 A cluster can be hurt while it is used; all of these are methods of `EmbeddedCluster`:
 
-| what                                                                  | by                                               |
-|-----------------------------------------------------------------------|--------------------------------------------------|
-| the next answers of an API are an error                               | `fail_next`                                      |
-| they come late; the requests reach the broker late                    | `delay_next`                                     |
-| they are lost, work done; the requests are lost; silence for ever     | `drop_next`                                      |
-| which of these are still to come; none any more                       | `faults`, `clear_faults`                         |
-| connections drop: all, one broker's, one client's                     | `disconnect`                                     |
-| a broker hangs: it takes what comes and answers nothing               | `freeze_broker`, `unfreeze_broker`               |
-| a broker ends, and comes back                                         | `stop_broker`, `start_broker`                    |
-| another broker leads a partition                                      | `move_leader`                                    |
-| another broker coordinates a group, at once or after it has loaded it | `move_coordinator`                               |
-| a member's session ends                                               | `expire_member`                                  |
-| a topic comes, grows, goes                                            | `create_topic`, `add_partitions`, `delete_topic` |
-| a log loses its head or its tail, or gets any bytes                   | `delete_records`, `truncate`, `append_raw`       |
+| what                                                              | by                                               |
+|-------------------------------------------------------------------|--------------------------------------------------|
+| the next answers of an API are an error                           | `fail_next`                                      |
+| they come late; the requests reach the broker late                | `delay_next`                                     |
+| they are lost, work done; the requests are lost; silence for ever | `drop_next`                                      |
+| which of these are still to come; none any more                   | `faults`, `clear_faults`                         |
+| connections drop: all, one broker's, one client's                 | `disconnect`                                     |
+| a broker hangs: it takes what comes and answers nothing           | `freeze_broker`, `unfreeze_broker`               |
+| a broker ends, and comes back                                     | `stop_broker`, `start_broker`                    |
+| another broker leads a partition                                  | `move_leader`                                    |
+| another broker coordinates a group, once it has loaded it         | `move_coordinator`                               |
+| a member's session ends                                           | `expire_member`                                  |
+| a topic comes, grows, goes                                        | `create_topic`, `add_partitions`, `delete_topic` |
+| a log loses its head or its tail, or gets any bytes               | `delete_records`, `truncate`, `append_raw`       |
 
     cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR, 3, group_id="g")
     cluster.drop_next(Api.SYNC_GROUP, half="answer")      # done, and nobody hears of it
