@@ -1,8 +1,9 @@
-"""Offsets by policy: where a log begins and ends (ListOffsets), asked of each leader in one request."""
+"""Offsets by policy or by time: where a log begins and ends, and where a time stands in it (ListOffsets), asked of each
+leader in one request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest
@@ -19,6 +20,9 @@ from sarameya.protocol.backoff import Backoff
 
 TIMESTAMP_OF = {"newest": -1, "oldest": -2}
 """The reset policies as ListOffsets timestamps: the log's end, and its start."""
+
+NO_SUCH_OFFSET = -1
+"""What a time is answered with when every message is older."""
 
 _FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 
@@ -40,22 +44,25 @@ class OffsetLookup:
         self._observer = observer
         self._backoff = backoff or Backoff.of(config)
 
-    async def find(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
-        """The offset for each partition by its policy (`oldest` or `newest`).
+    async def find(self, wanted: Mapping[TopicPartition, str | int]) -> dict[TopicPartition, int]:
+        """The offset for each partition by its policy (`oldest` or `newest`), or of the first message at or after its
+        time (milliseconds since 1970), NO_SUCH_OFFSET where every message is older.
 
         Retries until every one is known; bound it with a cancel scope. Raises TopicAuthorizationError.
         """
         found: dict[TopicPartition, int] = {}
         retries = Retries("offset lookup", self._backoff, self._observer)
         while True:
-            left = {tp: policy for tp, policy in wanted.items() if tp not in found}
+            left = {tp: at for tp, at in wanted.items() if tp not in found}
             cause = await self._ask_leaders(left, found)
             if cause is None:
                 return found
             await retries.wait(cause)
             await self._metadata.refresh()
 
-    async def _ask_leaders(self, wanted: Mapping[TopicPartition, str], found: dict[TopicPartition, int]) -> str | None:
+    async def _ask_leaders(
+        self, wanted: Mapping[TopicPartition, str | int], found: dict[TopicPartition, int]
+    ) -> str | None:
         """Ask each leader once, filling `found`; the reason why some are missing, or None if none is."""
         cause: str | None = None
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -66,15 +73,16 @@ class OffsetLookup:
             else:
                 by_leader.setdefault(leader, []).append(partition)
         for leader, partitions in by_leader.items():
+            asked = {tp: wanted[tp] for tp in partitions}
             try:
-                answer = await self._ask(leader, {tp: wanted[tp] for tp in partitions})
+                answer = await self._ask(leader, asked)
             except SarameyaError as error:
                 cause = str(error)
                 continue
-            cause = _take(answer, partitions, found) or cause
+            cause = _take(answer, asked, found) or cause
         return cause
 
-    async def _ask(self, leader: int, wanted: Mapping[TopicPartition, str]) -> Any:
+    async def _ask(self, leader: int, wanted: Mapping[TopicPartition, str | int]) -> Any:
         request = ListOffsetsRequest
         return await self._pool.request(
             leader,
@@ -89,7 +97,7 @@ class OffsetLookup:
                         request.ListOffsetsTopic.ListOffsetsPartition(
                             partition_index=number,
                             current_leader_epoch=-1,
-                            timestamp=TIMESTAMP_OF[wanted[TopicPartition(topic, number)]],
+                            timestamp=_timestamp(wanted[TopicPartition(topic, number)]),
                         )
                         for number in numbers
                     ],
@@ -99,7 +107,11 @@ class OffsetLookup:
         )
 
 
-def _take(answer: Any, asked: Iterable[TopicPartition], found: dict[TopicPartition, int]) -> str | None:
+def _timestamp(at: str | int) -> int:
+    return TIMESTAMP_OF[at] if isinstance(at, str) else at
+
+
+def _take(answer: Any, asked: Mapping[TopicPartition, str | int], found: dict[TopicPartition, int]) -> str | None:
     """Put the offsets that the answer tells into `found`; why one of those `asked` for is missing, if one is."""
     missing = dict.fromkeys(asked, "left out of the answer")
     for topic in answer.topics:
@@ -111,9 +123,9 @@ def _take(answer: Any, asked: Iterable[TopicPartition], found: dict[TopicPartiti
                 raise kafka_error(part.error_code, f"offset lookup of {partition}")
             if part.error_code:
                 missing[partition] = ErrorCode.describe(part.error_code)
-            elif part.offset < 0:
+            elif part.offset < 0 and isinstance(asked[partition], str):
                 missing[partition] = "no offset in the answer"
             else:
-                found[partition] = part.offset
+                found[partition] = max(part.offset, NO_SUCH_OFFSET)
                 del missing[partition]
     return next((f"{partition}: {cause}" for partition, cause in missing.items()), None)

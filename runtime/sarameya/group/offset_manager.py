@@ -44,7 +44,7 @@ _ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, 
 
 class Coordination(Protocol):
     """Who knows the coordinator, and under which generation it takes commits: a group's `Member`, or, where nobody
-    is a member, `OpenCoordination`."""
+    is a member, `CoordinatorFinder`."""
 
     client: CoordinatorClient
 
@@ -192,6 +192,13 @@ class OffsetManager:
         await this.done.wait()
         if this.error is not None:
             raise this.error.again()
+
+    def position_moved(self, partition: TopicPartition, offset: int) -> None:
+        """The out-of-range policy has moved a position: marks go on from there, backward too, and whoever begins next
+        does not resolve it anew."""
+        moved = CommittedOffset(offset)
+        if (self.ledger.reset(partition, moved) or self.ledger.mark(partition, moved)) and self._config.autocommit:
+            self.commit_nowait()
 
     def commit_nowait(self) -> None:
         """Ask for a commit of every mark that nobody waits for; if it fails, observers are told."""

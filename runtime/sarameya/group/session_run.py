@@ -81,6 +81,7 @@ class SessionRun:
         self._generation = first.generation
         self._outcome = Outcome()
         self._lookup = OffsetLookup(runtime.pool, runtime.metadata, runtime.config, runtime.observer, runtime.backoff)
+        self._offsets = OffsetManager(runtime.group, member, runtime.config, runtime.observer, runtime.backoff)
         self._fetcher = Fetcher(
             runtime.pool,
             runtime.metadata,
@@ -88,9 +89,8 @@ class SessionRun:
             runtime.config,
             runtime.observer,
             runtime.backoff,
-            self._offset_reset,
+            self._offsets.position_moved,
         )
-        self._offsets = OffsetManager(runtime.group, member, runtime.config, runtime.observer, runtime.backoff)
         self._session = Session(
             runtime.group,
             first.generation,
@@ -258,13 +258,6 @@ class SessionRun:
     def _own(self, partitions: frozenset[TopicPartition]) -> None:
         self._owned = partitions
         self._session._moved(self._generation, by_topic(sorted(partitions)))
-
-    def _offset_reset(self, partition: TopicPartition, offset: int) -> None:
-        """A position was moved by the policy: marks go on from there, and a rejoin does not resolve it anew."""
-        moved = CommittedOffset(offset)
-        ledger = self._offsets.ledger
-        if (ledger.reset(partition, moved) or ledger.mark(partition, moved)) and self._runtime.config.autocommit:
-            self._offsets.commit_nowait()
 
     # -- claims ---------------------------------------------------------------------------------------
 

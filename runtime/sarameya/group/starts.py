@@ -1,8 +1,10 @@
-"""Where each claim of a session begins: the handler's word, else the group's commit, else the policy."""
+"""Where claims begin. In a session: the handler's word, else the group's commit, else the policy. Without a group
+protocol: as the user chose, who may choose the group's commit, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
 import attrs
 
@@ -13,10 +15,14 @@ from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.model import CommittedOffset, TopicPartition, is_offset
 
+StartOffset = int | Literal["oldest", "newest", "committed"]
+"""Where to begin: at an offset, at an end of the log, or where the group's commit says."""
+
 
 @attrs.frozen(slots=True)
 class Start:
-    """`why` is `handler`, `committed`, `added` (while running), or the policy that chose the offset."""
+    """`why` is `handler`, `committed`, `added` (while running), `given` (by the user without a group protocol), or the
+    policy that chose the offset."""
 
     offset: int
     why: str
@@ -55,3 +61,55 @@ async def find_starts(
         # These and no others: what else is marked may not be durable yet, where the handler commits itself.
         await offsets.commit(unknown)
     return starts
+
+
+def is_start(value: object) -> bool:
+    """Whether `value` says where to begin."""
+    return value in ("oldest", "newest", "committed") or is_offset(value)
+
+
+async def find_chosen_starts(
+    chosen: Mapping[TopicPartition, StartOffset], offsets: OffsetManager | None, lookup: OffsetLookup, config: Config
+) -> dict[TopicPartition, Start]:
+    """The start of each partition, as it was `chosen`; with `offsets` the group's commits are in its ledger then.
+
+    `committed` needs `offsets`; where nothing is, `Config.offset_initial` decides and is committed at once. Raises
+    CommitError where the group takes no commits.
+    """
+    committed = await _take_up(offsets, chosen, config) if offsets is not None else {}
+    starts: dict[TopicPartition, Start] = {}
+    policies: dict[TopicPartition, str] = {}
+    for partition, choice in chosen.items():
+        if isinstance(choice, int):
+            starts[partition] = Start(choice, "given")
+        elif choice != "committed":
+            policies[partition] = choice
+        elif (commit := committed[partition]) is not None:
+            starts[partition] = Start(commit.offset, "committed")
+        else:
+            policies[partition] = config.offset_initial
+    if policies:
+        for partition, offset in (await lookup.find(policies)).items():
+            starts[partition] = Start(offset, policies[partition])
+    if offsets is not None:
+        # So that the next start before the first mark does not resolve it anew and skip. Marks are the user's.
+        ledger = offsets.ledger
+        new = [tp for tp in policies if chosen[tp] == "committed" and ledger.marked(tp) is None]
+        for partition in new:
+            ledger.mark(partition, CommittedOffset(starts[partition].offset))
+        if new:
+            await offsets.commit(new)
+    return {partition: starts[partition] for partition in chosen}
+
+
+async def _take_up(
+    offsets: OffsetManager, partitions: Iterable[TopicPartition], config: Config
+) -> Mapping[TopicPartition, CommittedOffset | None]:
+    """What the group has committed; the ledger begins there, but for marks that are still to be committed."""
+    ledger = offsets.ledger
+    if config.autocommit and (marked := ledger.dirty().keys() & set(partitions)):
+        await offsets.commit(marked)
+    committed = await offsets.look_up(partitions)
+    dirty = ledger.dirty()
+    ledger.add({tp: commit for tp, commit in committed.items() if tp not in dirty})
+    return committed
