@@ -157,7 +157,7 @@ class Claim:
 
     def _set_paused(self, paused: bool) -> None:
         """Hold back everything from the next step of an iterator on, or go on exactly there."""
-        if self._ended or paused == self.is_paused:
+        if paused == self.is_paused:
             return
         if paused:
             self._behind = self.position
