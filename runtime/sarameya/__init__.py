@@ -1,6 +1,6 @@
 """Sarameya: a Kafka consumer-group runtime on trio.
 
-group/      what you write and hold: ConsumerGroup, ConsumerGroupHandler, Session, Claim
+group/      what you write and hold: ConsumerGroup, ConsumerGroupHandler, Session, Claim; Consumer
 consumer/   fetching and fanning out      net/       connections, metadata, the coordinator
 protocol/   pure state machines, formats  embedded/  a broker in the process
 model, errors, config, observe            testing/   the test kit        service/  the command line
@@ -37,6 +37,7 @@ from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages
 from sarameya.group.consumer_group import ConsumerGroup
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.session import Session
+from sarameya.group.standalone import Consumer
 from sarameya.message_batch import MessageBatch
 from sarameya.model import (
     CommittedOffset,
@@ -59,6 +60,7 @@ __all__ = [
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
+    "Consumer",
     "ConsumerGroup",
     "ConsumerGroupHandler",
     "CorruptRecordError",

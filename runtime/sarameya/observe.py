@@ -104,8 +104,8 @@ class ClaimStarted(Event):
     partition: TopicPartition
     offset: int
     why: str
-    """`committed`, `handler`, `added` (while this member ran), `given` (to a `Consumer`), or the reset policy that chose
-    the offset."""
+    """`committed`, `handler`, `added` (while this member ran), `given` (to a `Consumer`), or the reset policy that
+    chose the offset."""
 
 
 @attrs.frozen(slots=True)

@@ -1,0 +1,146 @@
+"""What a consumer without a group protocol reads while it is open: its claims, where they begin, and how all ends.
+
+Owns the claims, the fetcher that feeds them and, with a group id, the offset manager. The user's side is
+`standalone.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+import trio
+
+from sarameya.consumer.fetcher import Fetcher
+from sarameya.consumer.offset_lookup import OffsetLookup
+from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import RequestTimeoutError, SarameyaError, UnknownTopicError
+from sarameya.group.claim import Claim
+from sarameya.group.coordinator_finder import CoordinatorFinder
+from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.pauses import Pauses
+from sarameya.group.runtime import Runtime
+from sarameya.group.starts import Start, StartOffset, find_chosen_starts
+from sarameya.model import TopicPartition
+from sarameya.observe import ClaimEnded, ClaimStarted
+from sarameya.protocol.fetch_cursor import FetchCursor
+
+CLOSED = "a Consumer works inside of its block only: `async with Consumer(...) as consumer`"
+
+
+class Reading:
+    """Reads partitions while `run` runs, until `close`."""
+
+    def __init__(self, runtime: Runtime, pauses: Pauses) -> None:
+        self.offsets: OffsetManager | None = None
+        """None without a group id."""
+        config, observer, backoff = runtime.config, runtime.observer, runtime.backoff
+        on_reset = _nobody_marks
+        if runtime.group:
+            self.offsets = OffsetManager(runtime.group, CoordinatorFinder(runtime), config, observer, backoff)
+            on_reset = self.offsets.position_moved
+        self.lookup = OffsetLookup(runtime.pool, runtime.metadata, config, observer, backoff)
+        self.claims: dict[TopicPartition, Claim] = {}
+        self._runtime = runtime
+        self._pauses = pauses
+        self._fetcher = Fetcher(runtime.pool, runtime.metadata, self.lookup, config, observer, backoff, on_reset)
+        self._opening: set[TopicPartition] = set()
+        self._calls: set[trio.CancelScope] = set()
+        self._is_closed = False
+
+    async def run(self, running: trio.Event) -> None:
+        """Feed the claims and send the commits; `running` is set when both can be asked for. Runs until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._fetcher.run)
+            if self.offsets is not None:
+                nursery.start_soon(self.offsets.run)
+            running.set()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """For a call that waits: nobody would answer it once all is closed, so it raises RuntimeError then."""
+        with trio.CancelScope() as scope:
+            self._calls.add(scope)
+            try:
+                yield
+            finally:
+                self._calls.discard(scope)
+        if scope.cancelled_caught:
+            raise RuntimeError(CLOSED)
+
+    async def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
+        """The topic's partitions, as the cluster tells them now."""
+        metadata = await self._runtime.metadata.reach_cluster((topic,))
+        return tuple(TopicPartition(topic, number) for number in sorted(metadata.topics[topic].partitions))
+
+    async def reach(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have metadata that tells of these. Raises UnknownTopicError for a partition that its topic does not have."""
+        metadata = await self._runtime.metadata.reach_cluster({partition.topic for partition in partitions})
+        for partition in partitions:
+            if metadata.partition(partition) is None:
+                last = max(metadata.topics[partition.topic].partitions)
+                advice = f"topic {partition.topic!r} has the partitions 0 to {last}"
+                raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}", advice)
+
+    async def begin(self, chosen: Mapping[TopicPartition, StartOffset]) -> dict[TopicPartition, Claim]:
+        """Find out where each of these begins, and begin to read them. Raises ValueError for what is read already."""
+        for partition in chosen:
+            if partition in self.claims or partition in self._opening:
+                raise ValueError(f"{partition} is being read already; a second claim needs a Consumer of its own")
+        self._opening |= chosen.keys()
+        try:
+            await self.reach(chosen)
+            return self._start(await find_chosen_starts(chosen, self.offsets, self.lookup, self._runtime.config))
+        finally:
+            self._opening -= chosen.keys()
+
+    def _start(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, Claim]:
+        if self._is_closed:
+            raise RuntimeError(CLOSED)
+        config, claims = self._runtime.config, {}
+        for partition, start in starts.items():
+            consumer = PartitionConsumer(FetchCursor(partition, start.offset), config.channel_buffer_fetches)
+            claim = claims[partition] = Claim(consumer, config)
+            self._pauses.watch(claim)
+            self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
+        self.claims |= claims
+        self._fetcher.read(claim._consumer for claim in claims.values())
+        return claims
+
+    def end(self, claim: Claim) -> None:
+        """Read this one no longer, if it is still read: its iterators end."""
+        if self.claims.get(claim.topic_partition) is claim:
+            self._fetcher.release([claim._consumer])
+            del self.claims[claim.topic_partition]
+            self._pauses.unwatch(claim)
+            claim._end()
+            self._runtime.observer(ClaimEnded(claim.topic_partition, claim.position))
+
+    def close(self) -> None:
+        """End every claim, and whatever is still asked for."""
+        self._is_closed = True
+        for scope in self._calls:
+            scope.cancel()
+        self._fetcher.stop()
+        for claim in tuple(self.claims.values()):
+            self.end(claim)
+
+    async def commit_last(self) -> SarameyaError | None:
+        """With autocommit, commit what is marked: shielded, within the close timeout. What it failed with."""
+        config, group = self._runtime.config, self._runtime.group
+        if self.offsets is None or not config.autocommit:
+            return None
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + config.close_timeout):
+            try:
+                await self.offsets.commit()
+            except SarameyaError as error:
+                return error
+            return None
+        return RequestTimeoutError(
+            f"the last commit for group {group!r} was not answered within close_timeout ({config.close_timeout:g} s)"
+        )
+
+
+def _nobody_marks(partition: TopicPartition, offset: int) -> None:
+    """Without a group there is no mark that would have to move with the position."""

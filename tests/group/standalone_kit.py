@@ -1,0 +1,78 @@
+"""What the tests of consumers without a group protocol share: one over a cluster in memory, and what it told."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, TypeVar
+
+import trio
+
+from sarameya import Claim, Config, Consumer, Event, Message, TopicPartition
+from sarameya.embedded import EmbeddedCluster
+
+E = TypeVar("E")
+ORDERS = [TopicPartition("orders", number) for number in range(4)]
+
+
+class Watched(Consumer):
+    """A consumer that keeps its events."""
+
+    def __init__(
+        self, cluster: EmbeddedCluster, group_id: str | None = None, *, transport: Any = None, **options: Any
+    ) -> None:
+        self.events: list[Event] = []
+        super().__init__(
+            cluster.bootstrap_servers,
+            Config(**options),
+            group_id=group_id,
+            observers=[self.events.append],
+            transport=transport or cluster.transport,
+            rng=random.Random(1),
+        )
+
+    def seen(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+async def take(claim: Claim, count: int) -> list[Message]:
+    """The next `count` messages."""
+    messages: list[Message] = []
+    while len(messages) < count:
+        messages.append(await anext(aiter(claim)))
+    return messages
+
+
+async def offsets_of(claim: Claim, count: int) -> list[int]:
+    return [message.offset for message in await take(claim, count)]
+
+
+class Counting:
+    """A transport that knows the streams which are open."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.open: set[trio.abc.Stream] = set()
+
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
+        stream = _Counted(self, await self._transport.connect(host, port))
+        self.open.add(stream)
+        return stream
+
+
+class _Counted(trio.abc.Stream):
+    def __init__(self, owner: Counting, stream: trio.abc.Stream) -> None:
+        self._owner = owner
+        self._stream = stream
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        self._owner.open.discard(self)
+        await self._stream.aclose()
