@@ -109,6 +109,26 @@ async def test_group_that_does_not_exist_is_dead(autojump_clock: MockClock) -> N
         assert await admin.committed("nobody") == {}
 
 
+async def test_group_of_a_type_that_is_only_listed_is_told_by_its_type(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_classic(request: Any, answer: Any) -> None:
+        for group in answer.groups:
+            group.error_code, group.group_state = ErrorCode.GROUP_ID_NOT_FOUND, ""
+
+    def share(request: Any, answer: Any) -> None:
+        for group in answer.groups:
+            group.group_type, group.protocol_type, group.group_state = "share", "share", STABLE
+
+    async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
+        await admin.commit("g", {ORDERS_0: 0})
+        edit_answers(monkeypatch, Api.DESCRIBE_GROUPS, not_classic)
+        assert (await admin.describe("g")).state == DEAD
+        edit_answers(monkeypatch, Api.LIST_GROUPS, share)
+        group = await admin.describe("g")
+        assert (group.type, group.protocol_type, group.state, group.members) == ("share", "share", STABLE, ())
+
+
 async def test_coordinator_that_has_moved_is_found_again(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, admin_of(cluster) as (admin, _), deadline():
         await admin.commit("g", {ORDERS_0: 7})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from kafka.protocol.consumer import JoinGroupRequest, SyncGroupRequest
 from trio.testing import MockClock
 
 from sarameya import Config
@@ -22,6 +23,8 @@ from sarameya.service.groups.reset import Kind, Target
 from sarameya.service.groups.scope import TopicChoice
 from sarameya.testing import VIRTUAL_EPOCH, memory_cluster
 from tests.consumer.kit import edit_answers
+from tests.embedded.api_kit import request
+from tests.embedded.wire_client import connected
 from tests.group.kit import Recorder, Running, committed, deadline, fill, orders, start_member
 from tests.service.groups.kit import tp
 
@@ -157,6 +160,60 @@ async def test_commit_of_a_topic_that_is_gone_is_shown_without_an_end(autojump_c
         assert (old["topic"], old["committed_offset"], old["log_end_offset"]) == ("old", 0, None)
         assert old["problem"] == "no such partition"
         assert (here["topic"], here["log_end_offset"]) == ("orders", 0)
+
+
+async def test_group_of_another_protocol_is_shown_and_not_decoded(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, admin_of(cluster) as admin, deadline(), connected(cluster) as client:
+        join: dict[str, Any] = {
+            "group_id": "workers",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 10_000,
+            "protocol_type": "connect",
+            "protocols": [{"name": "sessioned", "metadata": b"\x00\x01"}],
+        }
+        member_id = (await client.ask(request(JoinGroupRequest, 3, member_id="", **join))).member_id
+        mine = [{"member_id": member_id, "assignment": b"\xff"}]
+        sync = request(SyncGroupRequest, 3, group_id="workers", generation_id=1, member_id=member_id, assignments=mine)
+        assert (await client.ask(sync)).error_code == 0
+        answer = await answers.describe(admin, ["workers"])
+        (document,) = answer.document["groups"]
+        assert (document["protocol_type"], document["assignor"]) == ("connect", "sessioned")
+        (member,) = document["members"]
+        assert (member["member_id"], member["assignment"]) == (member_id, None)
+        assert member["problem"] == "not decoded: the group's protocol is 'connect'"
+        assert document["advice"] == [
+            "the group's protocol is 'connect': what its members are assigned is not decoded here"
+        ]
+        with pytest.raises(GroupChangeError, match="group 'workers' is active"):
+            await answers.reset(admin, "workers", ORDERS, LATEST, execute=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda admin: answers.reset(admin, "g", ORDERS, LATEST, execute=True),
+        lambda admin: answers.delete_offsets(admin, "g", ORDERS, execute=True),
+        lambda admin: answers.delete(admin, ["g"], execute=True),
+    ],
+    ids=["reset", "delete offsets", "delete"],
+)
+async def test_group_of_a_type_that_is_kept_otherwise_is_not_changed(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, change: Any
+) -> None:
+    def not_classic(request: Any, answer: Any) -> None:
+        for group in answer.groups:
+            group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+
+    def share(request: Any, answer: Any) -> None:
+        for group in answer.groups:
+            group.group_type = "share"
+
+    async with orders() as cluster, admin_of(cluster) as admin, deadline():
+        await admin.commit("g", {tp("orders-0"): 0})
+        edit_answers(monkeypatch, Api.DESCRIBE_GROUPS, not_classic)
+        edit_answers(monkeypatch, Api.LIST_GROUPS, share)
+        with pytest.raises(GroupChangeError, match="group 'g' is of the type 'share', which cannot be changed here"):
+            await change(admin)
 
 
 # -- reset ---------------------------------------------------------------------------------------

@@ -1,0 +1,277 @@
+"""`sarameya groups` against Apache Kafka, beside what Kafka's own tool shows of the same groups."""
+
+from __future__ import annotations
+
+import json
+import sysconfig
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from confluent_kafka import Consumer
+
+from sarameya import Config, ConsumerGroup, TopicPartition
+from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.log_offsets import LOG_END
+from tests.group.kit import Recorder, eventually
+from tests.integration.real_kafka import GroupLine, RealKafka
+from tests.integration.real_kafka.producing import produce
+
+pytestmark = pytest.mark.integration
+
+SARAMEYA = str(Path(sysconfig.get_path("scripts"), "sarameya"))
+DEADLINE = 60.0
+
+
+@attrs.frozen
+class Outcome:
+    """What a `sarameya` process printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+async def sarameya(kafka: RealKafka, *arguments: str) -> Outcome:
+    command = [SARAMEYA, "groups", *arguments, "--bootstrap-servers", ",".join(kafka.bootstrap_servers)]
+    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+async def described(kafka: RealKafka, group: str) -> Any:
+    (document,) = (await sarameya(kafka, "describe", group, "--json")).document["groups"]
+    return document
+
+
+def lines(document: Any) -> list[GroupLine]:
+    """A document's partitions in the words of Kafka's own tool."""
+    return sorted(
+        GroupLine(
+            row["topic"],
+            row["partition"],
+            row["committed_offset"],
+            row["log_end_offset"],
+            row["lag"],
+            row["member_id"],
+            row["client_id"],
+        )
+        for row in document["partitions"]
+    )
+
+
+async def kafka_s_lines(kafka: RealKafka, group: str) -> list[GroupLine]:
+    return await trio.to_thread.run_sync(kafka.describe_group, group)
+
+
+@asynccontextmanager
+async def member(
+    kafka: RealKafka, group: str, topic: str, handler: Recorder, **options: object
+) -> AsyncIterator[ConsumerGroup]:
+    """A member at work for the length of the block, which then leaves in order."""
+    defaults = {"offset_initial": "oldest", "session_timeout": 6.0, "heartbeat_interval": 0.2}
+    config = Config.from_mapping({**defaults, **options})
+    async with ConsumerGroup(kafka.bootstrap_servers, group, config) as consumer_group, trio.open_nursery() as nursery:
+        nursery.start_soon(consumer_group.consume, [topic], handler)
+        yield consumer_group
+        consumer_group.close_nowait()
+
+
+@contextmanager
+def confluent_member(kafka: RealKafka, group: str, topic: str, **options: Any) -> Iterator[Consumer]:
+    """A member by librdkafka, which leaves at the block's end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": ",".join(kafka.bootstrap_servers),
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "client.id": "librdkafka",
+            **options,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+async def test_live_group_is_described_as_kafka_s_own_tool_describes_it(real_kafka: RealKafka) -> None:
+    topic, group = real_kafka.create_topic("described", 3), "described"
+    first = produce(real_kafka, topic, [b"%d" % n for n in range(300)])
+    one, other = Recorder(), Recorder()
+
+    with trio.fail_after(DEADLINE):
+        async with (
+            member(real_kafka, group, topic, one, client_id="one", group_instance_id="static", autocommit=False),
+            member(real_kafka, group, topic, other, client_id="other", autocommit=False),
+        ):
+            await trio.to_thread.run_sync(real_kafka.await_members, group, 2, DEADLINE)
+            await eventually(lambda: len(one.messages) + len(other.messages) >= len(first))
+            for handler in (one, other):
+                await handler.sessions[-1].commit()
+            more = await trio.to_thread.run_sync(produce, real_kafka, topic, [b"%d" % n for n in range(90)])
+            document = await described(real_kafka, group)
+            theirs = await kafka_s_lines(real_kafka, group)
+            coordinator = await trio.to_thread.run_sync(real_kafka.coordinator, group)
+
+    assert lines(document) == theirs
+    assert sum(line.lag or 0 for line in theirs) == document["lag"] == len(more)
+    assert (document["state"], document["protocol_type"], document["type"]) == ("Stable", "consumer", "classic")
+    assert document["assignor"] == "range"
+    assert document["coordinator"]["id"] == coordinator.node_id
+    assert f"{document['coordinator']['host']}:{document['coordinator']['port']}" == coordinator.address
+    assert [(m["client_id"], m["group_instance_id"], m["topics"]) for m in document["members"]] == [
+        ("one", "static", [topic]),
+        ("other", None, [topic]),
+    ]
+    assert document["advice"] == [
+        "3 partitions, 2 members: some read 2, others 1; 1 or 3 members would have as many each"
+    ]
+
+
+async def test_offsets_partition_is_the_one_that_a_commit_goes_to(real_kafka: RealKafka) -> None:
+    topic = real_kafka.create_topic("numbered")
+    for group in ("KafkaConsumerDemo", "größer"):
+        await commit_nothing(real_kafka, group, topic)
+        before = await log_ends(real_kafka, "__consumer_offsets")
+        await commit_nothing(real_kafka, group, topic)
+        after = await log_ends(real_kafka, "__consumer_offsets")
+        place = (await described(real_kafka, group))["offsets_partition"]
+        assert (place["topic"], place["partitions"]) == ("__consumer_offsets", 5)
+        assert [number for number in after if after[number] != before[number]] == [place["partition"]]
+
+
+async def commit_nothing(kafka: RealKafka, group: str, topic: str) -> None:
+    async with GroupAdmin(kafka.bootstrap_servers, Config(), lambda event: None) as admin:
+        assert await admin.commit(group, {TopicPartition(topic, 0): 0}) == {TopicPartition(topic, 0): 0}
+
+
+async def log_ends(kafka: RealKafka, topic: str) -> dict[int, int]:
+    async with GroupAdmin(kafka.bootstrap_servers, Config(), lambda event: None) as admin:
+        numbers = (await admin.metadata([topic])).topics[topic].partitions
+        ends = await admin.log_offsets([TopicPartition(topic, number) for number in numbers], LOG_END)
+        return {partition.partition: end for partition, end in ends.found.items()}
+
+
+async def test_active_group_is_not_reset_and_an_idle_one_goes_on_from_there(real_kafka: RealKafka) -> None:
+    topic, group = real_kafka.create_topic("reset", 2), "reset"
+    produced = produce(real_kafka, topic, [b"%d" % n for n in range(100)])
+    reset = ["offsets", "reset", group, "--topic", topic, "--shift-by", "-10"]
+    handler = Recorder()
+
+    with trio.fail_after(DEADLINE):
+        async with member(real_kafka, group, topic, handler, client_id="busy"):
+            await handler.received(len(produced))
+            refused = await sarameya(real_kafka, *reset, "--execute")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("sarameya: error: group 'reset' is active (Stable): 1 member: busy-")
+    before = await kafka_s_lines(real_kafka, group)
+    assert [line.lag for line in before] == [0, 0]  # the refusal has changed nothing, the leaving member has committed
+
+    shown = await sarameya(real_kafka, *reset, "--json")
+    assert await kafka_s_lines(real_kafka, group) == before
+    done = await sarameya(real_kafka, *reset, "--execute", "--json")
+    assert done.document == {**shown.document, "executed": True}
+    after = await kafka_s_lines(real_kafka, group)
+    assert [(line.committed, line.lag) for line in after] == [((line.committed or 0) - 10, 10) for line in before]
+    assert lines(await described(real_kafka, group)) == after
+
+    again = Recorder()
+    with trio.fail_after(DEADLINE):
+        async with member(real_kafka, group, topic, again):
+            await again.received(20)
+    assert len(again.messages) == 20
+
+
+async def test_reset_to_a_time_goes_to_the_first_message_since_then(real_kafka: RealKafka) -> None:
+    topic, group = real_kafka.create_topic("timed", 2), "timed"
+    produce(real_kafka, topic, [b"%d" % n for n in range(50)])
+    middle = await log_ends(real_kafka, topic)
+    await trio.sleep(0.01)
+    moment = datetime.now(UTC).isoformat()
+    produce(real_kafka, topic, [b"%d" % n for n in range(50)])
+
+    reset = ["offsets", "reset", group, "--topic", topic, "--to-datetime", moment, "--execute", "--json"]
+    document = (await sarameya(real_kafka, *reset)).document
+    assert {row["partition"]: row["new_offset"] for row in document["partitions"]} == middle
+    assert {line.partition: line.committed for line in await kafka_s_lines(real_kafka, group)} == middle
+
+
+async def test_group_of_the_broker_led_protocol_is_described_and_reset_too(real_kafka: RealKafka) -> None:
+    topic, group = real_kafka.create_topic("led-by-the-broker", 2), "led-by-the-broker"
+    produce(real_kafka, topic, [b"%d" % n for n in range(10)])
+    reset = ["offsets", "reset", group, "--all-topics", "--to-earliest", "--execute"]
+
+    def consume() -> None:
+        with confluent_member(real_kafka, group, topic, **{"group.protocol": "consumer"}) as consumer:
+            for _ in range(10):
+                message = consumer.poll(DEADLINE)
+                assert message is not None
+                assert message.error() is None
+            consumer.commit(asynchronous=False)
+            documents.append(trio.from_thread.run(described, real_kafka, group))
+            tool.append(real_kafka.describe_group(group))
+            refusals.append(trio.from_thread.run(sarameya, real_kafka, *reset))
+            listings.append(trio.from_thread.run(sarameya, real_kafka, "list", "--json"))
+
+    documents: list[Any] = []
+    tool: list[list[GroupLine]] = []
+    refusals: list[Outcome] = []
+    listings: list[Outcome] = []
+    with trio.fail_after(DEADLINE):
+        await trio.to_thread.run_sync(consume)
+
+    (document,) = documents
+    assert lines(document) == tool[0]
+    assert (document["type"], document["state"], document["assignor"]) == ("consumer", "Stable", "uniform")
+    assert [m["assignment"] for m in document["members"]] == [[{"topic": topic, "partitions": [0, 1]}]]
+    assert refusals[0].code == 1
+    assert refusals[0].err.startswith(f"sarameya: error: group {group!r} is active (Stable): 1 member: ")
+    (listed,) = [one for one in listings[0].document["groups"] if one["group"] == group]
+    assert (listed["type"], listed["state"]) == ("consumer", "Stable")
+
+    assert (await sarameya(real_kafka, *reset)).code == 0
+    assert [line.lag for line in await kafka_s_lines(real_kafka, group)] == [
+        line.end for line in await kafka_s_lines(real_kafka, group)
+    ]
+
+
+async def test_group_and_offsets_are_deleted_for_kafka_s_own_tool_too(real_kafka: RealKafka) -> None:
+    topic, group = real_kafka.create_topic("deleted", 2), "deleted"
+    await sarameya(real_kafka, "offsets", "reset", group, "--topic", topic, "--to-latest", "--execute")
+    assert len(await kafka_s_lines(real_kafka, group)) == 2
+
+    assert (await sarameya(real_kafka, "offsets", "delete", group, "--topic", f"{topic}:0", "--execute")).code == 0
+    assert [line.partition for line in await kafka_s_lines(real_kafka, group)] == [1]
+
+    assert (await sarameya(real_kafka, "delete", group, "--execute")).code == 0
+    gone = await sarameya(real_kafka, "describe", group)
+    assert gone.code == 1
+    assert f"group {group!r}: GROUP_ID_NOT_FOUND (69)" in gone.err
+
+
+async def test_topic_that_is_gone_leaves_its_commit_and_its_group_to_be_seen(real_kafka: RealKafka) -> None:
+    here, gone, group = real_kafka.create_topic("here"), real_kafka.create_topic("gone"), "half-gone"
+    await sarameya(real_kafka, "offsets", "reset", group, "--topic", here, "--topic", gone, "--to-latest", "--execute")
+    topics = "org.apache.kafka.tools.TopicCommand"
+    await trio.to_thread.run_sync(real_kafka.run_tool, topics, "--delete", "--topic", gone)
+    with trio.fail_after(DEADLINE):
+        while True:
+            rows = (await described(real_kafka, group))["partitions"]
+            # The broker takes the commits of a deleted topic away, sooner or later.
+            if [row["topic"] for row in rows if row["problem"] is None] == [here]:
+                break
+    outcome = await sarameya(
+        real_kafka, "offsets", "reset", group, "--all-topics", "--to-latest", "--execute", "--json"
+    )
+    assert {row["topic"]: row["new_offset"] for row in outcome.document["partitions"]}[here] == 0
