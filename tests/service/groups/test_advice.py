@@ -84,8 +84,8 @@ def test_commit_outside_the_log_is_told_with_what_to_do() -> None:
     ("end", "line"),
     [
         (3, "no members: nothing is read"),
-        (4, "no members: nothing is read: 1 message waits"),
-        (9, "no members: nothing is read: 6 messages wait"),
+        (4, "no members: nothing is read, 1 message waits"),
+        (9, "no members: nothing is read, 6 messages wait"),
     ],
 )
 def test_group_without_members_tells_what_waits(end: int, line: str) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from sarameya.errors import ConnectionLostError
 from sarameya.protocol.described_groups import ListedGroup, Listing
@@ -11,6 +15,7 @@ from sarameya.service.groups.documents import deletions_document, listing_docume
 from sarameya.service.groups.reset import Move
 from tests.service.groups.kit import BROKER, group, member, report_of, tp
 
+DOCS = Path(__file__).parents[3] / "docs" / "groups.md"
 COORDINATOR = {"id": 1, "host": "kafka", "port": 9092}
 
 
@@ -148,3 +153,26 @@ def test_deletion_names_each_commit() -> None:
         "executed": False,
         "partitions": [{"topic": "orders", "partition": 0, "committed_offset": 7, "error": None}],
     }
+
+
+def test_every_field_stands_in_the_documentation() -> None:
+    told = set(re.findall(r"`(?:\w+(?:\[\])?\.)*(\w+)(?:\[\])?`", DOCS.read_text(encoding="utf-8")))
+    report = report_of(group(member("a", {"orders": (0,)})), committed={"orders-0": 0}, ends={"orders-0": 0})
+    documents = [
+        listing_document(Listing((ListedGroup("g", "", BROKER, None, None),), ((BROKER, ConnectionLostError("")),))),
+        report_document(report),
+        moves_document("g", [Move(tp("orders-0"), 1, 0)], executed=False),
+        deletions_document("g", [Move(tp("orders-0"), 1, None)], executed=False),
+    ]
+    assert {name for document in documents for name in names(document)} - told == set()
+
+
+def names(document: Any) -> Iterator[str]:
+    """The names of all fields, however deep."""
+    if isinstance(document, dict):
+        yield from document
+        for value in document.values():
+            yield from names(value)
+    elif isinstance(document, list):
+        for item in document:
+            yield from names(item)

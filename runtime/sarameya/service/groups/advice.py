@@ -35,7 +35,7 @@ def _members(report: GroupReport) -> Iterator[str]:
     if group.type not in (CLASSIC, BROKER_LED):
         yield f"a group of the type {group.type!r}: its members and offsets are kept otherwise, and not shown here"
     elif group.state == EMPTY:
-        waiting = f": {_count(report.lag, 'message')} wait{'s' * (report.lag == 1)}" if report.lag else ""
+        waiting = f", {_count(report.lag, 'message')} wait{'s' * (report.lag == 1)}" if report.lag else ""
         yield f"no members: nothing is read{waiting}"
     elif group.protocol_type != PROTOCOL_TYPE:
         yield f"the group's protocol is {group.protocol_type!r}: what its members are assigned is not decoded here"
