@@ -112,6 +112,16 @@ async def test_group_at_work_is_described_with_lag_and_advice(autojump_clock: Mo
         assert answer.text.startswith("GROUP g\n  state        Stable\n  members      2\n  lag          9\n")
 
 
+async def test_kafka_consumer_demo_is_kept_in_partition_35_and_coordinated_by_its_leader(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders(brokers=3) as cluster, admin_of(cluster) as admin, deadline():
+        await admin.commit("KafkaConsumerDemo", {tp("orders-0"): 0})
+        cluster.move_leader("__consumer_offsets", 35, 1)
+        answer = await answers.describe(admin, ["KafkaConsumerDemo"])
+        assert "  coordinator  1 at broker-1:9092, leader of __consumer_offsets-35 of 50\n" in answer.text
+
+
 async def test_group_that_cannot_be_described_does_not_hide_the_others(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("old", {tp("orders-0"): 0})
