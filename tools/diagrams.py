@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sarameya.embedded.groups import states as coordinator
+from sarameya.protocol import membership_states as membership
 
 PAGE = Path(__file__).parents[1] / "ARCHITECTURE.md"
 COMMAND = "make diagrams"
@@ -28,7 +29,7 @@ COMMAND = "make diagrams"
 Table = Mapping[Any, Mapping[Any, Any]]
 """State -> input -> next state. States and inputs are enums; the machine begins in the first state."""
 
-MACHINES: Mapping[str, Table] = {"coordinator": coordinator.TRANSITIONS}
+MACHINES: Mapping[str, Table] = {"coordinator": coordinator.TRANSITIONS, "membership": membership.TRANSITIONS}
 
 _BLOCK = re.compile(r"(?P<begin><!-- generated: (?P<name>[\w-]+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL)
 
