@@ -23,9 +23,9 @@ class WireClient:
     async def send(self, request: Any) -> None:
         self._sent += 1
         request.with_header(correlation_id=self._sent, client_id=self._client_id)
-        await self.stream.send_all(bytes(request.encode(header=True, framed=True)))
         if request.expect_response():
-            self._awaited.append(request.header)
+            self._awaited.append(request.header)  # before it goes out: another task may be reading
+        await self.stream.send_all(bytes(request.encode(header=True, framed=True)))
 
     async def receive(self) -> Any:
         """The answer to the earliest request not yet answered. Raises EOFError if the broker hung up."""

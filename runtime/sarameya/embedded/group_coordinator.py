@@ -109,10 +109,13 @@ class GroupCoordinator:
 
     def join(self, request: JoinRequest, now: float, reply: Reply[JoinAnswer]) -> None:
         """JoinGroup. The first join of an unknown member makes the group; a member id without a group is unknown."""
-        error = joining.check_bounds(self._config, request) or self._serves(request.group_id)
+        out_of_bounds = joining.check_bounds(self._config, request)
+        error = self._serves(request.group_id)
         group = self._groups.get(request.group_id)
-        if error is not ErrorCode.NONE:
-            self._answers.put(reply, JoinAnswer(error, request.member_id))
+        if out_of_bounds is not ErrorCode.NONE:
+            self._answers.put(reply, JoinAnswer(out_of_bounds, request.member_id))
+        elif error is not ErrorCode.NONE:
+            self._answers.put(reply, JoinAnswer(error, NO_MEMBER_ID))
         elif group is not None:
             self._joining.join(group, request, now, reply)
         elif request.member_id == NO_MEMBER_ID:

@@ -19,11 +19,16 @@ _TELLS_NOT_FOUND = 6
 """The version since which a group that does not exist is an error (KIP-1043)."""
 
 
+_AUTHORIZED = frozenset({3, 6, 8, 10, 11})
+"""Read, delete, describe, describe and alter configs: all that can be done to a group, since everybody may do it."""
+
+
 def answer(call: Call) -> None:
     groups = [call.groups.describe(group_id) for group_id in call.body.groups]
     if call.version >= _TELLS_NOT_FOUND:
         groups = [_not_found(described) if described.state is GroupState.DEAD else described for described in groups]
-    call.reply(DescribeGroupsResponse(groups=[_group(described) for described in groups]))
+    operations = _AUTHORIZED if call.body.include_authorized_operations else None
+    call.reply(DescribeGroupsResponse(groups=[_group(described, operations) for described in groups]))
 
 
 def refuse(body: Any, code: ErrorCode) -> Any:
@@ -34,7 +39,7 @@ def _not_found(described: GroupDescription) -> GroupDescription:
     return attrs.evolve(described, error=ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-def _group(described: GroupDescription) -> Any:
+def _group(described: GroupDescription, operations: frozenset[int] | None = None) -> Any:
     return _Group(
         error_code=described.error,
         error_message=None if described.error is ErrorCode.NONE else _why(described),
@@ -53,6 +58,7 @@ def _group(described: GroupDescription) -> Any:
             )
             for member in described.members
         ],
+        authorized_operations=operations if described.error is ErrorCode.NONE else None,
     )
 
 

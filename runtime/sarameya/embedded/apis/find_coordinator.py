@@ -24,7 +24,7 @@ def answer(call: Call) -> None:
     call.reply(
         FindCoordinatorResponse(
             error_code=one.error_code,
-            error_message=one.error_message,
+            error_message=one.error_message or ErrorCode.NONE.name,
             node_id=one.node_id,
             host=one.host,
             port=one.port,
@@ -51,7 +51,7 @@ def _find(call: Call, key: str) -> Any:
     except Refused as refused:
         return _none(key, refused.code, refused.why)
     return _Coordinator(
-        key=key, node_id=node.id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=None
+        key=key, node_id=node.id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=""
     )
 
 

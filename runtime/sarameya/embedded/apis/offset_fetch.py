@@ -20,6 +20,9 @@ _Group = OffsetFetchResponse.OffsetFetchResponseGroup
 _GroupTopic = _Group.OffsetFetchResponseTopics
 _GroupPartition = _GroupTopic.OffsetFetchResponsePartitions
 
+_HAS_GROUP_ERROR = 2
+"""The version since which an error of the group is told once, and not in each of its partitions."""
+
 _NO_OFFSET = CommittedOffset(-1)
 
 
@@ -29,12 +32,17 @@ def answer(call: Call) -> None:
         call.reply(OffsetFetchResponse(groups=[_group(call, wanted) for wanted in body.groups]))
         return
     fetched = _fetch(call, body.group_id, body.topics)
-    call.reply(OffsetFetchResponse(error_code=fetched.error, topics=_topics(fetched, body.topics, _Topic, _Partition)))
+    if call.version >= _HAS_GROUP_ERROR and fetched.error is not ErrorCode.NONE:
+        call.reply(OffsetFetchResponse(error_code=fetched.error, topics=[]))
+    else:
+        topics = _topics(fetched, body.topics, _Topic, _Partition)
+        call.reply(OffsetFetchResponse(error_code=fetched.error, topics=topics))
 
 
 def refuse(body: Any, code: ErrorCode) -> Any:
     return OffsetFetchResponse(
         error_code=code,
+        # The version is not known here: the one without a code for the group has it in each partition.
         topics=_topics(OffsetFetchAnswer(code), body.topics, _Topic, _Partition),
         groups=[_Group(group_id=wanted.group_id, error_code=code, topics=[]) for wanted in body.groups or ()],
     )
@@ -45,7 +53,9 @@ def _group(call: Call, wanted: Any) -> Any:
     return _Group(
         group_id=wanted.group_id,
         error_code=fetched.error,
-        topics=_topics(fetched, wanted.topics, _GroupTopic, _GroupPartition),
+        topics=[]
+        if fetched.error is not ErrorCode.NONE
+        else _topics(fetched, wanted.topics, _GroupTopic, _GroupPartition),
     )
 
 

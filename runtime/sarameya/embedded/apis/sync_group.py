@@ -10,9 +10,15 @@ from sarameya.embedded.apis.call import Call
 from sarameya.embedded.groups.messages import SyncAnswer, SyncRequest
 from sarameya.error_codes import ErrorCode
 
+_NAMES_PROTOCOL = 5
+"""The version since which a sync has to say which protocol its member has been told of (KIP-559)."""
+
 
 def answer(call: Call) -> None:
     body = call.body
+    if call.version >= _NAMES_PROTOCOL and None in (body.protocol_type, body.protocol_name):
+        call.reply(refuse(body, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
     request = SyncRequest(
         group_id=body.group_id,
         generation=body.generation_id,

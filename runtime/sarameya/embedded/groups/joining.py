@@ -54,7 +54,8 @@ class Joining:
 
     def _new_member_id(self, request: JoinRequest) -> str:
         suffix = uuid.UUID(int=self._rng.getrandbits(128), version=4)
-        return f"{request.group_instance_id or request.client_id}-{suffix}"
+        prefix = request.client_id if request.group_instance_id is None else request.group_instance_id
+        return f"{prefix}-{suffix}"
 
     # --- room --------------------------------------------------------------------------------------------------
 

@@ -208,8 +208,8 @@ class Rounds:
         group.pending_sync.discard(member.member_id)
         self._check_sync(group, now)
         if group.state is GroupState.STABLE:
+            # No sign of life (before Kafka 4 it was): whoever syncs again is to beat as well.
             self.answers.put(reply, views.sync_answer(group, member))
-            self.sessions.heard_of(group, member, now)
             return
         self.answer_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_sync = reply
