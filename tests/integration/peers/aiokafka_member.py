@@ -43,7 +43,8 @@ async def main(options: MemberOptions) -> None:
             for records in (await consumer.getmany(timeout_ms=100)).values():
                 for record in records:
                     say_message(record.partition, record.offset, record.value)
+        say("leaving")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(MemberOptions.of_command_line()))
+    asyncio.run(main(MemberOptions.begin()))

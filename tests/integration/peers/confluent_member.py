@@ -40,8 +40,9 @@ def main(options: MemberOptions) -> None:
             say_message(message.partition(), message.offset(), message.value())
         elif not error.retriable():
             raise KafkaException(error)
+    say("leaving")
     consumer.close()
 
 
 if __name__ == "__main__":
-    main(MemberOptions.of_command_line())
+    main(MemberOptions.begin())

@@ -1,5 +1,6 @@
 """A member of a group by kafka-python's own consumer; see `lines` for what it prints."""
 
+import logging
 import signal
 import threading
 
@@ -20,6 +21,10 @@ ASSIGNORS = {
         CooperativeStickyAssignor,
     )
 }
+
+POLL_MS = 5_000
+"""Longer than a rebalance takes. In kafka-python 3.0.12 a `poll` that times out in the middle of a join is not always
+followed by one that takes the join's outcome: the coordinator has the member in its generation, the member is in none."""
 
 
 class Listener(ConsumerRebalanceListener):
@@ -45,11 +50,13 @@ def main(options: MemberOptions) -> None:
     )
     consumer.subscribe([options.topic], listener=Listener())
     while not stop.is_set():
-        for records in consumer.poll(timeout_ms=100).values():
+        for records in consumer.poll(POLL_MS).values():
             for record in records:
                 say_message(record.partition, record.offset, record.value)
+    say("leaving")
     consumer.close()
 
 
 if __name__ == "__main__":
-    main(MemberOptions.of_command_line())
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    main(MemberOptions.begin())

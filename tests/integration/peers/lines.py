@@ -1,8 +1,8 @@
 """What a peer program and its harness say to each other: options on the command line, lines of JSON on stdout.
 
 A member (`*_member.py`) is started with one argument, `MemberOptions` as JSON, and runs until SIGTERM, upon which it
-leaves the group in order and exits with 0. It prints a line for each partition it is given or gives up, and for each
-message. Standard error is for people.
+leaves the group in order and exits with 0. It prints a line when it starts and leaves, when it is given partitions or
+gives them up, and for each message. Standard error is for people.
 """
 
 from __future__ import annotations
@@ -26,10 +26,16 @@ class MemberOptions:
     strategy: str = "range"
     session_timeout: float = 2.0
     heartbeat_interval: float = 0.2
+    start_at: float = 0.0
+    """When to begin, in seconds since 1970: by then a program is loaded, which takes each language its own time."""
 
     @classmethod
-    def of_command_line(cls) -> MemberOptions:
-        return cls(**json.loads(sys.argv[1]))
+    def begin(cls) -> MemberOptions:
+        """The options of this program's command line, once it is to begin."""
+        options = cls(**json.loads(sys.argv[1]))
+        time.sleep(max(0.0, options.start_at - time.time()))
+        say("starting")
+        return options
 
     def to_json(self) -> str:
         return json.dumps(attrs.asdict(self))
@@ -47,6 +53,7 @@ class MemberOptions:
 class Line:
     """One thing a member tells.
 
+    `starting`, `leaving`   its consumer is about to be made, about to be closed
     `assigned`, `revoked`   the partitions that it is given or gives up, as its client tells it: the changes, or all
     `led`                   it has dealt the partitions, as the group's leader
     `message`               one message: its partition, offset and value
@@ -58,6 +65,11 @@ class Line:
     partitions: tuple[int, ...] = ()
     offset: int = -1
     value: str = ""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The (partition, offset) of a message."""
+        return self.partitions[0], self.offset
 
     @classmethod
     def of_json(cls, text: bytes) -> Line:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -107,6 +108,14 @@ class Peer:
     def told(self, event: str) -> list[Line]:
         return [line for line in self.lines if line.event == event]
 
+    def changes(self) -> list[str]:
+        """All that it has told but messages, for people."""
+        return [f"{line.event} {list(line.partitions)}" for line in self.lines if line.event != "message"]
+
+    def read_since(self, number: int) -> set[tuple[int, int]]:
+        """The (partition, offset) of each message among its lines from `number` on."""
+        return {line.place for line in self.lines[number:] if line.event == "message"}
+
     async def stop(self) -> None:
         """Let it leave the group and end, in order. Raises PeerError."""
         code = await self._end(signal.SIGTERM)
@@ -131,7 +140,9 @@ class Peer:
             return self._process.returncode
         raise PeerError(f"{self.client_id} has not ended {STOP_SECONDS:g} s after {number.name}:\n{self.said()}")
 
-    async def _run(self, command: list[str], told: Callable[[], None], *, task_status: trio.TaskStatus[None]) -> None:
+    async def _run(
+        self, command: list[str], told: Callable[[list[Line]], None], *, task_status: trio.TaskStatus[None]
+    ) -> None:
         with self.errors.open("wb") as errors:
             self._process = await trio.lowlevel.open_process(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT
@@ -148,17 +159,18 @@ class Peer:
                     self._process.kill()
                 await self._process.wait()
             self.ended.set()
-            told()
+            told([])
 
-    async def _listen(self, told: Callable[[], None]) -> None:
+    async def _listen(self, told: Callable[[list[Line]], None]) -> None:
         read = _java_line if self.kind == "java" else Line.of_json
         assert self._process is not None
         assert self._process.stdout is not None
         rest = b""  # of a line that is not whole yet; what a kill has cut off is dropped
         async for chunk in self._process.stdout:
-            *lines, rest = (rest + chunk).split(b"\n")
-            self.lines += map(read, lines)
-            told()
+            *texts, rest = (rest + chunk).split(b"\n")
+            lines = list(map(read, texts))
+            self.lines += lines
+            told(lines)
 
 
 class Peers:
@@ -170,6 +182,8 @@ class Peers:
         self._commands = commands
         self._changed = trio.Event()
         self.all: list[Peer] = []
+        self.read: Counter[tuple[int, int]] = Counter()
+        """How often each (partition, offset) was read, by all members together."""
 
     @property
     def live(self) -> list[Peer]:
@@ -188,7 +202,8 @@ class Peers:
         while not condition():
             await self._changed.wait()
 
-    def _told(self) -> None:
+    def _told(self, lines: list[Line]) -> None:
+        self.read.update(line.place for line in lines if line.event == "message")
         self._changed.set()
         self._changed = trio.Event()
 

@@ -49,6 +49,7 @@ async def main(options: MemberOptions) -> None:
         ):
             nursery.start_soon(group.consume, [options.topic], Teller())
             async for _ in signals:
+                say("leaving")
                 group.close_nowait()
                 break
 
@@ -57,4 +58,4 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(message)s")
     logging.getLogger("sarameya").setLevel(logging.DEBUG)
     logging.getLogger().setLevel(logging.WARNING)
-    trio.run(main, MemberOptions.of_command_line())
+    trio.run(main, MemberOptions.begin())

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,13 +18,16 @@ import trio
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.integration.peers.lines import Line, MemberOptions
-from tests.integration.peers.running import Peer, Peers, open_peers
+from tests.integration.peers.lines import MemberOptions
+from tests.integration.peers.running import COMMANDS, Command, Peer, Peers, open_peers
 
 SETTLE_SECONDS = 20.0
 """What a group may take to agree, and its members to have read all there is."""
 
 _POLL_SECONDS = 0.05
+
+_ASK_SECONDS = 2.0
+"""For one question. Left to itself librdkafka can wait a minute for a coordinator that has come up meanwhile."""
 
 Owned = dict[str, set[int]]
 """Client id -> the partitions that the coordinator says it has."""
@@ -99,14 +102,9 @@ class Stage:
                 await trio.sleep(_POLL_SECONDS)
             await self._read_all(owned)
             return owned
-        missing = sorted(set(self.trickle.delivered) - set(self.read()))
-        said = "\n".join(f"{peer.client_id}: {peer.said(10)}" for peer in self.peers.live)
-        raise AssertionError(f"waited for {clients}; at last {owned}, not read: {missing[:10]}; they said:\n{said}")
-
-    def read(self) -> Counter[tuple[int, int]]:
-        """How often each (partition, offset) was read, by all members together."""
-        lines = itertools.chain.from_iterable(peer.messages for peer in self.peers.all)
-        return Counter(map(place_of, lines))
+        missing = sorted(set(self.trickle.delivered) - self.peers.read.keys())
+        told = [f"{peer.client_id} told {peer.changes()} and said:\n{peer.said(10)}" for peer in self.peers.live]
+        raise AssertionError("\n".join([f"at last {owned}; not read: {missing[:10]}", *told]))
 
     def read_twice(self) -> set[int]:
         """The partitions of which something was read again that its first reader should have committed.
@@ -114,31 +112,33 @@ class Stage:
         Java's consumer, where it is cooperative, commits before the rebalance what it gives up after it, and reads on
         meanwhile (ConsumerCoordinator.onJoinPrepare, onJoinComplete): that is read again, whoever the broker is.
         """
-        readers: dict[tuple[int, int], list[str]] = defaultdict(list)
-        for _, place, client_id in sorted(
-            (line.at, place_of(line), peer.client_id) for peer in self.peers.all for line in peer.messages
-        ):
-            readers[place].append(client_id)
-        careful = {peer.client_id for peer in self.peers.all if not _is_careless(peer)}
-        return {partition for (partition, _), [first, *others] in readers.items() if others and first in careful}
+        readers: dict[tuple[int, int], list[tuple[float, str]]] = defaultdict(list)
+        for peer in self.peers.all:
+            for message in peer.messages:
+                readers[message.place].append((message.at, peer.client_id))
+        careless = {peer.client_id for peer in self.peers.all if _is_careless(peer)}
+        again = [(place, min(times)[1]) for place, times in readers.items() if len(times) > 1]
+        return {partition for (partition, _), first in again if first not in careless}
 
     def _is_dealt(self, owned: Owned) -> bool:
         return sorted(itertools.chain.from_iterable(owned.values())) == list(range(self.partitions))
 
     async def _read_all(self, owned: Owned) -> None:
-        before = len(self.trickle.delivered)
+        before, lines = len(self.trickle.delivered), {peer: len(peer.lines) for peer in self.peers.live}
         await self.trickle.another_round()
-        produced = self.trickle.delivered[:]
-        await self.peers.until(lambda: self.read().keys() >= set(produced))
+        produced, read = self.trickle.delivered[:], self.peers.read
+        missing = set(produced) - read.keys()
+        await self.peers.until(lambda: missing <= read.keys())
         newer = set(produced[before:])
-        for peer in self.peers.live:
-            theirs = {partition for partition, _ in newer & places(peer)}
+        for peer, number in lines.items():
+            theirs = {partition for partition, _ in newer & peer.read_since(number)}
             assert theirs <= owned[peer.client_id], f"{peer.client_id} reads {theirs}, and has {owned}"
 
     def _describe(self) -> Owned | None:
         """Who owns what; None while the group is not stable."""
         try:
-            described = self._admin.describe_consumer_groups([self.group])[self.group].result()
+            asked = self._admin.describe_consumer_groups([self.group], request_timeout=_ASK_SECONDS)
+            described = asked[self.group].result()
         except KafkaException:  # the coordinator is not there yet
             return None
         if described.state is not ConsumerGroupState.STABLE:
@@ -151,24 +151,21 @@ class Stage:
 
 @asynccontextmanager
 async def open_stage(
-    bootstrap: str, topic: str, partitions: int, *, group: str, rate: float = 100.0
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    *,
+    group: str,
+    rate: float = 100.0,
+    commands: Mapping[str, Command] = COMMANDS,
 ) -> AsyncIterator[Stage]:
-    """A group to put members into, and a trickle of messages to its topic, for the length of the block."""
+    """A group to put members into, and a trickle of `rate` messages a second to its topic, while the block runs."""
     trickle = Trickle(bootstrap, topic, partitions, rate)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    async with open_peers() as peers, trio.open_nursery() as nursery:
+    async with open_peers(commands) as peers, trio.open_nursery() as nursery:
         nursery.start_soon(trickle.run)
         yield Stage(peers, trickle, topic, group, partitions, bootstrap, admin)
         nursery.cancel_scope.cancel()
-
-
-def places(peer: Peer) -> set[tuple[int, int]]:
-    """The (partition, offset) of each message that a member has read."""
-    return set(map(place_of, peer.messages))
-
-
-def place_of(message: Line) -> tuple[int, int]:
-    return message.partitions[0], message.offset
 
 
 def _is_careless(peer: Peer) -> bool:
