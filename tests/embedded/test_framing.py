@@ -6,7 +6,7 @@ import struct
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kafka.protocol.consumer import FetchRequest, HeartbeatRequest, JoinGroupRequest
+from kafka.protocol.consumer import FetchRequest, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.producer import ProduceRequest
 
@@ -62,6 +62,27 @@ class TestRequests:
         request = decoded(heartbeat())
         assert (request.api, request.version, request.correlation_id, request.client_id) == (Api.HEARTBEAT, 4, 5, "me")
         assert (request.body.group_id, request.body.generation_id) == ("group", 3)
+
+    def test_a_client_id_may_be_null_and_have_any_letters(self) -> None:
+        whole = heartbeat()
+        for client_id, data in (("", b"\xff\xff"), ("t\u00e9st", b"\x00\x05t\xc3\xa9st"), ("", b"\x00\x00")):
+            assert decoded(whole[:8] + data + whole[12:]).client_id == client_id
+
+    def test_tagged_fields_of_the_header_are_skipped(self) -> None:
+        whole = heartbeat()
+        tags = b"\x02" + b"\x00\x03abc" + b"\x81\x01\x00"  # tag 0 of three bytes, tag 129 of none
+        assert whole[12:13] == b"\0"
+        assert decoded(whole[:12] + tags + whole[13:]).body.group_id == "group"
+        with pytest.raises(ProtocolError, match="varint of more than five bytes"):
+            decoded(whole[:12] + b"\xff" * 5 + whole[13:])
+
+    def test_an_answer_is_what_kafka_python_would_send(self) -> None:
+        for version in (3, 4):
+            for answer in (HeartbeatResponse(error_code=27), ApiVersionsResponse(error_code=0, api_keys=[])):
+                message = HeartbeatRequest if isinstance(answer, HeartbeatResponse) else ApiVersionsRequest
+                frame = bytes(encode_answer(decoded(encoded(message[version]())), answer))
+                answer.with_header(correlation_id=5)
+                assert frame == bytes(answer.encode(header=True, framed=True))
 
     def test_only_a_produce_without_acks_expects_no_answer(self) -> None:
         def produce(acks: int) -> Request:

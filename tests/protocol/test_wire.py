@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse, HeartbeatRequest, HeartbeatResponse
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from sarameya.errors import ProtocolError
 from sarameya.protocol.wire import ClientWire
@@ -102,3 +104,26 @@ def test_random_body_behind_a_right_header_is_an_answer_or_a_protocol_error(body
     except ProtocolError:
         return
     assert correlation_id == 1
+
+
+def test_tagged_fields_in_a_header_are_skipped() -> None:
+    wire = wire_awaiting(heartbeat())
+    body = HeartbeatResponse[4](error_code=27).encode()
+    tags = b"\x02" + b"\x00\x03abc" + b"\x81\x01\x00"  # tag 0 of three bytes, tag 129 of none
+    ((_, answer),) = wire.receive(struct.pack(">ii", 4 + len(tags) + len(body), 1) + tags + body)
+    assert answer.error_code == 27
+
+
+@pytest.mark.parametrize("tags", [b"", b"\x01", b"\x01\x00\x7f", b"\xff\xff\xff\xff\xff\x01"])
+def test_header_whose_tagged_fields_do_not_end_is_a_protocol_error(tags: bytes) -> None:
+    wire = wire_awaiting(heartbeat())
+    with pytest.raises(ProtocolError):
+        wire.receive(struct.pack(">ii", 4 + len(tags), 1) + tags)
+
+
+def test_request_is_what_kafka_python_would_send() -> None:
+    for request in (heartbeat(), fetch(), ApiVersionsRequest[4](client_software_name="s", client_software_version="1")):
+        wire = ClientWire("t\u00e9st", LIMIT)
+        wire.send(request)
+        request.with_header(correlation_id=1, client_id="t\u00e9st")
+        assert wire.data_to_send() == bytes(request.encode(header=True, framed=True))

@@ -7,14 +7,12 @@ ProtocolError, upon which the server closes that connection, as Kafka does.
 
 from __future__ import annotations
 
-import io
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
 import attrs
-from kafka.protocol.api_header import RequestHeader
 
 from sarameya.errors import ProtocolError
 from sarameya.protocol.versions import Api, VersionRange
@@ -24,6 +22,10 @@ DEFAULT_MAX_FRAME_SIZE = 100 * 1024 * 1024
 
 _SIZE = struct.Struct(">i")
 _KEY_AND_VERSION = struct.Struct(">hh")
+_HEADER = struct.Struct(">ih")
+"""What follows: the correlation id and the length of the client id."""
+_CORRELATION_ID = struct.Struct(">i")
+_NO_TAGS = b"\0"
 
 # What kafka-python's decoders raise for bytes that do not fit their schema.
 _DECODE_ERRORS = (struct.error, ValueError, IndexError, OverflowError)
@@ -100,34 +102,80 @@ def decode_request(frame: bytes, messages: Mapping[Api, Any], served: Mapping[Ap
     if not in_range and api is not Api.API_VERSIONS:
         raise ProtocolError(f"{api.name} version {version} is not served (served: {versions})")
     message = messages[api]
-    stream = io.BytesIO(frame)  # shares the frame's bytes
     try:
-        header = RequestHeader.decode(stream, flexible=message.flexible_version_q(version))
-        body = _decode_body(message, version, frame, stream.tell()) if in_range else None
+        correlation_id, client_id, end = _decode_header(frame, message.flexible_version_q(version))
+        body = _decode_body(_decoder(message, version), frame, end) if in_range else None
     except _DECODE_ERRORS as error:
         raise ProtocolError(f"{api.name} version {version}: {error}") from None
-    return Request(api, version, header.correlation_id, header.client_id or "", body)
+    return Request(api, version, correlation_id, client_id, body)
 
 
-def encode_answer(request: Request, answer: Any) -> bytes | bytearray:
+def encode_answer(request: Request, answer: Any) -> bytes:
     """The frame that carries `answer`, a kafka-python response, back to who sent `request`."""
     # Whoever asks for our versions may not know the one it asked in: errors are told in the first (KIP-511).
-    is_versions_error = request.api is Api.API_VERSIONS and answer.error_code
-    answer.API_VERSION = 0 if is_versions_error else request.version
-    answer.with_header(correlation_id=request.correlation_id)
-    frame: bytearray = answer.encode(header=True, framed=True)
-    return frame
+    is_versions = request.api is Api.API_VERSIONS
+    version = 0 if is_versions and answer.error_code else request.version
+    body = answer.encode(version)
+    # That answer's header never has tagged fields, since who reads it may not know of them.
+    header = b"" if is_versions or not answer.flexible_version_q(version) else _NO_TAGS
+    size = _CORRELATION_ID.size + len(header) + len(body)
+    return b"".join((_SIZE.pack(size), _CORRELATION_ID.pack(request.correlation_id), header, body))
 
 
-def _decode_body(message: Any, version: int, frame: bytes, at: int) -> Any:
-    # Not `message.decode`: it copies the frame to read a header from it, and does not tell where it stopped,
-    # so that a body cut off in its last field would pass.
+def _decode_header(frame: bytes, is_flexible: bool) -> tuple[int, str, int]:
+    """The correlation id, the client id, and where the header ends. (kafka-python's takes a third of a heartbeat.)"""
+    correlation_id, length = _HEADER.unpack_from(frame, _KEY_AND_VERSION.size)
+    start = _KEY_AND_VERSION.size + _HEADER.size
+    end = start + max(length, 0)  # -1: null
+    if length < -1 or end > len(frame):
+        raise ValueError(f"a client id of {length} bytes")
+    client_id = frame[start:end].decode()
+    return correlation_id, client_id, _behind_tags(frame, end) if is_flexible else end
+
+
+def _behind_tags(frame: bytes, at: int) -> int:
+    """Where the tagged fields end that begin here; nobody has yet defined any for a header (KIP-482)."""
+    count, at = _unsigned_varint(frame, at)
+    for _ in range(count):
+        _, at = _unsigned_varint(frame, at)
+        size, at = _unsigned_varint(frame, at)
+        at += size
+    return at
+
+
+def _unsigned_varint(frame: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a varint of more than five bytes")
+
+
+@attrs.frozen(slots=True)
+class _Decoder:
+    """How a message is decoded in one version, found out once. Only for versions that are served; others are endless."""
+
+    decode: Callable[[memoryview, int], tuple[Any, int]]
+    """Not `message.decode`: that copies the frame to read a header from it, and does not tell where it stopped, so that
+    a body cut off in its last field would pass."""
+    fields: tuple[_Field, ...]
+
+
+@cache
+def _decoder(message: Any, version: int) -> _Decoder:
     flexible = message.flexible_version_q(version)
     decode = message._struct.compiled_decode_from(version, compact=flexible, tagged=flexible, data_class=message[None])
-    body, end = decode(memoryview(frame), at)
+    return _Decoder(decode, _fields(message._struct, version))
+
+
+def _decode_body(message: _Decoder, frame: bytes, at: int) -> Any:
+    body, end = message.decode(memoryview(frame), at)
     if end > len(frame):
         raise ValueError("the request is cut off")
-    _refuse_nulls(body, _nullability(message, version))
+    _refuse_nulls(body, message.fields)
     return body
 
 
@@ -138,13 +186,8 @@ class _Field(NamedTuple):
     """For an array of structures, their fields."""
 
 
-@cache
-def _nullability(message: Any, version: int) -> tuple[_Field, ...]:
-    """The fields of a message that may turn out null (strings, bytes, arrays), with what its schema says of that."""
-    return _fields(message._struct, version)
-
-
 def _fields(structure: Any, version: int) -> tuple[_Field, ...]:
+    """The fields of a message that may turn out null (strings, bytes, arrays), with what its schema says of that."""
     return tuple(
         _Field(
             field.name,

@@ -89,25 +89,24 @@ class BrokerServer:
                 continue
             request = decode_request(frame, MESSAGES, SERVED_VERSIONS)
             self._connections[scope] = request.client_id
-            await self._while_frozen()
-            goes_on = await self._exchange(stream, request, client_host)
-            if not goes_on:
+            if not await self._exchange(stream, request, client_host):
                 return
 
     async def _exchange(self, stream: trio.abc.Stream, request: Request, client_host: str) -> bool:
         """Do what a request asks and send the answer, unless a fault has it otherwise. False: the connection ends."""
+        await self._while_frozen()
         fault = self._cluster.faults.take(self._node_id, request)
-        if not await _goes_through("request", fault, stream):
+        if fault is not None and not await _goes_through("request", fault, stream):
             return False
         answer = await self._answer(request, client_host, fault.code if isinstance(fault, Fail) else None)
-        if not await _goes_through("answer", fault, stream):
+        if fault is not None and not await _goes_through("answer", fault, stream):
             return False
         await self._while_frozen()
         if request.expects_answer:
             await stream.send_all(answer)
         return True
 
-    async def _answer(self, request: Request, client_host: str, refusal: ErrorCode | None) -> bytes | bytearray:
+    async def _answer(self, request: Request, client_host: str, refusal: ErrorCode | None) -> bytes:
         slot = _Slot()
         call = Call(self._cluster, self._node_id, request, client_host, trio.current_time(), slot.put)
         dispatch(call, refusal)
@@ -119,7 +118,7 @@ class BrokerServer:
             await self._frozen.wait()
 
 
-async def _goes_through(half: Half, fault: Action | None, stream: trio.abc.Stream) -> bool:
+async def _goes_through(half: Half, fault: Action, stream: trio.abc.Stream) -> bool:
     """Let this half of an exchange be late, or be lost: then the connection ends, or nothing more is heard on it."""
     if isinstance(fault, Delay) and fault.half == half:
         await trio.sleep(fault.seconds)
@@ -134,13 +133,17 @@ class _Slot:
     """Where a request's task waits for its answer. If the task is gone, the answer is dropped here."""
 
     def __init__(self) -> None:
-        self._filled = trio.Event()
         self._answer: Any = None
+        self._filled: trio.Event | None = None
 
     def put(self, answer: Any) -> None:
         self._answer = answer
-        self._filled.set()
+        if self._filled is not None:
+            self._filled.set()
 
     async def get(self) -> Any:
-        await self._filled.wait()
+        # Most answers are there at once, and then this does not wait: the connection does, at both its ends.
+        if self._answer is None:
+            self._filled = trio.Event()
+            await self._filled.wait()
         return self._answer

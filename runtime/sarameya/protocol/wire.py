@@ -10,18 +10,23 @@ were sent, and their correlation id is checked against it.
 
 from __future__ import annotations
 
-import io
 import struct
 from collections import deque
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import attrs
+from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.api_message import ApiMessage
 
 from sarameya.errors import ProtocolError
 from sarameya.protocol.versions import Api
 
-_SIZE = struct.Struct(">i")
+_SIZE = _CORRELATION_ID = struct.Struct(">i")
+_HEADER = struct.Struct(">hhih")
+"""A request's: API, version, correlation id, length of the client id, which follows."""
+_NO_TAGS = b"\0"
 _SMALLEST_ANSWER = 4
 """The correlation id alone."""
 
@@ -30,10 +35,10 @@ class ClientWire:
     """Frames requests and unframes answers. Feed it with `receive`, drain it with `data_to_send`."""
 
     def __init__(self, client_id: str, max_response_bytes: int) -> None:
-        self._client_id = client_id
+        self._client_id = client_id.encode()
         self._max_response_bytes = max_response_bytes
         self._correlation_id = 0
-        self._awaited: deque[tuple[int, Any]] = deque()
+        self._awaited: deque[tuple[int, _Answer]] = deque()
         self._outgoing: list[bytes] = []
         self._buffer = bytearray()
 
@@ -45,10 +50,18 @@ class ClientWire:
     def send(self, request: ApiMessage) -> int:
         """Queue a versioned request; returns its correlation id."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        request.with_header(correlation_id=self._correlation_id, client_id=self._client_id)
-        self._outgoing.append(bytes(request.encode(header=True, framed=True)))
-        self._awaited.append((self._correlation_id, request.header.get_response_class()))
+        self._outgoing.append(self._frame(request))
+        self._awaited.append((self._correlation_id, _answer_to(request.API_KEY, request.API_VERSION)))
         return self._correlation_id
+
+    def _frame(self, request: ApiMessage) -> bytes:
+        """The request behind its header. (kafka-python's own header costs as much as all the rest of a heartbeat.)"""
+        version, client_id = request.API_VERSION, self._client_id
+        body = request.encode()
+        tags = _NO_TAGS if request.flexible_version_q(version) else b""
+        size = _HEADER.size + len(client_id) + len(tags) + len(body)
+        header = _HEADER.pack(request.API_KEY, version, self._correlation_id, len(client_id))
+        return b"".join((_SIZE.pack(size), header, client_id, tags, body))
 
     def data_to_send(self) -> bytes:
         """Everything queued since the last call."""
@@ -84,37 +97,83 @@ class ClientWire:
     def _decode(self, frame: bytes) -> tuple[int, Any]:
         if not self._awaited:
             raise ProtocolError("the peer sent an answer that nothing had asked for")
-        expected, response_class = self._awaited.popleft()
-        header = io.BytesIO(frame)
+        expected, answer = self._awaited.popleft()
         try:
-            correlation_id = response_class.parse_header(header).correlation_id
+            (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
             if correlation_id != expected:
                 raise ProtocolError(f"the peer answered request {correlation_id}, where {expected} was due")
-            return expected, _decode_body(response_class, memoryview(frame)[header.tell() :])
+            start = _behind_tags(frame, _CORRELATION_ID.size) if answer.has_tagged_header else _CORRELATION_ID.size
+            return expected, _decode_body(answer, memoryview(frame)[start:])
         except ProtocolError:
             raise
         except Exception as error:  # hostile bytes make the schema decoder raise nearly anything
-            raise ProtocolError(f"{response_class.__name__}: the answer does not decode: {error!r}") from error
+            raise ProtocolError(f"{answer.name}: the answer does not decode: {error!r}") from error
 
 
-def _decode_body(response_class: Any, body: memoryview) -> Any:
+def _behind_tags(frame: bytes, at: int) -> int:
+    """Where a header's tagged fields end. Nobody has defined any yet (KIP-482), so as a rule that is one byte on."""
+    count, at = _unsigned_varint(frame, at)
+    for _ in range(count):
+        _, at = _unsigned_varint(frame, at)
+        size, at = _unsigned_varint(frame, at)
+        at += size
+    return at
+
+
+def _unsigned_varint(frame: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a varint of more than five bytes")
+
+
+@attrs.frozen(slots=True)
+class _Answer:
+    """All that is to be known of an answer of one API in one version before it comes; found out once."""
+
+    name: str
+    has_tagged_header: bool
+    decode: Callable[[memoryview, int], tuple[Any, int]] | None
+    """None for ApiVersions, which has a rule of its own for the version of an error (KIP-511)."""
+    response_class: Any
+    never_null: _Fields
+
+
+@cache
+def _answer_to(api: int, version: int) -> _Answer:
+    response_class = RequestHeader(request_api_key=api, request_api_version=version).get_response_class()
+    flexible = response_class.flexible_version_q(version)
+    decode = response_class._struct.compiled_decode_from(
+        version, compact=flexible, tagged=flexible, data_class=response_class[None]
+    )
+    # The answer to ApiVersions may be in another version than was asked for, so its header has no tags ever.
+    is_versions = api == Api.API_VERSIONS
+    return _Answer(
+        response_class.__name__,
+        flexible and not is_versions,
+        None if is_versions else decode,
+        response_class,
+        _fields_never_null(response_class._struct, version),
+    )
+
+
+def _decode_body(expected: _Answer, body: memoryview) -> Any:
     """The answer's body: all of it, nothing behind it, and no null where the schema allows none.
 
     `ApiMessage.decode` does not tell where it stopped, and takes the bytes that are there for those that a length
     announced: a cut-off answer would pass as a short one. So the compiled decoder beneath it is called.
     """
-    version = response_class._class_version
-    if response_class.API_KEY == Api.API_VERSIONS:  # has a rule of its own for the version of an error (KIP-511)
-        answer = response_class.decode(body)
+    if expected.decode is None:
+        answer = expected.response_class.decode(body)
     else:
-        flexible = response_class.flexible_version_q(version)
-        decode = response_class._struct.compiled_decode_from(
-            version, compact=flexible, tagged=flexible, data_class=response_class[None]
-        )
-        answer, end = decode(body, 0)
+        answer, end = expected.decode(body, 0)
         if end != len(body):
-            raise ProtocolError(f"{response_class.__name__}: {end} bytes were announced, {len(body)} came")
-    _refuse_nulls(answer, _never_null(response_class))
+            raise ProtocolError(f"{expected.name}: {end} bytes were announced, {len(body)} came")
+    _refuse_nulls(answer, expected.never_null)
     return answer
 
 
@@ -131,11 +190,6 @@ def _refuse_nulls(item: Any, never_null: _Fields) -> None:
         if of_items is not None:
             for child in value:
                 _refuse_nulls(child, of_items)
-
-
-@cache
-def _never_null(response_class: Any) -> _Fields:
-    return _fields_never_null(response_class._struct, response_class._class_version)
 
 
 def _fields_never_null(struct: Any, version: int) -> _Fields:
