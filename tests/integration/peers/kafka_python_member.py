@@ -24,7 +24,7 @@ ASSIGNORS = {
 
 POLL_MS = 5_000
 """Longer than a rebalance takes. In kafka-python 3.0.12 a `poll` that times out in the middle of a join is not always
-followed by one that takes the join's outcome: the coordinator has the member in its generation, the member is in none."""
+followed by one that takes its outcome: the coordinator counts the member in, the member takes itself for out."""
 
 
 class Listener(ConsumerRebalanceListener):
