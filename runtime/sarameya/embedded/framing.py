@@ -156,7 +156,7 @@ def _unsigned_varint(frame: bytes, at: int) -> tuple[int, int]:
 
 @attrs.frozen(slots=True)
 class _Decoder:
-    """How a message is decoded in one version, found out once. Only for versions that are served; others are endless."""
+    """How a message is decoded in one version, found out once. Only for served versions; others have no end."""
 
     decode: Callable[[memoryview, int], tuple[Any, int]]
     """Not `message.decode`: that copies the frame to read a header from it, and does not tell where it stopped, so that
