@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit check bench diagrams constraints clean java java-maven-kcat
+.PHONY: help demo test unit soak check bench diagrams constraints clean java java-maven-kcat
 
 help:
 	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
 	@echo "make test    check, and all tests (Apache Kafka and Spark among them)"
-	@echo "make unit    the tests that start no other programs"
+	@echo "make unit    the tests that start no other programs, but for the hours of churn in virtual time"
 	@echo "make check   ruff, mypy, import-linter"
+	@echo "make soak    a hundred virtual hours of churn over fresh seeds; each is printed, and can be lived again"
 	@echo "make bench   side by side with the peers"
 	@echo "make diagrams  draw the state machines in ARCHITECTURE.md anew, from their tables"
 	@echo "make clean   remove what the above have made, but $(VENV)"
@@ -22,7 +23,10 @@ test: java-maven-kcat check
 	$(BIN)/python -m pytest
 
 unit: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -m "not integration"
+	$(BIN)/python -m pytest -m "not integration and not churn"
+
+soak: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.churn --hours 100
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -168,19 +167,31 @@ def committed(cluster: EmbeddedCluster, group: str = "g") -> dict[str, int]:
 
 
 class CutOff:
-    """A transport that can go dead: streams neither deliver nor fail, as when a machine is frozen."""
+    """A transport that can go dead: until it is `alive` again, streams neither deliver nor fail."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
-        self.alive = True
-        self._streams: list[_Stream] = []
+        self._revived = trio.Event()
+        self._revived.set()
+
+    @property
+    def alive(self) -> bool:
+        return self._revived.is_set()
+
+    @alive.setter
+    def alive(self, alive: bool) -> None:
+        if alive:
+            self._revived.set()
+        elif self._revived.is_set():
+            self._revived = trio.Event()
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
-        if not self.alive:
-            await trio.sleep(math.inf)
-        stream = _Stream(self, await self._transport.connect(host, port))
-        self._streams.append(stream)
-        return stream
+        await self._passable()
+        return _Stream(self, await self._transport.connect(host, port))
+
+    async def _passable(self) -> None:
+        while not self.alive:
+            await self._revived.wait()
 
 
 class _Stream(trio.abc.Stream):
@@ -189,7 +200,7 @@ class _Stream(trio.abc.Stream):
         self._stream = stream
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._pass()
+        await self._owner._passable()
         await self._stream.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -197,12 +208,8 @@ class _Stream(trio.abc.Stream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         data = await self._stream.receive_some(max_bytes)
-        await self._pass()
+        await self._owner._passable()
         return data
-
-    async def _pass(self) -> None:
-        if not self._owner.alive:
-            await trio.sleep(math.inf)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

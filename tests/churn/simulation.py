@@ -1,0 +1,227 @@
+"""A group's life under churn, in virtual time: members come, go, crash and freeze, brokers and coordinators move.
+
+`run(seed, hours)` lives one schedule and checks it; the same seed lives the same one again, event by event.
+What is checked:
+
+- within a claim offsets only rise, without a gap that the log does not have, from where the claim began;
+- no offset is committed beyond what some member has processed: nothing that was not dealt with is ever skipped;
+- no two members that the coordinator counts read one partition in one generation;
+- once the faults stop, every live member is in one Stable group, which owns each partition once, and every message that
+  was ever produced has been processed and committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import trio
+from trio.testing import MockClock
+
+from sarameya import TopicPartition
+from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded.groups.states import GroupState
+from sarameya.testing import virtual_wall_clock
+from tests.churn.faults import FAULTS
+from tests.churn.members import GROUP, TOPIC, Crew
+
+HOURS = 0.5
+"""How long a schedule is, in virtual hours."""
+BROKERS = 3
+PARTITIONS = 6
+FAULT_SECONDS = 20.0
+"""The mean time between two faults."""
+SETTLE_SECONDS = 600.0
+"""The longest that a group may need to settle and to catch up once the faults have stopped."""
+ASSIGNORS = [("range",), ("cooperative-sticky",), ("sticky", "range"), ("cooperative-sticky",), ("roundrobin",)]
+
+
+class ChurnError(AssertionError):
+    """An invariant does not hold; the message has the seed and the virtual time."""
+
+
+@attrs.define(slots=True)
+class Report:
+    """What one schedule was like."""
+
+    seed: int
+    hours: float
+    produced: int = 0
+    processed: int = 0
+    generations: int = 0
+    faults: Counter[str] = attrs.field(factory=Counter)
+    digest: str = ""
+    """Of every event of every member, in order, with its time: the same seed has the same."""
+
+    @property
+    def repeated(self) -> int:
+        """Messages processed more than once, as at-least-once allows after a crash."""
+        return self.processed - self.produced
+
+    def __str__(self) -> str:
+        faults = " ".join(f"{name}:{count}" for name, count in sorted(self.faults.items()))
+        return (
+            f"seed {self.seed}: {self.hours:g} h, {self.produced} messages, {self.repeated} repeated, "
+            f"{self.generations} generations, {faults}, digest {self.digest}"
+        )
+
+
+class World:
+    """One schedule: the cluster, the crew of members, what was produced and what was processed."""
+
+    def __init__(self, seed: int, hours: float) -> None:
+        self.rng = random.Random(seed)
+        self.report = Report(seed, hours)
+        self.cluster = EmbeddedCluster(
+            topics={TOPIC: PARTITIONS},
+            brokers=BROKERS,
+            in_memory=True,
+            wall_clock=virtual_wall_clock,
+            seed=self.rng.getrandbits(32),
+        )
+        self.partitions = PARTITIONS
+        self.down: set[int] = set()
+        self._digest = hashlib.sha256()
+        self._processed: dict[TopicPartition, set[int]] = {}
+        self._owners: dict[tuple[int, TopicPartition], str] = {}
+        strategies = ASSIGNORS[seed % len(ASSIGNORS)]
+        self.crew = Crew(self, strategies)
+
+    async def live(self) -> Report:
+        async with self.cluster, trio.open_nursery() as nursery:
+            self.crew.nursery = nursery
+            for _ in range(3):
+                self.crew.start()
+            with trio.move_on_after(self.report.hours * 3600):
+                async with trio.open_nursery() as turmoil:
+                    turmoil.start_soon(self._produce)
+                    turmoil.start_soon(self._hurt)
+                    turmoil.start_soon(self._watch_commits)
+            await self._settle()
+            nursery.cancel_scope.cancel()
+        self.report.digest = self._digest.hexdigest()[:16]
+        return self.report
+
+    async def _produce(self) -> None:
+        while True:
+            partition = self.rng.randrange(self.partitions)
+            for _ in range(self.rng.randrange(1, 4)):
+                self.cluster.produce(TOPIC, partition, b"%d" % self.report.produced)
+                self.report.produced += 1
+            await trio.sleep(self.rng.expovariate(1 / 3))
+
+    async def _hurt(self) -> None:
+        """One fault after the other, or several at a time: some of them last."""
+        names = sorted(FAULTS)
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep(self.rng.expovariate(1 / FAULT_SECONDS))
+                nursery.start_soon(self._do_fault, self.rng.choice(names))
+
+    async def _do_fault(self, name: str) -> None:
+        self.note(f"fault {name}")
+        if await FAULTS[name](self):
+            self.report.faults[name] += 1
+
+    async def _watch_commits(self) -> None:
+        """What the group has committed never goes back."""
+        before: dict[TopicPartition, int] = {}
+        while True:
+            await trio.sleep(10)
+            now = {partition: commit.offset for partition, commit in self.cluster.committed(GROUP).items()}
+            for partition, offset in before.items():
+                if now.get(partition, -1) < offset:
+                    raise self.error(f"{partition}: {offset} was committed, now it is {now.get(partition)}")
+            before = now
+
+    async def _settle(self) -> None:
+        """Faults have stopped: the group must come to rest, and catch up."""
+        self.cluster.clear_faults()
+        for member in self.crew.alive:
+            member.network.alive = True
+        for node_id in sorted(self.down):
+            await self.cluster.start_broker(node_id)
+        self.down.clear()
+        if not self.crew.alive:
+            self.crew.start()
+        with trio.move_on_after(SETTLE_SECONDS) as scope:
+            while self.why_unsettled():
+                await trio.sleep(1)
+        if scope.cancelled_caught:
+            raise self.error(f"not settled after {SETTLE_SECONDS:g} s: {self.why_unsettled()}")
+        for partition in self.all_partitions():
+            missing = set(range(self.end(partition))) - self._processed.get(partition, set())
+            if missing:
+                raise self.error(f"{partition}: never processed: {sorted(missing)[:5]}")
+
+    def why_unsettled(self) -> str:
+        """What is still in motion; empty once all is at rest."""
+        group = self.cluster.describe_group(GROUP)
+        if group.state is not GroupState.STABLE:
+            return f"the group is {group.state.value}"
+        if len(group.members) != len(self.crew.alive):
+            return f"the group has {len(group.members)} members, {len(self.crew.alive)} are alive"
+        owned = Counter(tp for member in self.crew.alive for tp in member.owned)
+        if owned != Counter(self.all_partitions()):
+            return f"owned: {dict(owned)}"
+        commits = self.cluster.committed(GROUP)
+        for partition in self.all_partitions():
+            committed = commits[partition].offset if partition in commits else 0
+            if committed != self.end(partition):
+                return f"{partition}: committed {committed} of {self.end(partition)}"
+        return ""
+
+    # -- what faults and members look at --------------------------------------------------------------
+
+    def all_partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(TOPIC, number) for number in range(self.partitions)]
+
+    def end(self, partition: TopicPartition) -> int:
+        return self.cluster.log(*partition).end_offset
+
+    def processed(self, partition: TopicPartition, offset: int) -> None:
+        self.report.processed += 1
+        self._processed.setdefault(partition, set()).add(offset)
+
+    def check_commit(self, partition: TopicPartition, offset: int) -> None:
+        """Nothing before a committed offset may be unprocessed."""
+        done = self._processed.get(partition, set())
+        if missing := set(range(offset)) - done:
+            raise self.error(f"{partition}: {offset} was committed, never processed: {sorted(missing)[:5]}")
+
+    def check_owner(self, partition: TopicPartition, generation: int, owner: str) -> None:
+        """A generation gives a partition to one member only."""
+        self.report.generations = max(self.report.generations, generation)
+        if (other := self._owners.setdefault((generation, partition), owner)) != owner:
+            raise self.error(f"{partition} is {other}'s and {owner}'s in generation {generation}")
+
+    def error(self, problem: str) -> ChurnError:
+        return ChurnError(f"seed {self.report.seed} at {trio.current_time():.3f} s: {problem}")
+
+    def note(self, line: str) -> None:
+        self._digest.update(f"{trio.current_time():.6f} {line}\n".encode())
+
+
+def run(seed: int, hours: float) -> Report:
+    """Live one schedule. Raises ChurnError, or whatever a member fails with."""
+    with _deterministic(seed):
+        return trio.run(World(seed, hours).live, clock=MockClock(autojump_threshold=0))
+
+
+@contextmanager
+def _deterministic(seed: int) -> Iterator[None]:
+    """Trio shuffles the tasks that are ready, on purpose; its own switch for tests makes that follow a seed."""
+    scheduler: Any = trio._core._run
+    before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()
+    scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True
+    scheduler._r.seed(seed)
+    try:
+        yield
+    finally:
+        scheduler._ALLOW_DETERMINISTIC_SCHEDULING = before[0]
+        scheduler._r.setstate(before[1])
