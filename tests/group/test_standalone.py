@@ -106,6 +106,26 @@ async def test_claim_that_is_ended_alone_leaves_the_others_alone(autojump_clock:
                 assert list(consumer.claims) == [ORDERS[1]]
 
 
+async def test_claim_that_has_ended_is_fetched_no_more(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[int] = []
+
+    def look(request: Any, _: Any) -> None:
+        fetched.extend(partition.partition for topic in request.topics for partition in topic.partitions)
+
+    async with orders(2) as cluster, deadline():
+        edit_answers(monkeypatch, Api.FETCH, look)
+        async with Watched(cluster) as consumer, consumer.consume_partitions(ORDERS[:2], "oldest") as claims:
+            await trio.sleep(5)
+            assert set(fetched) == {0, 1}
+            consumer.end(claims[ORDERS[0]])
+            await trio.sleep(1)  # a fetch that is under way names it still
+            fetched.clear()
+            await trio.sleep(5)
+            assert set(fetched) == {1}
+
+
 async def test_iterators_end_with_their_block_and_with_the_consumer(autojump_clock: MockClock) -> None:
     async def count(claim: Claim) -> None:
         counts.append(len([message async for message in claim]))

@@ -1,0 +1,381 @@
+"""A group's committed offsets, used and kept by who is no member of it. In memory, under virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import (
+    CommitError,
+    CommittedOffset,
+    ConfigError,
+    ErrorCode,
+    GroupAuthorizationError,
+    RequestTimeoutError,
+    TopicPartition,
+)
+from sarameya.observe import ClaimStarted, CommitFailed, Committed, OffsetReset
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers
+from tests.group.kit import CutOff, Recorder, committed, deadline, eventually, fill, orders, start_member
+from tests.group.standalone_kit import ORDERS, Watched, offsets_of, take
+
+
+async def test_group_that_has_committed_nothing_begins_by_the_policy_which_is_committed(
+    autojump_clock: MockClock,
+) -> None:
+    """Else whoever starts next resolves it anew, and skips what came in between."""
+    async with orders() as cluster, deadline():
+        fill(cluster, 5)
+        async with Watched(cluster, "g", autocommit=False) as consumer:
+            async with consumer.consume_partition("orders", 0) as claim:
+                assert claim.position == 5
+                assert committed(cluster) == {"orders-0": 5}
+        fill(cluster, 3)
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0) as claim:
+            assert await offsets_of(claim, 3) == [5, 6, 7]
+        assert [event.why for event in consumer.seen(ClaimStarted)] == ["committed"]
+
+
+@pytest.mark.parametrize("start", [3, "oldest", "newest"])
+async def test_start_that_was_chosen_is_not_committed(autojump_clock: MockClock, start: Any) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 5)
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0, start):
+            await trio.sleep(10)
+        assert committed(cluster) == {}
+
+
+async def test_marks_are_committed_every_interval_and_at_the_end(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline():
+        fill(cluster, 10, 0)
+        fill(cluster, 10, 1)
+        async with Watched(cluster, "g", autocommit_interval=5.0) as consumer:
+            async with consumer.consume_partitions(ORDERS[:2], "oldest") as claims:
+                for message in await take(claims[ORDERS[0]], 4):
+                    consumer.mark_message(message, "so far")
+                batch = await anext(claims[ORDERS[1]].batches())
+                consumer.mark_batch(batch)
+                assert committed(cluster) == {}
+                await trio.sleep(6)
+                assert committed(cluster) == {"orders-0": 4, "orders-1": 1}
+                assert cluster.committed("g")[ORDERS[0]].metadata == "so far"
+                consumer.mark_offset("orders", 0, 7)
+            # The block has ended, and the consumer is still there: marks stay what they are.
+            consumer.mark_offset("orders", 1, 9)
+        assert committed(cluster) == {"orders-0": 7, "orders-1": 9}
+
+
+async def test_without_autocommit_only_commit_commits(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 10)
+        async with Watched(cluster, "g", autocommit=False) as consumer:
+            async with consumer.consume_partition("orders", 0, "oldest"):
+                consumer.mark_offset("orders", 0, 4)
+                await trio.sleep(60)
+                assert committed(cluster) == {}
+            await consumer.commit()  # also after the block in which the marks were made
+            assert committed(cluster) == {"orders-0": 4}
+            consumer.mark_offset("orders", 0, 8)
+        assert committed(cluster) == {"orders-0": 4}
+
+
+async def test_partition_that_is_read_again_begins_behind_its_marks(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 10)
+        async with Watched(cluster, "g", autocommit_interval=3600.0) as consumer:
+            async with consumer.consume_partition("orders", 0, "oldest"):
+                consumer.mark_offset("orders", 0, 4)
+            async with consumer.consume_partition("orders", 0) as claim:
+                assert claim.position == 4
+
+
+async def test_marks_that_are_held_back_outlive_their_block(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 10)
+        async with Watched(cluster, "g", autocommit=False, offset_initial="oldest") as consumer:
+            async with consumer.consume_partition("orders", 0, "oldest"):
+                consumer.mark_offset("orders", 0, 4)
+            # Nothing was committed, so it begins by the policy, and what was marked is neither committed nor lost.
+            async with consumer.consume_partition("orders", 0) as claim:
+                assert claim.position == 0
+                assert committed(cluster) == {}
+            await consumer.commit()
+            assert committed(cluster) == {"orders-0": 4}
+
+
+async def test_start_that_is_committed_takes_no_held_back_mark_along(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline():
+        fill(cluster, 10)
+        async with Watched(cluster, "g", autocommit=False) as consumer:
+            async with consumer.consume_partition("orders", 0, "oldest"):
+                consumer.mark_offset("orders", 0, 4)
+                async with consumer.consume_partition("orders", 1):
+                    assert committed(cluster) == {"orders-1": 0}
+
+
+async def test_marks_move_forward_and_resets_backward_from_the_groups_commit(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 10)
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0, 0):
+            consumer.mark_offset("orders", 0, 8)
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0, 2):
+            consumer.mark_offset("orders", 0, 3)
+            await consumer.commit()
+            assert committed(cluster) == {"orders-0": 8}
+            consumer.reset_offset("orders", 0, 2)
+            consumer.mark_offset("orders", 0, 3)
+            assert await consumer.committed(ORDERS[:1]) == {ORDERS[0]: CommittedOffset(8)}
+        assert committed(cluster) == {"orders-0": 3}
+
+
+async def test_committed_tells_what_is_and_what_is_not(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline():
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0, 0):
+            consumer.mark_offset("orders", 0, 0, "none yet")
+            await consumer.commit()
+            assert await consumer.committed(ORDERS[:2]) == {ORDERS[0]: CommittedOffset(0, "none yet"), ORDERS[1]: None}
+
+
+async def test_position_that_the_policy_has_moved_takes_the_marks_along(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 10)
+        async with Watched(cluster, "g", offset_out_of_range="oldest") as consumer:
+            async with consumer.consume_partition("orders", 0, 100) as claim:
+                consumer.mark_offset("orders", 0, 100)
+                await consumer.commit()
+                assert await offsets_of(claim, 10) == list(range(10))
+                assert consumer.seen(OffsetReset) == [OffsetReset(ORDERS[0], 100, 0, "oldest")]
+        assert committed(cluster) == {"orders-0": 0}
+
+
+async def test_partition_that_was_never_read_cannot_be_marked(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, Watched(cluster, "g") as consumer:
+        with pytest.raises(ValueError, match="orders-0 has not been read here"):
+            consumer.mark_offset("orders", 0, 1)
+
+
+# -- a group in use -----------------------------------------------------------------------------------
+
+
+async def test_group_in_use_takes_no_commits_and_the_error_says_so(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 10)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await handler.received(10)
+        await eventually(lambda: committed(cluster) == {"orders-0": 10})
+        async with Watched(cluster, "g", autocommit=False) as consumer:
+            async with consumer.consume_partition("orders", 0) as claim:
+                assert claim.position == 10  # reading what the group has committed does no harm
+                consumer.mark_offset("orders", 0, 42)
+                with pytest.raises(CommitError, match="the group is in use by subscribed members") as caught:
+                    await consumer.commit()
+                assert caught.value.code == ErrorCode.UNKNOWN_MEMBER_ID
+                assert committed(cluster) == {"orders-0": 10}
+                await member.close()
+                await consumer.commit()
+                assert committed(cluster) == {"orders-0": 42}
+
+
+async def test_group_in_use_that_has_committed_nothing_is_told_at_the_start(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        cluster.create_topic("other")
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.until(lambda: bool(handler.sessions))
+        with pytest.raises(CommitError, match="the group is in use by subscribed members"):
+            async with Watched(cluster, "g", autocommit=False) as consumer, consumer.consume_partition("other", 0):
+                pass
+
+
+async def test_autocommit_that_a_group_in_use_refuses_is_told_and_raised_at_the_end(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.until(lambda: bool(handler.sessions))
+        consumer = Watched(cluster, "g")
+
+        async def read_on() -> None:
+            async with consumer, consumer.consume_partition("orders", 0, "oldest"):
+                consumer.mark_offset("orders", 0, 1)
+                await trio.sleep(2.5)
+
+        with pytest.raises(CommitError, match="the group is in use by subscribed members"):
+            await read_on()
+        failures = consumer.seen(CommitFailed)
+        assert len(failures) == 2
+        assert "in use by subscribed members" in failures[0].cause
+
+
+async def test_static_members_id_is_not_spent_on_commits_of_no_member(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str | None, str, int]] = []
+
+    def look(request: Any, _: Any) -> None:
+        sent.append((request.group_instance_id, request.member_id, request.generation_id_or_member_epoch))
+
+    async with orders() as cluster, deadline():
+        edit_answers(monkeypatch, Api.OFFSET_COMMIT, look)
+        async with Watched(cluster, "g", group_instance_id="one") as consumer:
+            async with consumer.consume_partition("orders", 0):
+                pass
+        assert sent == [(None, "", -1)]
+
+
+# -- without a group ----------------------------------------------------------------------------------
+
+
+async def test_without_a_group_id_there_is_nothing_to_commit_to(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline(), Watched(cluster) as consumer:
+        fill(cluster, 1)
+        async with consumer.consume_partition("orders", 0, "oldest") as claim:
+            (message,) = await take(claim, 1)
+            for attempt in (
+                lambda: consumer.mark_message(message),
+                lambda: consumer.mark_offset("orders", 0, 1),
+                lambda: consumer.reset_offset("orders", 0, 0),
+            ):
+                with pytest.raises(ConfigError, match="group_id"):
+                    attempt()
+            with pytest.raises(ConfigError, match="group_id"):
+                await consumer.commit()
+            with pytest.raises(ConfigError, match="group_id"):
+                await consumer.committed(ORDERS[:1])
+        with pytest.raises(ConfigError, match="group_id"):
+            async with consumer.consume_partition("orders", 0, "committed"):
+                pass
+
+
+async def test_without_a_group_id_a_position_that_the_policy_moves_is_read_on(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 3)
+        async with Watched(cluster, offset_out_of_range="oldest") as consumer:
+            async with consumer.consume_partition("orders", 0, 100) as claim:
+                assert await offsets_of(claim, 3) == [0, 1, 2]
+
+
+# -- coordinators that refuse, move and go silent -----------------------------------------------------
+
+
+@pytest.mark.parametrize("api", [Api.FIND_COORDINATOR, Api.OFFSET_FETCH])
+async def test_group_that_may_not_be_used_is_an_error_at_the_start(autojump_clock: MockClock, api: Api) -> None:
+    async with orders() as cluster, deadline():
+        cluster.fail_next(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        async with Watched(cluster, "g") as consumer:
+            with pytest.raises(GroupAuthorizationError, match="grant this principal READ"):
+                async with consumer.consume_partition("orders", 0):
+                    pass
+            async with consumer.consume_partition("orders", 0) as claim:
+                assert claim.position == 0
+
+
+async def test_coordinator_is_looked_for_until_it_is_there(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        cluster.fail_next(Api.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, 5)
+        cluster.fail_next(Api.OFFSET_FETCH, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2)
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0):
+            consumer.mark_offset("orders", 0, 3)
+            cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2)
+            await consumer.commit()
+        assert committed(cluster) == {"orders-0": 3}
+
+
+async def test_coordinator_that_moves_or_stops_is_followed(autojump_clock: MockClock) -> None:
+    async with orders(brokers=3) as cluster, deadline():
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0):
+            for offset, broker in enumerate([1, 2, 0], start=1):
+                cluster.move_coordinator("g", broker)
+                consumer.mark_offset("orders", 0, offset)
+                await consumer.commit()
+                assert committed(cluster) == {"orders-0": offset}
+            await cluster.stop_broker(0)
+            consumer.mark_offset("orders", 0, 9)
+            await consumer.commit()
+            cluster.disconnect()
+            consumer.mark_offset("orders", 0, 10)
+        assert committed(cluster) == {"orders-0": 10}
+        assert max(event.offsets[ORDERS[0]] for event in consumer.seen(Committed)) == 10
+
+
+async def test_coordinator_that_is_silent_holds_the_end_up_for_close_timeout_at_most(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders() as cluster, deadline():
+        cut = CutOff(cluster.transport)
+
+        async def read_and_cut() -> None:
+            async with Watched(cluster, "g", transport=cut, close_timeout=7.0) as consumer:
+                async with consumer.consume_partition("orders", 0):
+                    consumer.mark_offset("orders", 0, 3)
+                    cut.alive = False
+                    began.append(trio.current_time())
+
+        began: list[float] = []
+        with pytest.raises(RequestTimeoutError, match=r"last commit for group 'g'.*close_timeout \(7 s\)"):
+            await read_and_cut()
+        assert trio.current_time() - began[0] == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("how", ["fails", "is cancelled"])
+async def test_last_commit_that_fails_does_not_hide_what_ended_the_block(autojump_clock: MockClock, how: str) -> None:
+    async with orders() as cluster, deadline():
+        consumer = Watched(cluster, "g")
+
+        async def read() -> None:
+            async with consumer, consumer.consume_partition("orders", 0):
+                consumer.mark_offset("orders", 0, 3)
+                cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.UNKNOWN_MEMBER_ID)
+                if how == "fails":
+                    raise KeyError("mine")
+                await trio.sleep_forever()
+
+        if how == "fails":
+            with pytest.raises(KeyError, match="mine"):
+                await read()
+        else:
+            with trio.move_on_after(0.5) as scope:
+                await read()
+            assert scope.cancelled_caught
+        assert [event.group for event in consumer.seen(CommitFailed)] == ["g"]
+
+
+async def test_cancelled_block_still_commits_what_is_marked(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 5)
+        with trio.move_on_after(0.5):
+            async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0, "oldest") as claim:
+                async for message in claim:
+                    consumer.mark_message(message)
+        assert committed(cluster) == {"orders-0": 5}
+
+
+async def test_call_that_is_under_way_when_the_consumer_is_closed_does_not_wait_for_ever(
+    autojump_clock: MockClock,
+) -> None:
+    outcomes: list[str] = []
+
+    async def begin(partition: TopicPartition) -> None:
+        try:
+            async with consumer.consume_partitions([partition]):
+                raise AssertionError
+        except RuntimeError as error:
+            outcomes.append(str(error))
+
+    async with orders(2) as cluster, deadline() as nursery:
+        cut = CutOff(cluster.transport)
+        async with Watched(cluster, "g", transport=cut) as consumer:
+            await consumer.topic_partitions("orders")
+            cut.alive = False
+            for partition in ORDERS[:2]:
+                nursery.start_soon(begin, partition)
+            await trio.sleep(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(outcomes) == 2
+        assert all("inside of its block" in outcome for outcome in outcomes)
