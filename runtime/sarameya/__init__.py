@@ -36,9 +36,11 @@ from sarameya.errors import (
 )
 from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages
 from sarameya.group.consumer_group import ConsumerGroup
-from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
+from sarameya.group.pauses import Paused
 from sarameya.group.session import Session
 from sarameya.group.standalone import Consumer
+from sarameya.group.stream import Stream, StreamBatches, StreamMessages
 from sarameya.message_batch import MessageBatch
 from sarameya.model import (
     CommittedOffset,
@@ -78,6 +80,7 @@ __all__ = [
     "MessageBatch",
     "Observer",
     "OffsetOutOfRangeError",
+    "Paused",
     "ProtocolError",
     "RebalanceDeadlineError",
     "RecordError",
@@ -85,6 +88,10 @@ __all__ = [
     "RetriesExhaustedError",
     "SarameyaError",
     "Session",
+    "Stream",
+    "StreamBatches",
+    "StreamHandler",
+    "StreamMessages",
     "TcpTransport",
     "TimestampType",
     "TopicAuthorizationError",

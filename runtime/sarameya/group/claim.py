@@ -9,7 +9,7 @@ aside, so that asking for the next message costs no more for it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -18,6 +18,10 @@ from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
 from sarameya.protocol.records import RawBatch, decode
+
+
+def _nobody() -> None:
+    """Nobody else waits."""
 
 
 class Claim:
@@ -39,6 +43,8 @@ class Claim:
         self._aside: tuple[MessageBatch | None, Sequence[Message], int] = (None, (), 0)
         self._ended = False
         self._arrival = trio.Event()
+        # For a stream, which waits for several claims.
+        self._on_arrival: Callable[[], None] = _nobody
 
     @property
     def topic(self) -> str:
@@ -130,6 +136,7 @@ class Claim:
 
     def _arrived(self) -> None:
         self._arrival.set()
+        self._on_arrival()
 
     def _decode(self, raw: RawBatch) -> None:
         config, partition = self._config, self.topic_partition

@@ -1,13 +1,14 @@
 """The claims of a session that run: one task each, started, asked to finish, and cancelled one by one.
 
 Owns the tasks and their cancel scopes. When and why a claim ends is the session's (`session_run.py`); what a task's
-end means is told to it by callbacks.
+end means is told to it by callbacks. `streams.py` is the same for handlers that read several claims in a task.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import attrs
 import trio
@@ -16,6 +17,9 @@ from sarameya.group.claim import Claim
 from sarameya.group.pauses import Pauses
 from sarameya.model import TopicPartition
 from sarameya.observe import ClaimCancelled, ClaimEnded, Observer
+
+OnFailure = Callable[[str, Claim | None, Exception], None]
+"""Told whose task, at which claim if that can be said, raised what."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -34,12 +38,12 @@ class Claims:
         self,
         consume: Callable[[Claim], Awaitable[None]],
         *,
-        on_failure: Callable[[Claim, Exception], None],
-        on_return: Callable[[Claim], None],
+        on_failure: OnFailure,
+        on_return: Callable[[str], None],
         observer: Observer,
         pauses: Pauses,
     ) -> None:
-        """`on_return` is called where `consume` returned though the claim was not asked to finish."""
+        """`on_return` is told what happened where `consume` returned though the claim was not asked to finish."""
         self._consume = consume
         self._on_failure = on_failure
         self._on_return = on_return
@@ -57,9 +61,9 @@ class Claims:
         """What is being read now, claims that were asked to finish included."""
         return frozenset(self._running)
 
-    def tasks(self) -> dict[TopicPartition, trio.lowlevel.Task]:
-        """The tasks that have not ended, for who has to say where they stand."""
-        return {tp: running.task for tp, running in self._running.items() if running.task is not None}
+    def tasks(self, partitions: Iterable[TopicPartition]) -> Mapping[str, trio.lowlevel.Task]:
+        """The tasks that still read one of these, by name, for who has to say where they stand."""
+        return {_name(r.claim): r.task for r in self._of(partitions) if r.task is not None}
 
     def start(self, claims: Iterable[Claim]) -> None:
         """Start a task for each claim."""
@@ -81,6 +85,10 @@ class Claims:
             running.claim._end()
         return [running.claim for running in asked]
 
+    def ask_all(self, deadline: float) -> Sequence[Claim]:
+        """The session ends: `ask` them all."""
+        return self.ask(self.partitions, deadline)
+
     async def ended(self, partitions: Iterable[TopicPartition]) -> None:
         """Wait until the claims of these partitions have ended."""
         for running in self._of(partitions):
@@ -94,24 +102,38 @@ class Claims:
         claim = running.claim
         running.task = trio.lowlevel.current_task()
         try:
-            with running.scope:
-                await self._consume(claim)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, and raised by consume()
-            self._on_failure(claim, error)
-        except BaseExceptionGroup as group:
-            failed, others = group.split(Exception)
-            if failed is not None:
-                self._on_failure(claim, failed)
-            if others is not None:
-                raise others from None
-        else:
-            if running.scope.cancelled_caught:
-                grace = trio.current_time() - running.asked_at
-                self._observer(ClaimCancelled(claim.topic_partition, grace))
-            elif not claim.has_ended:
-                self._on_return(claim)
+            if await run_reader(self._consume(claim), running.scope, partial(self._on_failure, _name(claim), claim)):
+                if running.scope.cancelled_caught:
+                    self._observer(ClaimCancelled(claim.topic_partition, trio.current_time() - running.asked_at))
+                elif not claim.has_ended:
+                    self._on_return(f"{_name(claim)} returned")
         finally:
             del self._running[claim.topic_partition]
             self._pauses.unwatch(claim)
             running.ended.set()
             self._observer(ClaimEnded(claim.topic_partition, claim.position))
+
+
+def _name(claim: Claim) -> str:
+    return f"claim of {claim.topic_partition}"
+
+
+async def run_reader(
+    reading: Awaitable[None], scope: trio.CancelScope, on_failure: Callable[[Exception], None]
+) -> bool:
+    """Run a handler's task that reads, in its scope. True where it returned or was cancelled by that; what else it
+    raised is told to `on_failure`, but for what is no Exception."""
+    try:
+        with scope:
+            await reading
+    except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, and raised by consume()
+        on_failure(error)
+        return False
+    except BaseExceptionGroup as group:
+        failed, others = group.split(Exception)
+        if failed is not None:
+            on_failure(failed)
+        if others is not None:
+            raise others from None
+        return False
+    return True

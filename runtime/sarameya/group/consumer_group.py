@@ -17,7 +17,7 @@ import trio
 
 from sarameya.config import Config
 from sarameya.errors import ConfigError
-from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.leader import RunSync
 from sarameya.group.member import CloseWanted, Member, NewAssignment, Notice
 from sarameya.group.outcome import Outcome
@@ -125,8 +125,8 @@ class ConsumerGroup(Pausing):
         Raises, when a session has ended in order and the group was left: an ExceptionGroup of ClaimErrors (and
         of what setup or cleanup raised); GroupError where the coordinator refused this member for good;
         ConnectError or UnknownTopicError where the cluster or a topic cannot be found at the start; ConfigError
-        for topics that cannot be; ProtocolError where the leader's assignment is no assignment. Cancelling it ends
-        the session in order too, within `close_timeout`.
+        for topics or streams that cannot be; ProtocolError where the leader's assignment is no assignment. Cancelling
+        it ends the session in order too, within `close_timeout`.
         """
         runtime = self._runtime
         if runtime is None:
@@ -135,6 +135,8 @@ class ConsumerGroup(Pausing):
             raise RuntimeError("consume() is running already; a group is one member")
         if handler is None:
             raise TypeError("consume() needs a handler")
+        if isinstance(handler, StreamHandler):
+            handler._check()
         wanted = checked(topics, pattern)
         self._idle = trio.Event()
         try:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
+from sarameya.errors import ConfigError
 from sarameya.model import CommittedOffset, TopicPartition
 
 if TYPE_CHECKING:
     from sarameya.group.claim import Claim
     from sarameya.group.session import Session
+    from sarameya.group.stream import Stream
 
 
 class ConsumerGroupHandler(ABC):
@@ -55,3 +57,34 @@ class ConsumerGroupHandler(ABC):
         partition between `setup` and the claims. `committed` is None where the group has committed nothing.
         """
         return None
+
+
+class StreamHandler(ConsumerGroupHandler):
+    """A handler whose tasks read several claims each, merged into one feed: a stream.
+
+    `streams` (a whole number of at least 1) is how many such tasks a member has; each begins after the first
+    assignment and lasts until the session ends, with whatever partitions it has at the time, also none. A new
+    session's partitions are dealt to the streams range-wise, in order; what a cooperative assignor adds later goes to
+    whichever stream has the fewest. All else is as in ConsumerGroupHandler.
+    """
+
+    streams: int = 1
+
+    @abstractmethod
+    async def consume_stream(self, session: Session, stream: Stream) -> None:
+        """Read the stream until it ends: `async for message in stream`, or `async for batch in stream.batches()`.
+
+        Asking for more tells that what came before has been dealt with: a partition that is given up to another
+        member is waited for until then (at most `Config.claim_grace`, or the task is cancelled and the session ends).
+        A handler that collects more than one message or batch deals with what it has of a partition in
+        `partitions_revoked`. The iterator ends when the session does; returning earlier ends the session.
+        """
+
+    @final
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        """Never called: claims are read through streams."""
+        raise NotImplementedError("a StreamHandler reads through consume_stream")
+
+    def _check(self) -> None:
+        if isinstance(self.streams, bool) or not isinstance(self.streams, int) or self.streams < 1:
+            raise ConfigError("streams", self.streams, "must be a whole number of at least 1")

@@ -53,7 +53,8 @@ class Pauses:
         self._group = group
         self._observer = observer
         self._now = Paused()
-        self._watchers: set[Watcher] = set()
+        # In order, so that a run under virtual time can be repeated to the letter.
+        self._watchers: dict[Watcher, None] = {}
 
     @property
     def now(self) -> Paused:
@@ -88,12 +89,12 @@ class Pauses:
 
     def watch(self, watcher: Watcher) -> None:
         """Tell `watcher` whether its partition is paused, now and at each change."""
-        self._watchers.add(watcher)
+        self._watchers[watcher] = None
         watcher._set_paused(watcher.topic_partition in self._now)
 
     def unwatch(self, watcher: Watcher) -> None:
         """Tell it no more."""
-        self._watchers.discard(watcher)
+        self._watchers.pop(watcher, None)
 
     def _change(self, everything: bool, named: frozenset[TopicPartition]) -> None:
         before, self._now = self._now, Paused(everything, named)

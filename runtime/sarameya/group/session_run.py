@@ -1,7 +1,8 @@
 """The life of one session. See "What happens in a session?" in ARCHITECTURE.md.
 
     assignment:  committed offsets -> (the first time) handler.setup -> handler.partitions_assigned
-                 -> handler.start_offset -> the policy's offsets -> commit of those -> one task a claim
+                 -> handler.start_offset -> the policy's offsets -> commit of those -> one task a claim,
+                 or the claims are dealt to the tasks of a StreamHandler's streams
     rebalance:   eager: the session ends. Cooperative: it goes on; commit, join, and of the next assignment only
                  the difference ends or begins
     ending:      fetching stops, claims' iterators end; after a grace the claims are cancelled
@@ -22,16 +23,17 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from functools import partial
 
 import trio
 
 from sarameya.consumer.fetcher import Fetcher
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
-from sarameya.errors import ClaimError, CommitError, RebalanceDeadlineError, SarameyaError
+from sarameya.errors import ClaimError, CommitError, HandlerError, RebalanceDeadlineError, SarameyaError
 from sarameya.group.claim import Claim
 from sarameya.group.claims import Claims
-from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.member import CloseWanted, Member, NewAssignment, SubscriptionChanged
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.outcome import Outcome
@@ -39,6 +41,7 @@ from sarameya.group.pauses import Pauses
 from sarameya.group.runtime import Runtime
 from sarameya.group.session import Session
 from sarameya.group.starts import Start, find_starts
+from sarameya.group.streams import Streams
 from sarameya.model import CommittedOffset, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import (
     ClaimStarted,
@@ -100,13 +103,7 @@ class SessionRun:
             is_lost=lambda: self._outcome.lost,
             group_instance_id=runtime.config.group_instance_id,
         )
-        self._claims = Claims(
-            self._consume,
-            on_failure=self._claim_failed,
-            on_return=self._claim_returned,
-            observer=runtime.observer,
-            pauses=pauses,
-        )
+        self._claims = self._readers(pauses)
         # What is assigned to us and not given up; of it, what the handler was told of; what is being given up.
         self._owned: frozenset[TopicPartition] = frozenset()
         self._told: frozenset[TopicPartition] = frozenset()
@@ -261,20 +258,39 @@ class SessionRun:
 
     # -- claims ---------------------------------------------------------------------------------------
 
-    async def _consume(self, claim: Claim) -> None:
-        await self._handler.consume_claim(self._session, claim)
+    def _readers(self, pauses: Pauses) -> Claims | Streams:
+        """One task a claim, or a task for several: as the handler wants it."""
+        handler, session, observer = self._handler, self._session, self._runtime.observer
+        if isinstance(handler, StreamHandler):
+            return Streams(
+                partial(handler.consume_stream, session),
+                handler.streams,
+                on_failure=self._reader_failed,
+                on_return=self._end,
+                observer=observer,
+                pauses=pauses,
+            )
+        return Claims(
+            partial(handler.consume_claim, session),
+            on_failure=self._reader_failed,
+            on_return=self._end,
+            observer=observer,
+            pauses=pauses,
+        )
 
-    def _claim_returned(self, claim: Claim) -> None:
-        self._end(f"claim of {claim.topic_partition} returned")
-
-    def _claim_failed(self, claim: Claim, error: Exception) -> None:
+    def _reader_failed(self, name: str, claim: Claim | None, error: Exception) -> None:
         if _is_commit_error(error):
             # The handler's own commit came too late: its generation is over, which is no failure of the handler.
-            self._end(f"claim of {claim.topic_partition}: {error}", lost=True)
+            self._end(f"{name}: {error}", lost=True)
             return
-        failure = ClaimError(claim.topic_partition, claim.position, self._generation.id, error)
+        generation = self._generation.id
+        failure: SarameyaError
+        if claim is not None:
+            failure = ClaimError(claim.topic_partition, claim.position, generation, error)
+        else:
+            failure = HandlerError(f"{name}, generation {generation}: {type(error).__name__}: {error}")
         failure.__cause__ = error
-        self._fail(f"claim of {claim.topic_partition} failed", failure)
+        self._fail(f"{name} failed", failure)
 
     # -- ending ---------------------------------------------------------------------------------------
 
@@ -308,7 +324,8 @@ class SessionRun:
         self._handler_deadline = min(self._handler_deadline, now + grace)
         self._handler_scope.deadline = min(self._handler_scope.deadline, self._handler_deadline)
         self._deadline_scope.deadline = min(self._deadline_scope.deadline, max(deadline, now + _LEAST_SECONDS))
-        asked = self._claims.ask(self._leaving, now + grace)
+        ending = self._ended.is_set()
+        asked = self._claims.ask_all(now + grace) if ending else self._claims.ask(self._leaving, now + grace)
         self._fetcher.release(claim._consumer for claim in asked)
 
     async def _finish(self) -> None:
@@ -397,8 +414,7 @@ class SessionRun:
                 await trio.sleep_forever()
             # What was cancelled at the deadline itself needs a moment to unwind.
             await trio.sleep(_UNWIND_SECONDS)
-            claims = {f"claim of {tp}": task for tp, task in self._claims.tasks().items() if tp in self._leaving}
-            if stuck := self._running | claims:
+            if stuck := {**self._running, **self._claims.tasks(self._leaving)}:
                 self._leave_without(stuck)
                 return
             self._deadline_scope.deadline = math.inf

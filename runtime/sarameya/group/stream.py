@@ -1,0 +1,166 @@
+"""Several claims as one feed, as a handler's task reads it: message by message, or batch by batch.
+
+What is merged are record batches, not messages: the claims that have something stand in a line, the first one's batch
+is handed out to its end, and it goes to the end of the line. Each claim keeps its own place in its log. Claims come
+and go while the feed is read; one that goes has gone once the handler has come back for more, since only then is what
+it had of it dealt with.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+
+import trio
+
+from sarameya.group.claim import Claim
+from sarameya.message_batch import MessageBatch
+from sarameya.model import Message, TopicPartition
+
+
+class Stream:
+    """The claims that one task of a `StreamHandler` reads. For that one task: it tells by asking for more that it is
+    done with what it was given.
+
+    `on_gone` is told of a claim that was given up when the task has come back.
+    """
+
+    def __init__(self, index: int, on_gone: Callable[[Claim], None]) -> None:
+        self._index = index
+        self._on_gone = on_gone
+        self._claims: dict[TopicPartition, Claim] = {}
+        self._going: list[Claim] = []
+        # The claims that may have something, the next one first.
+        self._line: OrderedDict[Claim, None] = OrderedDict()
+        # Whose batch is being handed out; and whose messages, or error, the handler has.
+        self._current: Claim | None = None
+        self._held: Claim | None = None
+        self._ended = False
+        self._arrival = trio.Event()
+
+    @property
+    def index(self) -> int:
+        """Which of the handler's streams this is, from 0."""
+        return self._index
+
+    @property
+    def claims(self) -> Mapping[TopicPartition, Claim]:
+        """What this stream serves at the moment, by partition, ascending; it may be nothing."""
+        return MappingProxyType(self._claims)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the session asks the stream to finish. For handlers that wait for something else meanwhile."""
+        return self._ended
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{tp} at {claim.position}" for tp, claim in self._claims.items())
+        return f"stream {self._index} ({where or 'no partitions'})"
+
+    def __aiter__(self) -> StreamMessages:
+        return StreamMessages(self)
+
+    def batches(self) -> StreamBatches:
+        """The messages as `MessageBatch`es, a record batch of one partition's log each."""
+        return StreamBatches(self)
+
+    async def _advance(self) -> Claim | None:
+        """A claim with messages left to take; None once the session ends. Takes a checkpoint."""
+        await trio.lowlevel.checkpoint()
+        while not self._ended:
+            while self._going:
+                self._drop(self._going.pop(0))
+            if (claim := self._next()) is not None:
+                self._current = claim
+                return claim
+            if self._arrival.is_set():
+                self._arrival = trio.Event()
+            await self._arrival.wait()
+        return None
+
+    def _next(self) -> Claim | None:
+        self._held = current = self._current
+        if current is not None and current._taken < len(current._messages):
+            return current
+        while self._line:
+            self._held = claim = next(iter(self._line))
+            self._line.move_to_end(claim)  # whatever comes of it, the others are next
+            if claim._advance_nowait():
+                return claim
+            del self._line[claim]
+        self._held = self._current = None
+        return None
+
+    def _add(self, claim: Claim) -> None:
+        self._claims[claim.topic_partition] = claim
+        self._claims = dict(sorted(self._claims.items()))
+        claim._on_arrival = partial(self._arrived, claim)
+        self._arrived(claim)
+
+    def _give_up(self, claim: Claim) -> None:
+        """No more of this claim. It has gone once the handler comes back: at its next message, not its next batch."""
+        if claim in self._going:
+            return
+        self._going.append(claim)
+        claim._end()  # which wakes whoever waits here
+        if self._current is not None and self._current in self._line:
+            self._line.move_to_end(self._current, last=False)  # the rest of its batch is next
+        self._current = None
+
+    def _drop(self, claim: Claim) -> None:
+        del self._claims[claim.topic_partition]
+        self._line.pop(claim, None)
+        self._on_gone(claim)
+
+    def _end(self) -> None:
+        """The session ends: iterators end at their next step."""
+        self._ended = True
+        for claim in self._claims.values():
+            claim._end()
+        self._arrival.set()
+
+    def _arrived(self, claim: Claim) -> None:
+        self._line.setdefault(claim)
+        self._arrival.set()
+
+
+class StreamMessages:
+    """A stream's messages, each partition's in order. A checkpoint is taken for each record batch, not a message."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> StreamMessages:
+        return self
+
+    async def __anext__(self) -> Message:
+        claim = self._stream._current
+        if claim is None or claim._taken == len(claim._messages):
+            claim = await self._stream._advance()
+            if claim is None:
+                raise StopAsyncIteration
+        taken = claim._taken
+        claim._taken = taken + 1
+        return claim._messages[taken]
+
+
+class StreamBatches:
+    """A stream's batches. `anext` is cancel-safe: a cancelled call takes nothing, and the next one goes on."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> StreamBatches:
+        return self
+
+    async def __anext__(self) -> MessageBatch:
+        claim = await self._stream._advance()
+        if claim is None:
+            raise StopAsyncIteration
+        return claim._take_rest()
