@@ -37,6 +37,16 @@ def test_three_partitions_among(members, expected):
     assert [result[name].get("T") for name in names] == expected
 
 
+def test_two_members_with_two_streams_each_share_five_partitions():
+    streams = ["C1_0", "C1_1", "C2_0", "C2_1"]
+    assert assign({name: ["T"] for name in streams}, {"T": 5}) == {
+        "C1_0": {"T": (0, 1)},
+        "C1_1": {"T": (2,)},
+        "C2_0": {"T": (3,)},
+        "C2_1": {"T": (4,)},
+    }
+
+
 def test_java_s_example_of_two_topics_of_three():
     both = ["t0", "t1"]
     assert assign({"C0": both, "C1": both}, {"t0": 3, "t1": 3}) == {
