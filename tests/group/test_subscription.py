@@ -124,6 +124,25 @@ async def test_partitions_added_while_running_are_read_from_their_start(
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_member_younger_than_an_added_partition_is_told_by_the_leader(
+    autojump_clock: MockClock, assignor: str
+) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Claims(), Claims()
+        options = {"assignor": assignor, "offset_initial": "newest", "metadata_max_age": 1000.0}
+        await start(nursery, cluster, one, **options)
+        await one.until(lambda: "claim orders-1" in one.calls)
+        fill(cluster, 5, 1)
+        await one.received(5)
+        cluster.add_partitions("orders", 6)
+        for added in range(2, 6):
+            fill(cluster, 3, added)
+        await start(nursery, cluster, two, **options)
+        await eventually(lambda: len(one.messages) + len(two.messages) == 17)
+        assert {m.partition for m in two.messages} & {2, 3, 4, 5}, "it has read some of what was added"
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
 async def test_topic_that_vanishes_is_given_up_and_the_others_are_read_on(
     autojump_clock: MockClock, assignor: str
 ) -> None:

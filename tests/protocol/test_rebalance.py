@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from sarameya.errors import ProtocolError
+from sarameya.model import TopicPartition
 from sarameya.protocol.assignors import Subscription
 from sarameya.protocol.rebalance import (
+    Change,
+    decode_added,
     decode_assignment,
     decode_subscription,
+    diff,
+    encode_added,
     encode_assignment,
     encode_subscription,
 )
@@ -196,3 +201,23 @@ def test_any_subscription_survives_the_wire(subscription):
 @given(_assignments, st.none() | st.binary(max_size=20))
 def test_any_assignment_survives_the_wire(assignment, user_data):
     assert decode_assignment(encode_assignment(assignment, user_data)) == (assignment, user_data)
+
+
+# -- what was added while the group ran ----------------------------------------------------------------
+
+
+def test_added_partitions_survive_their_encoding() -> None:
+    added = [TopicPartition("orders", 2), TopicPartition("orders", 3), TopicPartition("returns", 0)]
+    assert decode_added(encode_added(reversed(added))) == added
+    assert encode_added([]) is None
+
+
+@pytest.mark.parametrize("user_data", [None, b"", b"another client's", b"sarameya:adde"])
+def test_user_data_of_others_tells_of_nothing_added(user_data: bytes | None) -> None:
+    assert decode_added(user_data) == []
+
+
+def test_difference_of_assignments_keeps_revokes_and_adds() -> None:
+    a, b, c = (TopicPartition("orders", number) for number in range(3))
+    assert diff([b, a], [c, b]) == Change(kept=(b,), revoked=(a,), added=(c,))
+    assert diff([], [b, a]) == Change(added=(a, b))

@@ -9,14 +9,15 @@ import attrs
 
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ProtocolError
+from sarameya.model import Assignment, topic_partitions
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer
 from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership_messages import Assign, GroupMember
-from sarameya.protocol.rebalance import decode_subscription, encode_assignment
-from sarameya.protocol.subscription import LOOK_UPS, TopicWatch
+from sarameya.protocol.rebalance import decode_subscription, encode_added, encode_assignment
+from sarameya.protocol.subscription import LOOK_UPS, Growth, TopicWatch
 
 T = TypeVar("T")
 
@@ -38,6 +39,7 @@ class Leader:
         observer: Observer,
         backoff: Backoff,
         run_sync: RunSync,
+        growth: Growth,
     ) -> None:
         self.watch = TopicWatch()
         self._group = group
@@ -47,6 +49,7 @@ class Leader:
         # However long retries may go on: a topic that nobody has must not keep the group from its other topics.
         self._backoff = attrs.evolve(backoff, max_attempts=LOOK_UPS, max_seconds=float("inf"))
         self._run_sync = run_sync
+        self._growth = growth
 
     async def assign(self, command: Assign) -> Mapping[str, bytes]:
         """Member id -> its assignment, encoded. Raises whatever the assignor raises; ProtocolError for bytes of other
@@ -59,12 +62,16 @@ class Leader:
 
         def deal() -> dict[str, bytes]:
             return {
-                member_id: encode_assignment(assignment, assignor.assignment_user_data(member_id, assignment))
+                member_id: encode_assignment(assignment, self._user_data(assignor, member_id, assignment))
                 for member_id, assignment in assignor.assign(members, layouts).items()
             }
 
         # In a thread: a slow assignor must not keep the heartbeats of its own member waiting.
         return await self._run_sync(deal)
+
+    def _user_data(self, assignor: Assignor, member_id: str, assignment: Assignment) -> bytes | None:
+        own = assignor.assignment_user_data(member_id, assignment)
+        return own if own is not None else encode_added(filter(self._growth.is_new, topic_partitions(assignment)))
 
     async def supervise(self, members: Iterable[GroupMember]) -> None:
         """The assignment stands, but this member leads: watch what it was dealt from (KIP-814)."""

@@ -53,7 +53,7 @@ from sarameya.protocol.membership_messages import (
 )
 from sarameya.protocol.membership_states import COMMITTING, State
 from sarameya.protocol.metadata import Broker, ClusterMetadata
-from sarameya.protocol.rebalance import decode_assignment, encode_subscription
+from sarameya.protocol.rebalance import decode_added, decode_assignment, encode_subscription
 from sarameya.protocol.subscription import Growth, Wanted, resolve
 
 
@@ -108,7 +108,7 @@ class Member:
         self._metadata = metadata
         self._config = config
         self._observer = observer
-        self._leader = Leader(group, self._assignors, metadata, observer, backoff, run_sync)
+        self._leader = Leader(group, self._assignors, metadata, observer, backoff, run_sync, self.growth)
         self._machine = Membership(
             MembershipOptions(
                 group=group,
@@ -325,6 +325,7 @@ class Member:
             assignment, user_data = decode_assignment(assigned.assignment)
             if (assignor := self._assignors.get(generation.protocol)) is not None:
                 assignor.on_assignment(assignment, user_data, generation.id)
+            self.growth.tell(decode_added(user_data))
         except Exception as error:  # noqa: BLE001 - bytes of another member, or the user's assignor: fatal, and said
             self.notify(Fail(error))
             return

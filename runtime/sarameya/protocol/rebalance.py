@@ -14,7 +14,7 @@ import attrs
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from sarameya.errors import ProtocolError
-from sarameya.model import Assignment, TopicPartition
+from sarameya.model import Assignment, TopicPartition, by_topic, topic_partitions
 from sarameya.protocol.assignors.base import Subscription
 
 PROTOCOL_TYPE = "consumer"
@@ -79,6 +79,27 @@ def decode_assignment(data: bytes) -> tuple[Assignment, bytes | None]:
         return {}, None
     message = _decode(ConsumerProtocolAssignment, data)
     return _partitions(message.assigned_partitions), message.user_data
+
+
+_ADDED = b"sarameya:added\0"
+"""Begins the user data in which our leaders tell members which of their partitions were added while the group ran."""
+
+
+def encode_added(added: Iterable[TopicPartition]) -> bytes | None:
+    """User data of an assignment whose assignor sends none of its own; None where nothing was added.
+
+    Other clients pay it no heed, as their assignors send none.
+    """
+    grouped = by_topic(sorted(added))
+    return _ADDED + encode_assignment(grouped) if grouped else None
+
+
+def decode_added(user_data: bytes | None) -> list[TopicPartition]:
+    """What one of our leaders has told by `encode_added`; nothing from anybody else."""
+    if not user_data or not user_data.startswith(_ADDED):
+        return []
+    added, _ = decode_assignment(user_data[len(_ADDED) :])
+    return topic_partitions(added)
 
 
 def _rows(message: Any, assignment: Assignment) -> list[Any]:

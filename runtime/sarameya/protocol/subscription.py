@@ -40,14 +40,16 @@ def resolve(wanted: Wanted, metadata: ClusterMetadata) -> tuple[str, ...]:
 
 
 class Growth:
-    """Which partitions were added while this member ran: those are read from their start, whatever the policy.
+    """Which partitions were added while the group ran: those are read from their start, whatever the policy.
 
-    Else what was written between a partition's making and its discovery would be skipped under `newest`.
+    Else what was written between a partition's making and its discovery would be skipped under `newest`. What this
+    member has not seen itself, since it is younger than the partition, the leader tells it (`added`).
     """
 
     def __init__(self) -> None:
         self._first_counts: dict[str, int] = {}
         self._knew_all = False
+        self._told: set[TopicPartition] = set()
 
     def look(self, metadata: ClusterMetadata, *, has_all: bool) -> None:
         """Take note of metadata. `has_all`: every topic of the cluster is in it, so a topic that is new here is new."""
@@ -62,9 +64,14 @@ class Growth:
             if name in self._first_counts:
                 self._first_counts[name] = 0
 
+    def tell(self, added: Iterable[TopicPartition]) -> None:
+        """The leader knows these to have been added."""
+        self._told.update(added)
+
     def is_new(self, partition: TopicPartition) -> bool:
-        """Whether the partition was added while this member ran."""
-        return partition.partition >= self._first_counts.get(partition.topic, partition.partition + 1)
+        """Whether the partition was added while the group ran, as far as this member knows."""
+        first = self._first_counts.get(partition.topic, partition.partition + 1)
+        return partition.partition >= first or partition in self._told
 
 
 class TopicWatch:
