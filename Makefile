@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit soak check bench diagrams constraints clean java java-maven-kcat
+.PHONY: help demo test unit soak check bench diagrams constraints clean java java-maven-kcat java-maven-go
 
 help:
 	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
@@ -34,14 +34,14 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/dev.stamp
+bench: java-maven-go $(VENV)/dev.stamp
 	$(BIN)/python -m bench
 
 diagrams: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.diagrams
 
 # What is not installed here but by the machine's owner is asked for first, before anything takes time.
-java java-maven-kcat:
+java java-maven-kcat java-maven-go:
 	@.ci/need $(subst -, ,$@)
 
 # A stamp says which extra is installed; it is made again when what is to be installed changes.

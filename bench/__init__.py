@@ -6,5 +6,5 @@ A bench is a module here with a docstring, whose first line says what it measure
 
 from __future__ import annotations
 
-BENCHES: tuple[str, ...] = ()
+BENCHES: tuple[str, ...] = ("rebalance",)
 """The modules of this package that are benches, in the order in which `make bench` runs them."""

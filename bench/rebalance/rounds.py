@@ -1,0 +1,106 @@
+"""The rounds: each contender in turn has a group of two, which a third joins and leaves."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import attrs
+import trio
+
+from bench.rebalance.contenders import CONTENDERS, Contender, commands
+from bench.rebalance.figures import Cost, first_message, longest_silence, taken_over
+from tests.integration.peers.lines import Line
+from tests.integration.peers.running import Command, Peer
+from tests.integration.peers.stage import Owned, Stage, open_stage
+from tests.integration.real_kafka import RealKafka
+
+ROUNDS = 6
+PARTITIONS = 6
+RATE = 600.0
+"""Messages a second: a hundred for each partition, so that silences are told within 10 ms."""
+OPTIONS = {"session_timeout": 10.0, "heartbeat_interval": 3.0}
+
+_LOAD_SECONDS = 1.5
+"""A program gets this long to be loaded before it is to start."""
+_STEADY_SECONDS = 2.0
+_TAIL_SECONDS = 0.5
+"""How long a change is watched after the group has settled."""
+
+
+@attrs.frozen
+class Measured:
+    """What joining and leaving cost one contender, round by round."""
+
+    contender: Contender
+    joins: list[Cost]
+    leaves: list[Cost]
+    load: float
+    """The machine's load average over the last minute, at the end: what else ran there."""
+
+
+def measure_all() -> Iterator[Measured]:
+    """Each contender's figures, as they come."""
+    programs = commands()
+    with tempfile.TemporaryDirectory() as directory, RealKafka(Path(directory, "kafka")) as kafka:
+        for number, contender in enumerate(CONTENDERS):
+            topic = kafka.create_topic(f"rebalance-{number}", PARTITIONS)
+            yield trio.run(_measure, contender, kafka.bootstrap_servers[0], topic, programs)
+
+
+async def _measure(contender: Contender, bootstrap: str, topic: str, programs: Mapping[str, Command]) -> Measured:
+    joins, leaves = [], []
+    async with open_stage(bootstrap, topic, PARTITIONS, group=topic, rate=RATE, commands=programs) as stage:
+        for _ in range(2):
+            await _start(stage, contender)
+        for number in range(ROUNDS):
+            # The heartbeats of all members begin together, when the group settles.
+            delay = OPTIONS["heartbeat_interval"] * (number + 0.5) / ROUNDS
+            cost, third = await _join(stage, contender, delay)
+            joins.append(cost)
+            leaves.append(await _leave(stage, third, delay))
+    return Measured(contender, joins, leaves, os.getloadavg()[0])
+
+
+async def _start(stage: Stage, contender: Contender) -> Peer:
+    start_at = time.time() + _LOAD_SECONDS
+    return await stage.start(contender.kind, contender.strategy, start_at=start_at, **OPTIONS)
+
+
+async def _join(stage: Stage, contender: Contender, delay: float) -> tuple[Cost, Peer]:
+    before = await _quiet(stage, delay)
+    third = await _start(stage, contender)
+    after = await stage.settled()
+    await trio.sleep(_TAIL_SECONDS)
+    begin = third.told("starting")[0].at
+    return _cost(stage, before, after, begin, first_message(third.lines, begin)), third
+
+
+async def _leave(stage: Stage, third: Peer, delay: float) -> Cost:
+    before = await _quiet(stage, delay)
+    await third.stop()
+    after = await stage.settled()
+    await trio.sleep(_TAIL_SECONDS)
+    begin = third.told("leaving")[0].at
+    heirs = [line for peer in stage.peers.live for line in peer.lines]
+    return _cost(stage, before, after, begin, taken_over(heirs, before[third.client_id], begin))
+
+
+async def _quiet(stage: Stage, delay: float) -> Owned:
+    """Who owns what, after a time in which nothing happened."""
+    await stage.settled()
+    await trio.sleep(_STEADY_SECONDS + delay)
+    return await stage.settled()
+
+
+def _cost(stage: Stage, before: Owned, after: Owned, begin: float, wait: float) -> Cost:
+    lines: list[Line] = [line for peer in stage.peers.all for line in peer.lines]
+    kept = {partition for member, owned in before.items() for partition in owned & after.get(member, set())}
+    return Cost(
+        wait,
+        pause=longest_silence(lines, kept, begin, time.time()),
+        steady=longest_silence(lines, kept, begin - _STEADY_SECONDS, begin),
+    )
