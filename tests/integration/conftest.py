@@ -1,4 +1,4 @@
-"""What integration tests share: one real Kafka for the whole run, and its log beside a failure."""
+"""What integration tests share: a real Kafka of each line for the whole run, and its log beside a failure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION, RealKafka
 from tests.integration.real_kafka.node import java_program
+from tests.transcripts.stage import FEW
 
 
 @pytest.fixture(scope="session")
@@ -19,11 +20,35 @@ def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
         yield kafka
 
 
+@pytest.fixture(scope="session")
+def real_kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """Apache Kafka of the line before, one broker, shared as `real_kafka` is."""
+    _need(java_program(), "mvn")
+    with RealKafka(tmp_path_factory.mktemp("kafka-3"), version=KAFKA_3_VERSION) as kafka:
+        yield kafka
+
+
+@pytest.fixture(params=["real_kafka", "real_kafka_3"], ids=[f"Kafka {KAFKA_VERSION}", f"Kafka {KAFKA_3_VERSION}"])
+def real_kafka_any(request: pytest.FixtureRequest) -> RealKafka:
+    """For a test that is to run on both."""
+    kafka: RealKafka = request.getfixturevalue(request.param)
+    return kafka
+
+
 @pytest.fixture
 def real_kafka_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Apache Kafka, three brokers, for one test that hurts them."""
     _need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka-of-three"), brokers=3) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def real_kafka_of_small_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """Apache Kafka, three brokers, on which a group may have few members."""
+    _need(java_program(), "mvn")
+    properties = {"group.max.size": str(FEW)}
+    with RealKafka(tmp_path_factory.mktemp("kafka-few"), brokers=3, properties=properties) as kafka:
         yield kafka
 
 

@@ -5,7 +5,18 @@ them a cluster and offers topics and Kafka's own admin tools. Needs Java 17 and 
 """
 
 from tests.integration.real_kafka.cluster import GROUP_COMMAND, GroupLine, RealKafka, ToolError
-from tests.integration.real_kafka.jars import JarsError, kafka_jars
+from tests.integration.real_kafka.jars import KAFKA_3_VERSION, KAFKA_VERSION, JarsError, kafka_jars
 from tests.integration.real_kafka.node import KafkaStartError, Node
 
-__all__ = ["GROUP_COMMAND", "GroupLine", "JarsError", "KafkaStartError", "Node", "RealKafka", "ToolError", "kafka_jars"]
+__all__ = [
+    "GROUP_COMMAND",
+    "KAFKA_3_VERSION",
+    "KAFKA_VERSION",
+    "GroupLine",
+    "JarsError",
+    "KafkaStartError",
+    "Node",
+    "RealKafka",
+    "ToolError",
+    "kafka_jars",
+]

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -73,13 +73,21 @@ class RealKafka:
     """`with RealKafka(directory) as kafka`: a cluster that answers, until the block ends.
 
     It is formatted and started on entry, on free loopback ports, under `directory` (which may not exist yet). On
-    exit its data is removed; the brokers' logs (`directory/<node id>/server.log`) stay.
+    exit its data is removed; the brokers' logs (`directory/<node id>/server.log`) stay. `version` is a release of Kafka
+    with KRaft, `properties` are the brokers' own, beside or in place of those set here.
     """
 
-    def __init__(self, directory: Path, brokers: int = 1, version: str = KAFKA_VERSION) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 1,
+        version: str = KAFKA_VERSION,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self._directory = directory
         self._brokers = brokers
         self._version = version
+        self._properties = dict(properties or {})
         self._stack = ExitStack()
         self.nodes: tuple[Node, ...] = ()
 
@@ -170,6 +178,8 @@ class RealKafka:
             # Tests are short: a group's first round waits for nobody, and sessions may be shorter than production's.
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "500",
+            # Looking for expired offsets, Kafka 4 deletes empty groups that keep nothing: not in the middle of a test.
+            "offsets.retention.check.interval.ms": str(24 * 3_600_000),
             # Each partition of the internal topics costs files and start-up time; five show all there is to see.
             "offsets.topic.num.partitions": "5",
             "offsets.topic.replication.factor": replicas,
@@ -177,6 +187,7 @@ class RealKafka:
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": "1",
             "log.cleaner.dedupe.buffer.size": str(4 * 2**20),
+            **self._properties,
         }
 
     def _admin(self) -> AdminClient:

@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.0"
+KAFKA_3_VERSION = "3.9.1"
+"""The last line of Kafka 3, whose brokers have the old group coordinator."""
 
 _POM = Path(__file__).with_name("pom.xml")
 _MAVEN_SECONDS = 600

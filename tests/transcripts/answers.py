@@ -1,0 +1,152 @@
+"""Answers made comparable: what differs from one play to the next gets a name, what says nothing is left out.
+
+Member ids are called after the connection they were given to (`<a>`, then `<a 2>`), groups and brokers after their part
+in the play; error codes have their names; arrays of structures are sorted, since brokers keep them in hash maps.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kafka.protocol.admin import ListGroupsResponse
+
+from sarameya.error_codes import ErrorCode
+from tests.transcripts.verbs import READS_ORDERS
+
+Plain = Any
+"""None, a bool, int or str, or a list or dict of such: what JSON can say."""
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+# Says how long a client is to be quiet, never what was answered.
+_LEFT_OUT = frozenset({"throttle_time_ms"})
+
+
+# What elements of arrays are told apart by.
+_IDENTITY = ("group_id", "key", "name", "partition_index", "member_id", "group_instance_id")
+
+_BYTES = {READS_ORDERS: "<reads orders>"}
+
+
+class Names:
+    """What the ids of one play are called. Ids are learnt all through the play; ask when it is over."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._names: dict[str, str] = {}
+
+    def learn_member(self, member_id: str, by: str, instance: str | None, nth: int) -> None:
+        """A member id that a connection was given. It should be the client's or instance's id, a hyphen, and a UUID."""
+        if member_id in self._names:
+            return  # somebody else's, who was given it first
+        name = by if nth == 0 else f"{by} {nth + 1}"
+        form = re.sub(_UUID, "uuid", member_id)
+        is_usual = form == f"{by if instance is None else instance}-uuid"
+        self._names[member_id] = f"<{name}>" if is_usual else f"<{name}, in the form {form}>"
+
+    def is_group(self, text: str) -> bool:
+        """Whether it is the id of one of the play's groups."""
+        return text == self._group or text.startswith(f"{self._group}-")
+
+    def of(self, text: str) -> str:
+        """A string of an answer, as it is recorded."""
+        if text in self._names:
+            return self._names[text]
+        if self.is_group(text):
+            return f"<group{text.removeprefix(self._group).replace('-', ' ')}>"
+        # A member whose join was held to the end: nobody was told its id.
+        return re.sub(f"^(.*)-{_UUID}$", r"<a member of \1>", text)
+
+
+def plain(answer: Any, names: Names) -> Plain:
+    """An answer (kafka-python's) as it is recorded."""
+    said = answer.to_dict(json=False)
+    if isinstance(answer, ListGroupsResponse):
+        said["groups"] = [group for group in said["groups"] if names.is_group(group["group_id"])]
+    return _plain(said, names)
+
+
+def _plain(value: Any, names: Names) -> Plain:
+    if isinstance(value, Mapping):
+        return {key: _field(key, item, names) for key, item in value.items() if key not in _LEFT_OUT}
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _BYTES.get(bytes(value)) or repr(bytes(value))[2:-1]
+    if isinstance(value, (list, tuple, set)):
+        return _sorted([_plain(item, names) for item in value])
+    if isinstance(value, str):
+        return names.of(value)
+    return value
+
+
+def _field(key: str, value: Any, names: Names) -> Plain:
+    if key == "error_code":
+        return error_name(value)
+    if key == "error_message" and value:
+        return "<text>"
+    if key == "client_host" and isinstance(value, str):
+        return re.sub(r"^/[\w.:]+$", "/<host>", value)  # as java.net.InetAddress writes it
+    return _plain(value, names)
+
+
+def error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def _sorted(items: list[Plain]) -> list[Plain]:
+    def identity(item: Plain) -> tuple[list[Plain], str]:
+        named = [item[key] for key in _IDENTITY if key in item] if isinstance(item, dict) else []
+        return [str(name) for name in named], json.dumps(item, sort_keys=True)
+
+    return sorted(items, key=identity)
+
+
+ABSENT = "absent"
+
+
+def compare(expected: Plain, actual: Plain) -> list[tuple[str, Plain, Plain]]:
+    """Where two answers differ: (dotted path, expected, actual) for each field, ABSENT where one has none.
+
+    Elements of arrays are found by their name, so that a missing one shifts no others. Of an answer and none ("held")
+    it is said at the path "" only that they differ, and by the answer's error code.
+    """
+    if not (isinstance(expected, dict) and isinstance(actual, dict)):
+        expected, actual = _word(expected), _word(actual)
+        return [] if expected == actual else [("", expected, actual)]
+    wanted, found = _fields(expected), _fields(actual)
+    return [
+        (path, wanted.get(path, ABSENT), found.get(path, ABSENT))
+        for path in dict.fromkeys([*wanted, *found])
+        if wanted.get(path, ABSENT) != found.get(path, ABSENT)
+    ]
+
+
+def _word(answer: Plain) -> Plain:
+    return f"answered {answer.get('error_code', '')}".strip() if isinstance(answer, dict) else answer
+
+
+def _fields(answer: Plain) -> dict[str, Plain]:
+    found: dict[str, Plain] = {}
+    _collect(answer, (), found)
+    return found
+
+
+def _collect(value: Plain, path: tuple[str, ...], found: dict[str, Plain]) -> None:
+    children: list[tuple[str, Plain]] = []
+    if isinstance(value, dict):
+        children = list(value.items())
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        children = [(_place(n, item), item) for n, item in enumerate(value)]
+    if not children:
+        found[".".join(path)] = value
+    for name, child in children:
+        _collect(child, (*path, name), found)
+
+
+def _place(n: int, item: Plain) -> str:
+    return next((str(item[key]) for key in _IDENTITY if key in item), str(n))

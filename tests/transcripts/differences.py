@@ -1,0 +1,205 @@
+"""Where a broker answers otherwise than Apache Kafka 4.1, on purpose or by its age: each with its reason.
+
+The patterns are those of `fnmatch`. A row that matches no difference any more is an error as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+import attrs
+
+from tests.transcripts.answers import ABSENT, Plain, compare
+from tests.transcripts.golden import Plays
+
+EMBEDDED = "the embedded broker"
+KAFKA_4 = "Kafka 4.1"
+KAFKA_3 = "Kafka 3.9"
+
+
+@attrs.frozen
+class Known:
+    """A difference that is known: which steps of which transcripts it concerns, what is answered there, and why."""
+
+    why: str
+    transcript: str
+    step: str
+    field: str
+    kafka: str
+    """What Kafka 4.1 answers."""
+    here: str
+    """What this broker answers."""
+
+    def covers(self, found: Found) -> bool:
+        pairs = [
+            (found.transcript, self.transcript),
+            (found.step, self.step),
+            (found.field, self.field),
+            (str(found.kafka), self.kafka),
+            (str(found.here), self.here),
+        ]
+        return all(fnmatchcase(text, pattern) for text, pattern in pairs)
+
+
+@attrs.frozen
+class Found:
+    """One field of one answer that differs."""
+
+    transcript: str
+    profile: str
+    step: str
+    field: str
+    kafka: Plain
+    here: Plain
+
+    def __str__(self) -> str:
+        return (
+            f"{self.transcript} ({self.profile})\n    {self.step}: {self.field or 'answered at all'}"
+            f"\n    Kafka 4.1: {self.kafka!r}\n    here:      {self.here!r}"
+        )
+
+
+def _forgotten(transcript: str, step: str, here: str) -> Known:
+    why = "Kafka drops this request's answer, and its client waits until it gives up; here it is told why"
+    return Known(why, transcript, step, "", kafka="held", here=here)
+
+
+_EMBEDDED = (
+    _forgotten("*: both leave at once", "b SYNC_GROUP, looked at", "answered UNKNOWN_MEMBER_ID"),
+    _forgotten("*: an administrator removes *", "b SYNC_GROUP, looked at", "answered UNKNOWN_MEMBER_ID"),
+    _forgotten("a member that joins twice in a round*", "b JOIN_GROUP*, looked at", "answered REBALANCE_IN_PROGRESS"),
+    _forgotten("a member that joins twice in a round*", "b JOIN_GROUP*, looked at #2", ABSENT),
+    _forgotten("a member that syncs twice in a round*", "b SYNC_GROUP, looked at", "answered REBALANCE_IN_PROGRESS"),
+    _forgotten("a member that syncs twice in a round*", "b SYNC_GROUP, looked at #2", ABSENT),
+    *(
+        Known(
+            "that all who are left have joined is overlooked by Kafka when the last was turned away, until the "
+            "rebalance timeout; here the round goes on",
+            "ids are given out beyond the limit, places are not",
+            step,
+            field,
+            kafka,
+            here,
+        )
+        for step, field, kafka, here in [
+            ("? JOIN_GROUP*, looked at", "", "held", "answered NONE"),
+            ("the group", "", "PreparingRebalance *", "CompletingRebalance *"),
+        ]
+    ),
+    *(
+        Known(
+            "a fault within Kafka (an IllegalStateException), told as such; here it is what it is in all other cases "
+            "of an id that does not belong to the instance",
+            "one that was told its id comes back as an instance",
+            "a JOIN_GROUP #2",
+            field,
+            kafka,
+            here,
+        )
+        for field, kafka, here in [
+            ("error_code", "UNKNOWN_SERVER_ERROR", "UNKNOWN_MEMBER_ID"),
+            ("member_id", "", "<a>"),
+        ]
+    ),
+    Known(
+        "Kafka 4 begins a round when one leaves that never was a member; Kafka 3 did not, and nobody needs it",
+        "stable, one is to come back with its id: one whose id was given out leaves",
+        "the group",
+        "",
+        "PreparingRebalance <a> <b>",
+        "Stable <a> <b>",
+    ),
+)
+
+_KAFKA_3 = (
+    Known(
+        "groups have configurations, to be seen and changed, in Kafka 4 only",
+        "*",
+        "* DESCRIBE_GROUPS*",
+        "groups.*.authorized_operations",
+        "?10, 11, 3, 6, 8?",
+        "?3, 6, 8?",
+    ),
+    Known(
+        "Kafka 3 shows assignments of Stable groups only",
+        "*",
+        "* DESCRIBE_GROUPS*",
+        "groups.*.members.*.member_assignment",
+        "[aot]*",
+        "",
+    ),
+    Known(
+        "commits with a generation to a group that does not exist: told as such by the new coordinator, since a group "
+        "may be of another type (KIP-848)",
+        "*",
+        "? OFFSET_COMMIT*",
+        "topics.orders.partitions.0.error_code",
+        "GROUP_ID_NOT_FOUND",
+        "ILLEGAL_GENERATION",
+    ),
+    Known(
+        "Kafka 3 takes a sync in a Stable group for a sign of life, Kafka 4 does not",
+        "syncs and joins keep a member alive",
+        "a *",
+        "*",
+        "*",
+        "*",
+    ),
+    Known(
+        "Kafka 3 deletes an empty group with its last offset, Kafka 4 when it next looks for what has expired",
+        "empty, *: offsets are deleted",
+        "the group",
+        "",
+        "Empty",
+        "Dead",
+    ),
+    Known(
+        "Kafka 4 begins a round when one leaves that never was a member; Kafka 3 did not",
+        "stable, one is to come back with its id: one whose id was given out leaves",
+        "the group",
+        "",
+        "PreparingRebalance <a> <b>",
+        "Stable <a> <b>",
+    ),
+    Known(
+        "of several that leave at once Kafka 3 lets one go after the other: the first begins a round, or ends one, "
+        "together with those that are about to go",
+        "*: both leave at once",
+        "*",
+        "*",
+        "*",
+        "*",
+    ),
+)
+
+KNOWN: Mapping[str, tuple[Known, ...]] = {EMBEDDED: _EMBEDDED, KAFKA_4: (), KAFKA_3: _KAFKA_3}
+
+
+def find(kafka: Plays, here: Plays) -> Iterator[Found]:
+    """All differences of plays that both have."""
+    for (transcript, profile), answers in here.items():
+        expected = kafka[transcript, profile]
+        for step in dict.fromkeys([*expected, *answers]):
+            for field, theirs, ours in compare(expected.get(step, ABSENT), answers.get(step, ABSENT)):
+                yield Found(transcript, profile, step, field, theirs, ours)
+
+
+def assert_as_recorded(broker: str, kafka: Plays, here: Plays) -> None:
+    """Raises AssertionError with whatever is wrong with a broker's answers."""
+    wrong = complaints(broker, kafka, here)
+    if wrong:
+        raise AssertionError("\n".join([f"{broker}: {len(wrong)} complaints", *wrong]))
+
+
+def complaints(broker: str, kafka: Plays, here: Plays) -> list[str]:
+    """What is wrong with a broker's answers: differences that are not known, and known ones that are none."""
+    known = KNOWN[broker]
+    met: set[Known] = set()
+    wrong: list[str] = []
+    for found in find(kafka, here):
+        covering = [row for row in known if row.covers(found)]
+        met.update(covering)
+        if not covering:
+            wrong.append(str(found))
+    return wrong + [f"no longer a difference, take it out: {row}" for row in known if row not in met]

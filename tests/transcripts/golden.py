@@ -1,0 +1,70 @@
+"""The answers of Apache Kafka that are committed: `golden/<theme>.json`, one line a step.
+
+{transcript: {profiles with the same answers: {step: answer}}}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.transcripts.answers import Plain
+
+Answers = Mapping[str, Plain]
+"""Step -> answer, of one play."""
+Plays = Mapping[tuple[str, str], Answers]
+"""(transcript, profile) -> its answers."""
+
+_DIRECTORY = Path(__file__).with_name("golden")
+_BETWEEN = ", "
+
+
+def load(theme: str) -> dict[tuple[str, str], Answers]:
+    written = json.loads(_file(theme).read_text(encoding="utf-8"))
+    return {
+        (transcript, profile): answers
+        for transcript, by_profiles in written.items()
+        for profiles, answers in by_profiles.items()
+        for profile in profiles.split(_BETWEEN)
+    }
+
+
+def save(theme: str, plays: Plays) -> None:
+    _file(theme).write_text(_text(_shared(plays)), encoding="utf-8")
+
+
+def _file(theme: str) -> Path:
+    return _DIRECTORY / f"{theme}.json"
+
+
+def _shared(plays: Plays) -> dict[str, dict[str, Answers]]:
+    """Profiles that have the same answers stand together."""
+    shared: dict[str, dict[str, Answers]] = {}
+    for (transcript, profile), answers in plays.items():
+        by_profiles = shared.setdefault(transcript, {})
+        same = next((profiles for profiles, others in by_profiles.items() if others == answers), None)
+        if same is not None:
+            del by_profiles[same]
+        by_profiles[profile if same is None else f"{same}{_BETWEEN}{profile}"] = answers
+    return shared
+
+
+def _text(shared: Mapping[str, Mapping[str, Answers]]) -> str:
+    """JSON in which a step is a line."""
+
+    def named(name: str, content: str) -> str:
+        return f"{json.dumps(name, ensure_ascii=False)}: {content}"
+
+    def block(lines: list[str], indent: str) -> str:
+        inner = ",\n".join(f"{indent}  {line}" for line in lines)
+        return f"{{\n{inner}\n{indent}}}" if lines else "{}"
+
+    transcripts = []
+    for transcript, by_profiles in shared.items():
+        variants = []
+        for profiles, answers in by_profiles.items():
+            steps = [named(step, json.dumps(answer, ensure_ascii=False)) for step, answer in answers.items()]
+            variants.append(named(profiles, block(steps, "    ")))
+        transcripts.append(named(transcript, block(variants, "  ")))
+    return block(transcripts, "") + "\n"

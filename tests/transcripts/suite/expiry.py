@@ -1,0 +1,245 @@
+"""What time does: sessions, rounds and syncs that run out. Times leave a second and more for a busy machine."""
+
+from __future__ import annotations
+
+from tests.transcripts.script import Transcript
+from tests.transcripts.verbs import (
+    Await,
+    Id,
+    Look,
+    Sleep,
+    commit,
+    describe,
+    enter,
+    fetch_offsets,
+    heartbeat,
+    join,
+    pair,
+    single,
+    sync,
+)
+
+SHORT = 2_000
+"""Milliseconds: time for some steps on a busy machine."""
+LONG_ENOUGH = 3.2
+"""Seconds, until a short session is over."""
+
+_PROFILES = ("2.1", "3.9")
+
+TRANSCRIPTS = (
+    Transcript(
+        "a group of one whose session ends is empty, and keeps its offsets",
+        (
+            *single("a", session=SHORT),
+            commit("a"),
+            Sleep(LONG_ENOUGH),
+            describe(),
+            heartbeat("a"),
+            commit("a"),
+            sync("a"),
+            join("a", session=SHORT),
+            fetch_offsets("x"),
+        ),
+    ),
+    Transcript(
+        "heartbeats keep a member alive",
+        (
+            *single("a", session=3_000),
+            Sleep(1.2),
+            heartbeat("a"),
+            Sleep(1.2),
+            heartbeat("a"),
+            Sleep(1.2),
+            heartbeat("a"),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "commits keep a member alive",
+        (*single("a", session=3_000), Sleep(1.2), commit("a"), Sleep(1.2), commit("a"), Sleep(1.2), heartbeat("a")),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "heartbeats that are refused keep nobody alive",
+        (
+            *single("a", session=SHORT),
+            Sleep(0.8),
+            heartbeat("a", generation=7),
+            Sleep(2.2),
+            heartbeat("a"),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "syncs and joins keep a member alive",
+        (*single("a", session=3_000), Sleep(1.8), sync("a"), Sleep(1.8), join("a"), Sleep(1.2), heartbeat("a")),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "a member that dies begins a round",
+        (
+            *single("a"),
+            enter("b", session=SHORT, held=True),
+            enter("a"),
+            Await("b"),
+            sync("a", {"a": b"one", "b": b"two"}),
+            sync("b"),
+            Sleep(LONG_ENOUGH),
+            heartbeat("a"),
+            heartbeat("b"),
+            describe(),
+            join("a"),
+            sync("a", {"a": b"all"}),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "a leader that dies is followed by another",
+        (
+            *single("a", session=SHORT),
+            enter("b", held=True),
+            enter("a", session=SHORT),
+            Await("b"),
+            sync("a", {"a": b"one", "b": b"two"}),
+            sync("b"),
+            Sleep(LONG_ENOUGH),
+            heartbeat("b"),
+            join("b"),
+            sync("b", {"b": b"all"}),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "a round that waits for a dead member ends with its session",
+        (*single("a", session=SHORT), enter("b", held=True), Sleep(LONG_ENOUGH), Look(), describe(), heartbeat("a")),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "a round does not wait longer than the rebalance timeout for one that only beats",
+        (
+            *single("a", rebalance=2000, session=3_000),
+            enter("b", rebalance=5_000, held=True),
+            Sleep(1.0),
+            heartbeat("a"),
+            Sleep(1.5),
+            heartbeat("a"),
+            Sleep(3.5),
+            heartbeat("a"),
+            Look(),
+            describe(),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "the longest rebalance timeout counts",
+        (
+            *single("a", rebalance=1_000),
+            enter("b", rebalance=4_000, held=True),
+            Sleep(2.0),
+            heartbeat("a"),
+            Sleep(3.0),
+            heartbeat("a"),
+            Look(),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "the leader that does not sync is taken out at the rebalance timeout",
+        (
+            *single("a", rebalance=2_500),
+            enter("b", rebalance=2_500, held=True),
+            enter("a", rebalance=2_500),
+            Await("b"),
+            sync("b", held=True),
+            Sleep(3.5),
+            heartbeat("a"),
+            Look(),
+            describe(),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "a follower that does not sync is taken out at the rebalance timeout, also of a Stable group",
+        (
+            *single("a", rebalance=2_500),
+            enter("b", rebalance=2_500, held=True),
+            enter("a", rebalance=2_500),
+            Await("b"),
+            sync("a", {"a": b"one", "b": b"two"}),
+            describe(),
+            Sleep(3.5),
+            heartbeat("b"),
+            heartbeat("a"),
+            describe(),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "a member whose session ends in the middle of a round",
+        (
+            *single("a"),
+            enter("b", session=SHORT, held=True),
+            enter("a"),
+            Await("b"),
+            Sleep(LONG_ENOUGH),
+            heartbeat("a"),
+            sync("a", {"a": b"one"}, held=True),
+            describe(),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "who waits for a sync does not die of waiting",
+        (
+            *single("a"),
+            enter("b", session=SHORT, held=True),
+            enter("a"),
+            Await("b"),
+            sync("b", held=True),
+            Sleep(LONG_ENOUGH),
+            sync("a", {"a": b"one", "b": b"two"}),
+            Await("b"),
+            heartbeat("b"),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "who waits for a join does not die of waiting",
+        (
+            *pair(),
+            join("b", session=SHORT, protocols=("range", "sticky"), held=True),
+            Sleep(LONG_ENOUGH),
+            join("a"),
+            Await("b"),
+            heartbeat("b"),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "a new session timeout counts from the join that brings it",
+        (
+            *single("a"),
+            join("a", session=SHORT),
+            sync("a", {"a": b"all"}),
+            Sleep(LONG_ENOUGH),
+            heartbeat("a"),
+        ),
+        profiles=_PROFILES,
+    ),
+    Transcript(
+        "both die, and the next member starts a new generation",
+        (
+            *single("a", session=SHORT),
+            enter("b", session=SHORT, held=True),
+            enter("a", session=SHORT),
+            Await("b"),
+            sync("a", {"a": b"one", "b": b"two"}),
+            Sleep(LONG_ENOUGH),
+            describe(),
+            heartbeat("b"),
+            enter("c"),
+            join("d", member=Id("a")),
+        ),
+        profiles=_PROFILES,
+    ),
+)

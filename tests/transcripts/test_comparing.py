@@ -1,0 +1,157 @@
+"""The comparison can fail: what counts as a difference, what covers it, and rows that cover none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import ListGroupsResponse
+from kafka.protocol.consumer import JoinGroupResponse
+
+from tests.embedded.api_kit import request as message
+from tests.transcripts import differences, golden
+from tests.transcripts.answers import ABSENT, Names, compare, plain
+from tests.transcripts.differences import EMBEDDED, Known, complaints
+
+MEMBER = "a-3e1cd4d3-7f4f-4f36-8d6c-5c1f6bb2a7c9"
+
+
+class TestNames:
+    def test_member_is_called_after_the_connection_that_was_given_its_id(self) -> None:
+        names = Names("g")
+        names.learn_member(MEMBER, "a", None, nth=0)
+
+        assert names.of(MEMBER) == "<a>"
+
+    def test_id_of_another_form_is_told(self) -> None:
+        names = Names("g")
+        names.learn_member(f"x{MEMBER}", "a", None, nth=0)
+
+        assert names.of(f"x{MEMBER}") == "<a, in the form xa-uuid>"
+
+    def test_member_that_nobody_was_told_of_is_called_after_its_client(self) -> None:
+        assert Names("g").of(MEMBER) == "<a member of a>"
+
+    def test_groups_of_the_play_are_known_from_others(self) -> None:
+        names = Names("play-1")
+
+        assert [names.of(group) for group in ("play-1", "play-1-other", "play-10")] == [
+            "<group>",
+            "<group other>",
+            "play-10",
+        ]
+
+
+def test_answer_in_plain_names_errors_and_members_and_sorts() -> None:
+    names = Names("g")
+    names.learn_member(MEMBER, "a", None, nth=0)
+    members = [{"member_id": "z", "metadata": b"\0"}, {"member_id": MEMBER, "metadata": b"m"}]
+    answer = message(
+        JoinGroupResponse,
+        2,
+        throttle_time_ms=5,
+        error_code=25,
+        generation_id=1,
+        protocol_name="range",
+        leader=MEMBER,
+        member_id="z",
+        members=members,
+    )
+
+    assert plain(answer, names) == {
+        "error_code": "UNKNOWN_MEMBER_ID",
+        "generation_id": 1,
+        "protocol_name": "range",
+        "leader": "<a>",
+        "member_id": "z",
+        "members": [{"member_id": "<a>", "metadata": "m"}, {"member_id": "z", "metadata": "\\x00"}],
+    }
+
+
+def test_listing_in_plain_has_the_plays_own_groups_only() -> None:
+    groups = [{"group_id": group, "protocol_type": ""} for group in ("others", "g")]
+    answer = message(ListGroupsResponse, 0, error_code=0, groups=groups)
+
+    assert plain(answer, Names("g"))["groups"] == [{"group_id": "<group>", "protocol_type": ""}]
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "found"),
+    [
+        ({"error_code": "NONE"}, {"error_code": "NONE"}, []),
+        ("held", "held", []),
+        ("held", {"error_code": "NONE"}, [("", "held", "answered NONE")]),
+        ({"a": None}, {"a": ""}, [("a", None, "")]),
+        ({"a": 1, "b": 2}, {"b": 2}, [("a", 1, ABSENT)]),
+        (
+            {"topics": [{"name": "t", "x": 1}, {"name": "u", "x": 1}]},
+            {"topics": [{"name": "u", "x": 2}]},
+            [("topics.t.name", "t", ABSENT), ("topics.t.x", 1, ABSENT), ("topics.u.x", 1, 2)],
+        ),
+        ({"topics": []}, {"topics": [{"name": "t"}]}, [("topics", [], ABSENT), ("topics.t.name", ABSENT, "t")]),
+        ({"operations": [1, 2]}, {"operations": [1]}, [("operations", [1, 2], [1])]),
+    ],
+)
+def test_answers_are_compared_field_by_field(expected: Any, actual: Any, found: list[Any]) -> None:
+    assert compare(expected, actual) == found
+
+
+class TestComplaints:
+    ROW = Known("a reason", "a *", "a HEARTBEAT*", "error_code", "NONE", "UNKNOWN_*")
+
+    @pytest.fixture
+    def known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(differences, "KNOWN", {EMBEDDED: (self.ROW,)})
+
+    @staticmethod
+    def plays(code: str, transcript: str = "a play") -> golden.Plays:
+        return {(transcript, "3.9"): {"a HEARTBEAT #2": {"error_code": code}}}
+
+    def complaints(self, kafka: str, here: str, transcript: str = "a play") -> list[str]:
+        return complaints(EMBEDDED, self.plays(kafka, transcript), self.plays(here, transcript))
+
+    @pytest.mark.usefixtures("known")
+    def test_known_difference_is_fine(self) -> None:
+        assert self.complaints("NONE", "UNKNOWN_MEMBER_ID") == []
+
+    @pytest.mark.usefixtures("known")
+    def test_row_that_covers_nothing_is_a_complaint(self) -> None:
+        [complaint] = self.complaints("NONE", "NONE")
+
+        assert "no longer a difference" in complaint
+
+    @pytest.mark.usefixtures("known")
+    @pytest.mark.parametrize(
+        ("kafka", "here", "transcript"),
+        [("NONE", "ILLEGAL_GENERATION", "a play"), ("ILLEGAL_GENERATION", "NONE", "a play"), ("NONE", "UNKNOWN_", "b")],
+    )
+    def test_other_difference_is_a_complaint_that_tells_both_sides(
+        self, kafka: str, here: str, transcript: str
+    ) -> None:
+        complaint, _ = self.complaints(kafka, here, transcript)
+
+        assert transcript in complaint
+        assert f"Kafka 4.1: '{kafka}'" in complaint
+        assert f"here:      '{here}'" in complaint
+
+    @pytest.mark.usefixtures("known")
+    def test_step_that_is_missing_is_a_complaint(self) -> None:
+        complaint, _ = complaints(EMBEDDED, self.plays("NONE"), {("a play", "3.9"): {}})
+
+        assert "here:      'absent'" in complaint
+
+
+def test_golden_file_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(golden, "_DIRECTORY", tmp_path)
+    plays = {
+        ("one", "2.1"): {"a JOIN_GROUP": "held", "the group": "Empty"},
+        ("one", "2.3"): {"a JOIN_GROUP": {"error_code": "NONE", "metadata": "größer"}},
+        ("one", "3.9"): {"a JOIN_GROUP": "held", "the group": "Empty"},
+        ("two", "3.9"): {},
+    }
+
+    golden.save("theme", plays)
+
+    assert golden.load("theme") == plays
+    assert '"2.1, 3.9": {' in (tmp_path / "theme.json").read_text(encoding="utf-8")

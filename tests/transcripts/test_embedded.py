@@ -1,0 +1,43 @@
+"""The embedded broker against the recorded answers of Apache Kafka 4.1. `transcripts/__init__` says how this works."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import trio.testing
+
+from tests.transcripts import golden
+from tests.transcripts.differences import EMBEDDED, assert_as_recorded
+from tests.transcripts.golden import Plays
+from tests.transcripts.player import play_all
+from tests.transcripts.stage import embedded_stage
+from tests.transcripts.suite import THEMES
+
+
+async def embedded_answers(theme: str) -> Plays:
+    played = {}
+    for brokers in (1, 3):
+        async with embedded_stage(brokers) as stage:
+            played |= await play_all(stage, [t for t in THEMES[theme] if t.brokers == brokers])
+    return played
+
+
+def test_transcripts_have_names_of_their_own() -> None:
+    names = Counter(t.name for transcripts in THEMES.values() for t in transcripts)
+
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_transcript_is_recorded_and_no_other(theme: str) -> None:
+    assert golden.load(theme).keys() == {(t.name, profile) for t in THEMES[theme] for profile in t.profiles}
+
+
+async def test_embedded_broker_answers_as_kafka_does(autojump_clock: trio.testing.MockClock) -> None:
+    kafka, here = {}, {}
+    for theme in THEMES:
+        kafka |= golden.load(theme)
+        here |= await embedded_answers(theme)
+
+    assert_as_recorded(EMBEDDED, kafka, here)

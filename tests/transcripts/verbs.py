@@ -1,0 +1,262 @@
+"""The steps a transcript is written in: one function an API, with what a well-behaved client would send as defaults.
+
+Fields are given in the shape of every version; a play leaves out what its version lacks. Times are milliseconds.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sarameya.protocol.versions import Api
+from tests.transcripts.script import Ask, Await, Generation, Group, Id, Instance, Look, Protocol, Sleep, Step
+
+__all__ = [
+    "GROUP",
+    "SIMPLE",
+    "Await",
+    "Generation",
+    "Id",
+    "Look",
+    "Sleep",
+    "Step",
+    "commit",
+    "delete_groups",
+    "delete_offsets",
+    "describe",
+    "enter",
+    "fetch_offsets",
+    "find_coordinator",
+    "heartbeat",
+    "join",
+    "leave",
+    "leaver",
+    "list_groups",
+    "pair",
+    "single",
+    "subscription",
+    "sync",
+]
+
+GROUP = Group()
+SESSION = 10_000
+REBALANCE = 10_000
+
+SIMPLE: Mapping[str, Any] = {"member": "", "generation": -1}
+"""What a consumer without a group protocol commits with."""
+
+Protocols = Mapping[str, bytes] | Sequence[str]
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's subscription (version 0), as brokers read it too."""
+    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+READS_ORDERS = subscription("orders")
+
+
+def join(
+    by: str,
+    *,
+    group: Any = GROUP,
+    member: Any = None,
+    instance: str | None = None,
+    protocol_type: str = "consumer",
+    protocols: Protocols = ("range",),
+    session: int = SESSION,
+    rebalance: int = REBALANCE,
+    held: bool = False,
+    comes_back: bool = False,
+    **where: bool,
+) -> Ask:
+    """One JoinGroup, with the latest member id of the connection. Protocols without bytes read the topic orders."""
+    if not isinstance(protocols, Mapping):
+        protocols = dict.fromkeys(protocols, READS_ORDERS)
+    fields = {
+        "group_id": group,
+        "session_timeout_ms": session,
+        "rebalance_timeout_ms": rebalance,
+        "member_id": Id(by) if member is None else member,
+        "group_instance_id": instance,
+        "protocol_type": protocol_type,
+        "protocols": [{"name": name, "metadata": metadata} for name, metadata in protocols.items()],
+        "reason": "transcript",
+    }
+    return Ask(by, Api.JOIN_GROUP, fields, may_be_held=held, comes_back=comes_back, **where)
+
+
+def enter(by: str, **fields: Any) -> Ask:
+    """A client's way in: a join, and once more with the id if the broker wants it known."""
+    return join(by, comes_back=True, **fields)
+
+
+def sync(
+    by: str,
+    gives: Mapping[str, bytes] | None = None,
+    *,
+    group: Any = GROUP,
+    member: Any = None,
+    generation: Any = None,
+    instance: Any = None,
+    protocol_type: Any = None,
+    protocol_name: Any = None,
+    held: bool = False,
+    **where: bool,
+) -> Ask:
+    """SyncGroup. `gives`: connection -> assignment, of a leader."""
+    fields = {
+        "group_id": group,
+        "generation_id": Generation(by) if generation is None else generation,
+        "member_id": Id(by) if member is None else member,
+        "group_instance_id": Instance(by) if instance is None else instance,
+        "protocol_type": Protocol(by, "type") if protocol_type is None else protocol_type,
+        "protocol_name": Protocol(by) if protocol_name is None else protocol_name,
+        "assignments": [{"member_id": Id(to), "assignment": part} for to, part in (gives or {}).items()],
+    }
+    return Ask(by, Api.SYNC_GROUP, fields, may_be_held=held, **where)
+
+
+def heartbeat(
+    by: str, *, group: Any = GROUP, member: Any = None, generation: Any = None, instance: Any = None, **where: bool
+) -> Ask:
+    fields = {
+        "group_id": group,
+        "generation_id": Generation(by) if generation is None else generation,
+        "member_id": Id(by) if member is None else member,
+        "group_instance_id": Instance(by) if instance is None else instance,
+    }
+    return Ask(by, Api.HEARTBEAT, fields, **where)
+
+
+def leaver(member: Any = "", instance: str | None = None) -> Mapping[str, Any]:
+    """One of those a LeaveGroup names from version 3 on."""
+    return {"member_id": member, "group_instance_id": instance, "reason": "transcript"}
+
+
+def leave(
+    by: str,
+    *leavers: Mapping[str, Any],
+    none: bool = False,
+    group: Any = GROUP,
+    member: Any = None,
+    instance: Any = None,
+    **where: bool,
+) -> Ask:
+    """LeaveGroup: the connection's own member, `leavers`, or `none` (a version that names one takes `member`)."""
+    own = {
+        "member_id": Id(by) if member is None else member,
+        "group_instance_id": Instance(by) if instance is None else instance,
+        "reason": "transcript",
+    }
+    fields = {"group_id": group, "member_id": own["member_id"], "members": [] if none else list(leavers) or [own]}
+    return Ask(by, Api.LEAVE_GROUP, fields, **where)
+
+
+def commit(
+    by: str,
+    offsets: Mapping[tuple[str, int], int] | None = None,
+    *,
+    group: Any = GROUP,
+    member: Any = None,
+    generation: Any = None,
+    instance: Any = None,
+    metadata: str | None = "note",
+    epoch: int = -1,
+    **where: bool,
+) -> Ask:
+    """OffsetCommit of (topic, partition) -> offset."""
+    topics: dict[str, list[Mapping[str, Any]]] = {}
+    for (topic, number), offset in ({("orders", 0): 7} if offsets is None else offsets).items():
+        entry = {
+            "partition_index": number,
+            "committed_offset": offset,
+            "committed_leader_epoch": epoch,
+            "committed_metadata": metadata,
+        }
+        topics.setdefault(topic, []).append(entry)
+    fields = {
+        "group_id": group,
+        "generation_id_or_member_epoch": Generation(by) if generation is None else generation,
+        "member_id": Id(by) if member is None else member,
+        "group_instance_id": Instance(by) if instance is None else instance,
+        "retention_time_ms": -1,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+    }
+    return Ask(by, Api.OFFSET_COMMIT, fields, **where)
+
+
+ORDERS: Mapping[str, Sequence[int]] = {"orders": (0, 1)}
+
+
+def fetch_offsets(
+    by: str, topics: Mapping[str, Sequence[int]] | None = ORDERS, *, groups: Iterable[Any] = (GROUP,), **where: bool
+) -> Ask:
+    """OffsetFetch; `topics` None: of all that have a commit. Before version 8 of the first group only."""
+    groups = list(groups)
+    wanted = None
+    if topics is not None:
+        wanted = [{"name": name, "partition_indexes": list(numbers)} for name, numbers in topics.items()]
+    fields = {
+        "group_id": groups[0],
+        "topics": wanted,
+        "groups": [{"group_id": group, "topics": wanted} for group in groups],
+        "require_stable": True,
+    }
+    return Ask(by, Api.OFFSET_FETCH, fields, **where)
+
+
+def find_coordinator(by: str, *groups: Any, key_type: int = 0, **where: bool) -> Ask:
+    keys = list(groups) or [GROUP]
+    return Ask(by, Api.FIND_COORDINATOR, {"key": keys[0], "key_type": key_type, "coordinator_keys": keys}, **where)
+
+
+def describe(by: str = "admin", *groups: Any, operations: bool = False, **where: bool) -> Ask:
+    fields = {"groups": list(groups) or [GROUP], "include_authorized_operations": operations}
+    return Ask(by, Api.DESCRIBE_GROUPS, fields, **where)
+
+
+def list_groups(by: str = "admin", *states: str, **where: bool) -> Ask:
+    """ListGroups; only the play's own groups are recorded."""
+    return Ask(by, Api.LIST_GROUPS, {"states_filter": list(states)}, **where)
+
+
+def delete_groups(by: str = "admin", *groups: Any, **where: bool) -> Ask:
+    return Ask(by, Api.DELETE_GROUPS, {"groups_names": list(groups) or [GROUP]}, **where)
+
+
+def delete_offsets(
+    by: str = "admin", topics: Mapping[str, Sequence[int]] | None = None, *, group: Any = GROUP, **where: bool
+) -> Ask:
+    wanted = {"orders": (0,)} if topics is None else topics
+    fields = {
+        "group_id": group,
+        "topics": [
+            {"name": name, "partitions": [{"partition_index": number} for number in numbers]}
+            for name, numbers in wanted.items()
+        ],
+    }
+    return Ask(by, Api.OFFSET_DELETE, fields, **where)
+
+
+# What many transcripts begin with
+
+
+def single(by: str = "a", **fields: Any) -> tuple[Step, ...]:
+    """A Stable group of one."""
+    return enter(by, **fields), sync(by, {by: b"all"})
+
+
+def pair(a: Mapping[str, Any] | None = None, b: Mapping[str, Any] | None = None) -> tuple[Step, ...]:
+    """A Stable group of a, which leads, and b, in generation 2; both know their assignment."""
+    a, b = a or {}, b or {}
+    return (
+        *single("a", **a),
+        enter("b", held=True, **b),
+        enter("a", **a),
+        Await("b"),
+        sync("a", {"a": b"one", "b": b"two"}),
+        sync("b"),
+    )
