@@ -1,4 +1,4 @@
-"""A group of ours against Apache Kafka: what it reads, how it shares, what it commits, as Kafka's own tools see it."""
+"""A group of ours on Kafka 4 and 3: what it reads, how it shares, what it commits, as Kafka's own tools see it."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def claimed(handler: Recorder) -> set[int]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_every_codec_is_read_once_and_in_order(real_kafka: RealKafka, codec: str) -> None:
-    topic = real_kafka.create_topic(f"codec-{codec}", 4)
-    produced = produce(real_kafka, topic, [b"value %d" % n for n in range(20_000)], compression_type=codec)
+async def test_every_codec_is_read_once_and_in_order(real_kafka_any: RealKafka, codec: str) -> None:
+    topic = real_kafka_any.create_topic(f"codec-{codec}", 4)
+    produced = produce(real_kafka_any, topic, [b"value %d" % n for n in range(20_000)], compression_type=codec)
     handler = Recorder()
 
     with trio.fail_after(DEADLINE):
-        async with member(real_kafka, f"codec-{codec}", topic, handler):
+        async with member(real_kafka_any, f"codec-{codec}", topic, handler):
             await handler.received(len(produced))
 
     assert places(handler) == sorted(produced)
@@ -57,15 +57,15 @@ async def test_every_codec_is_read_once_and_in_order(real_kafka: RealKafka, code
         assert offsets == sorted(offsets)
 
 
-async def test_message_carries_what_was_produced(real_kafka: RealKafka) -> None:
-    topic = real_kafka.create_topic("whole")
+async def test_message_carries_what_was_produced(real_kafka_any: RealKafka) -> None:
+    topic = real_kafka_any.create_topic("whole")
     headers: list[tuple[str, str | bytes | None]] = [("trace", b"\x00\xff"), ("none", None), ("trace", b"again")]
-    produce(real_kafka, topic, [b"first"], key=b"k", headers=headers)
-    produce(real_kafka, topic, [None])
+    produce(real_kafka_any, topic, [b"first"], key=b"k", headers=headers)
+    produce(real_kafka_any, topic, [None])
     handler = Recorder()
 
     with trio.fail_after(DEADLINE):
-        async with member(real_kafka, "whole", topic, handler):
+        async with member(real_kafka_any, "whole", topic, handler):
             await handler.received(2)
 
     first, second = handler.messages
@@ -75,67 +75,67 @@ async def test_message_carries_what_was_produced(real_kafka: RealKafka) -> None:
     assert first.leader_epoch == 0
 
 
-async def test_two_members_share_and_a_leaver_hands_over(real_kafka: RealKafka) -> None:
-    topic = real_kafka.create_topic("shared", 4)
-    produced = produce(real_kafka, topic, [b"%d" % n for n in range(4_000)])
+async def test_two_members_share_and_a_leaver_hands_over(real_kafka_any: RealKafka) -> None:
+    topic = real_kafka_any.create_topic("shared", 4)
+    produced = produce(real_kafka_any, topic, [b"%d" % n for n in range(4_000)])
     stays, leaves = Recorder(), Recorder()
 
     with trio.fail_after(DEADLINE):
-        async with member(real_kafka, "shared", topic, stays, client_id="stays"):
+        async with member(real_kafka_any, "shared", topic, stays, client_id="stays"):
             await stays.received(len(produced))
-            async with member(real_kafka, "shared", topic, leaves, client_id="leaves"):
+            async with member(real_kafka_any, "shared", topic, leaves, client_id="leaves"):
                 await leaves.until(lambda: bool(leaves.sessions))
                 await stays.until(lambda: len(claimed(stays)) == 2)
                 assert claimed(stays) | claimed(leaves) == {0, 1, 2, 3}
-                lines = await trio.to_thread.run_sync(real_kafka.describe_group, "shared")
+                lines = await trio.to_thread.run_sync(real_kafka_any.describe_group, "shared")
                 assert {line.partition for line in lines if line.client_id == "stays"} == claimed(stays)
                 assert {line.partition for line in lines if line.client_id == "leaves"} == claimed(leaves)
-                more = await trio.to_thread.run_sync(produce, real_kafka, topic, [b"%d" % n for n in range(400)])
+                more = await trio.to_thread.run_sync(produce, real_kafka_any, topic, [b"%d" % n for n in range(400)])
                 await stays.until(lambda: set(places(stays)) >= {place for place in more if place[0] in claimed(stays)})
                 await leaves.until(lambda: set(places(leaves)) == more - set(places(stays)))
             await stays.until(lambda: len(claimed(stays)) == 4)
 
     produced |= more
     assert sorted(places(stays) + places(leaves)) == sorted(produced)  # each once: nobody died
-    lines = real_kafka.describe_group("shared")
+    lines = real_kafka_any.describe_group("shared")
     assert [line.lag for line in lines] == [0, 0, 0, 0]
     assert sum(line.committed or 0 for line in lines) == len(produced)
 
 
-async def test_commit_is_where_the_next_member_begins(real_kafka: RealKafka) -> None:
-    topic = real_kafka.create_topic("resumed")
-    produce(real_kafka, topic, [b"%d" % n for n in range(10)])
+async def test_commit_is_where_the_next_member_begins(real_kafka_any: RealKafka) -> None:
+    topic = real_kafka_any.create_topic("resumed")
+    produce(real_kafka_any, topic, [b"%d" % n for n in range(10)])
     first, second = Recorder(), Recorder()
 
     with trio.fail_after(DEADLINE):
-        async with member(real_kafka, "resumed", topic, first):
+        async with member(real_kafka_any, "resumed", topic, first):
             await first.received(10)
-        produce(real_kafka, topic, [b"new"])
-        async with member(real_kafka, "resumed", topic, second):
+        produce(real_kafka_any, topic, [b"new"])
+        async with member(real_kafka_any, "resumed", topic, second):
             await second.received(1)
 
     assert second.values() == [b"new"]
 
 
-async def test_offsets_set_by_kafkas_tool_are_where_a_member_begins(real_kafka: RealKafka) -> None:
-    topic = real_kafka.create_topic("rewound")
-    produce(real_kafka, topic, [b"%d" % n for n in range(10)])
-    real_kafka.run_tool(
+async def test_offsets_set_by_kafkas_tool_are_where_a_member_begins(real_kafka_any: RealKafka) -> None:
+    topic = real_kafka_any.create_topic("rewound")
+    produce(real_kafka_any, topic, [b"%d" % n for n in range(10)])
+    real_kafka_any.run_tool(
         GROUP_COMMAND,
         *("--group", "rewound", "--topic", topic, "--reset-offsets", "--to-offset", "7", "--execute"),
     )
     handler = Recorder()
 
     with trio.fail_after(DEADLINE):
-        async with member(real_kafka, "rewound", topic, handler):
+        async with member(real_kafka_any, "rewound", topic, handler):
             await handler.received(3)
 
     assert handler.values() == [b"7", b"8", b"9"]
 
 
-async def test_handler_slower_than_the_session_timeout_keeps_its_membership(real_kafka: RealKafka) -> None:
-    topic = real_kafka.create_topic("slow")
-    produce(real_kafka, topic, [b"slow", b"next"])
+async def test_handler_slower_than_the_session_timeout_keeps_its_membership(real_kafka_any: RealKafka) -> None:
+    topic = real_kafka_any.create_topic("slow")
+    produce(real_kafka_any, topic, [b"slow", b"next"])
 
     async def think(_: Session, __: Claim, message: Message) -> None:
         if message.value == b"slow":
@@ -143,24 +143,24 @@ async def test_handler_slower_than_the_session_timeout_keeps_its_membership(real
 
     handler = Recorder(think)
     with trio.fail_after(DEADLINE):
-        async with member(real_kafka, "slow", topic, handler, session_timeout=1.0):
+        async with member(real_kafka_any, "slow", topic, handler, session_timeout=1.0):
             await handler.received(2)
 
     assert handler.values() == [b"slow", b"next"]
     assert len(handler.sessions) == 1
 
 
-async def test_aborted_transaction_is_hidden_under_read_committed(real_kafka: RealKafka) -> None:
-    topic = real_kafka.create_topic("transacted")
-    produce_transaction(real_kafka, topic, b"aborted", commit=False)
-    produce_transaction(real_kafka, topic, b"committed", commit=True)
-    produce(real_kafka, topic, [b"plain"])
+async def test_aborted_transaction_is_hidden_under_read_committed(real_kafka_any: RealKafka) -> None:
+    topic = real_kafka_any.create_topic("transacted")
+    produce_transaction(real_kafka_any, topic, b"aborted", commit=False)
+    produce_transaction(real_kafka_any, topic, b"committed", commit=True)
+    produce(real_kafka_any, topic, [b"plain"])
     careful, careless = Recorder(), Recorder()
 
     with trio.fail_after(DEADLINE):
         async with (
-            member(real_kafka, "careful", topic, careful, isolation_level="read_committed"),
-            member(real_kafka, "careless", topic, careless),
+            member(real_kafka_any, "careful", topic, careful, isolation_level="read_committed"),
+            member(real_kafka_any, "careless", topic, careless),
         ):
             await careful.received(2)
             await careless.received(3)
