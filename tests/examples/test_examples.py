@@ -30,6 +30,19 @@ def test_handler_counts_every_order_and_ends() -> None:
     assert done.returncode == 0
 
 
+def test_standalone_adds_up_the_last_hour_and_commits() -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "standalone.py"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout == "300 ordered in the last hour; 120 committed\n"
+    assert done.returncode == 0
+
+
 async def run_app_file(
     name: str, changes: dict[str, str], cluster: EmbeddedCluster, directory: Path, done: Callable[[], bool]
 ) -> str:
