@@ -69,7 +69,7 @@ def test_full_file_gives_every_value(tmp_path: Path) -> None:
 
 ADDRESSES = "must be a non-empty list of 'host:port' strings"
 TOPICS = "must be a non-empty list of topic names (1 to 249 of the characters a-z A-Z 0-9 . _ -)"
-APP_KEYS = "bootstrap_servers, config, group, handler, service, topics"
+APP_KEYS = "bootstrap_servers, config, group, handler, service, topics, topics_pattern"
 SERVICE_KEYS = "in_process, on_failure, restart_backoff, restart_backoff_max, workers"
 
 CHANGED = [
@@ -120,10 +120,12 @@ ADDED = [
     ("service.restart_backoff_max = nan", "service.restart_backoff_max = nan: must be a number above 0"),
 ]
 
+BESIDE_TOPICS = "topics_pattern = 'orders-.*'"
+
 MISSING = [
     ("bootstrap_servers", 'bootstrap_servers is missing: add for example bootstrap_servers = ["localhost:9092"]'),
     ("group", 'group is missing: add for example group = "orders-landing"'),
-    ("topics", 'topics is missing: add for example topics = ["orders"]'),
+    ("topics", "topics is missing: add for example topics = [\"orders\"], or topics_pattern = 'orders-.*'"),
     ("handler", 'handler is missing: add a [handler] table with a name, for example name = "print"'),
 ]
 
@@ -187,3 +189,21 @@ def test_file_that_does_not_exist_is_told(tmp_path: Path) -> None:
 
 def test_directory_in_place_of_a_file_is_told(tmp_path: Path) -> None:
     assert problems_of(tmp_path) == ["cannot be read: Is a directory"]
+
+
+def test_pattern_may_stand_in_for_topics(tmp_path: Path) -> None:
+    lines = [line for line in MINIMAL.splitlines() if not line.startswith("topics =")]
+    app = load_app(app_file(tmp_path, "\n".join([BESIDE_TOPICS, *lines])))
+    assert (app.topics, app.topics_pattern) == ((), "orders-.*")
+
+
+def test_topics_and_a_pattern_are_refused_together(tmp_path: Path) -> None:
+    problem = "topics and topics_pattern are both given: give one of them"
+    assert problems_of(app_file(tmp_path, BESIDE_TOPICS + "\n" + MINIMAL)) == [problem]
+
+
+@pytest.mark.parametrize("pattern", ["'('", "''", "1"])
+def test_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str) -> None:
+    lines = [line for line in MINIMAL.splitlines() if not line.startswith("topics =")]
+    [problem] = problems_of(app_file(tmp_path, "\n".join([f"topics_pattern = {pattern}", *lines])))
+    assert "must be a regular expression that a topic's whole name matches" in problem

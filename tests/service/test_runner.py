@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -56,9 +57,18 @@ class Group:
     closed: trio.Event = attrs.field(factory=trio.Event)
     consuming: trio.Event = attrs.field(factory=trio.Event)
     since: float = 0.0
+    reason: str = ""
+    subscribed: object = None
 
-    async def consume(self, topics: Sequence[str], handler: ConsumerGroupHandler) -> None:
+    async def consume(
+        self,
+        topics: Sequence[str] | None = None,
+        handler: ConsumerGroupHandler | None = None,
+        *,
+        pattern: re.Pattern[str] | None = None,
+    ) -> None:
         self.log.append("consuming")
+        self.subscribed = topics if pattern is None else pattern
         self.since = trio.current_time()
         self.consuming.set()
         if self.error:
@@ -68,7 +78,8 @@ class Group:
         await trio.sleep(1)  # draining
         self.log.append("drained")
 
-    def close_nowait(self) -> None:
+    def close_nowait(self, reason: str = "") -> None:
+        self.reason = reason
         self.log.append("closing")
         self.closed.set()
 
@@ -92,11 +103,24 @@ def handlers(log: list[str]) -> Callable[[], ConsumerGroupHandler]:
 
 async def test_stop_drains_before_group_and_handler_are_left(autojump_clock: MockClock) -> None:
     log, stop = list[str](), Stop()
+    group = Group(log)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_member, app(), handlers(log), stop, opening([Group(log)]))
+        nursery.start_soon(run_member, app(), handlers(log), stop, opening([group]))
+        await trio.testing.wait_all_tasks_blocked()
+        stop.ask("SIGTERM")
+    assert log == ["handler entered", "consuming", "closing", "drained", "group left", "handler left"]
+    assert group.reason == "the service stops: SIGTERM", "which is what the broker is told"
+
+
+async def test_pattern_of_the_app_is_what_is_subscribed_to(autojump_clock: MockClock) -> None:
+    log, stop = list[str](), Stop()
+    group = Group(log)
+    matching = attrs.evolve(app(), topics=(), topics_pattern="orders-.*")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_member, matching, handlers(log), stop, opening([group]))
         await trio.testing.wait_all_tasks_blocked()
         stop.ask("test")
-    assert log == ["handler entered", "consuming", "closing", "drained", "group left", "handler left"]
+    assert group.subscribed == re.compile("orders-.*")
 
 
 async def test_stop_before_the_start_consumes_nothing() -> None:

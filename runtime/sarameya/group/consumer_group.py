@@ -82,7 +82,7 @@ class ConsumerGroup(Pausing):
         self._runtime: Runtime | None = None
         self._member: Member | None = None
         self._connecting: trio.CancelScope | None = None
-        self._closing = False
+        self._closing: CloseWanted | None = None
         self._idle = trio.Event()
         self._idle.set()
 
@@ -142,7 +142,7 @@ class ConsumerGroup(Pausing):
         try:
             with trio.CancelScope() as self._connecting:
                 await runtime.metadata.reach_cluster(wanted if isinstance(wanted, tuple) else ())
-            if not self._closing:
+            if self._closing is None:
                 await self._live(
                     Member(
                         self.group_id,
@@ -181,17 +181,20 @@ class ConsumerGroup(Pausing):
             raise RuntimeError("subscribe() and unsubscribe() are for while consume() runs")
         self._member.subscribe(wanted)
 
-    def close_nowait(self) -> None:
-        """Ask `consume()` to end in order: stop fetching, drain, clean up, commit, leave. It then returns."""
-        self._closing = True
+    def close_nowait(self, reason: str = "the group is closed") -> None:
+        """Ask `consume()` to end in order: stop fetching, drain, clean up, commit, leave. It then returns.
+
+        The broker is told the `reason` (KIP-800), and logs it.
+        """
+        self._closing = self._closing or CloseWanted(reason)
         if self._connecting is not None:
             self._connecting.cancel()
         if self._member is not None:
-            self._member.notify(CloseWanted())
+            self._member.notify(self._closing)
 
-    async def close(self) -> None:
+    async def close(self, reason: str = "the group is closed") -> None:
         """`close_nowait`, then wait until `consume()` has ended."""
-        self.close_nowait()
+        self.close_nowait(reason)
         await self._idle.wait()
 
     # -- the loop -----------------------------------------------------------------------------------
@@ -201,8 +204,8 @@ class ConsumerGroup(Pausing):
         deadline, reason = trio.current_time(), "cancelled"
         membership: trio.CancelScope = await runtime.shielded.start(_run_scoped, member)
         self._member = member
-        if self._closing:
-            member.notify(CloseWanted())  # asked for between the look at `_closing` and now
+        if self._closing is not None:
+            member.notify(self._closing)  # asked for between the look at `_closing` and now
         try:
             outcome = await self._sessions(member, handler, runtime)
             deadline, reason = outcome.deadline, outcome.reason
@@ -276,9 +279,9 @@ class ConsumerGroup(Pausing):
     def _last_word(self, notice: Notice) -> Outcome | None:
         """The outcome, if `notice` ends the membership outside a session."""
         match notice:
-            case CloseWanted():
+            case CloseWanted(reason=reason):
                 deadline = trio.current_time() + self.config.close_timeout
-                return Outcome(reason="the group is closed", deadline=deadline, closing=True)
+                return Outcome(reason=reason, deadline=deadline, closing=True)
             case Fail(error=error):
                 return Outcome(reason=str(error), fatal=error)
         return None

@@ -67,7 +67,9 @@ class NewAssignment:
 
 @attrs.frozen(slots=True)
 class CloseWanted:
-    """Somebody asked the group to close."""
+    """Somebody asked the group to close. `reason` goes to the broker (KIP-800)."""
+
+    reason: str
 
 
 @attrs.frozen(slots=True)

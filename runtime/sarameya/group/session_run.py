@@ -382,9 +382,9 @@ class SessionRun:
                 case MembershipLost(reason=reason):
                     self._next = None
                     self._end(reason, lost=True)
-                case CloseWanted():
+                case CloseWanted(reason=reason):
                     self._outcome.closing = True
-                    self._end("the group is closed", deadline=trio.current_time() + config.close_timeout)
+                    self._end(reason, deadline=trio.current_time() + config.close_timeout)
                 case SubscriptionChanged() if self._member.wanted is None:
                     self._end("the subscription was dropped", deadline=trio.current_time() + config.close_timeout)
                 case Fail(error=error):

@@ -63,6 +63,13 @@ def _is_topic(value: object) -> bool:
     return isinstance(value, str) and _TOPIC.fullmatch(value) is not None
 
 
+def _is_pattern(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(value) and re.compile(value) is not None
+    except re.error:
+        return False
+
+
 def _list_of(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and bool(value) and all(map(accepts, value))
 
@@ -75,6 +82,7 @@ _ADDRESSES = _Rule(_list_of(_is_address), "must be a non-empty list of 'host:por
 _TOPICS = _Rule(
     _list_of(_is_topic), "must be a non-empty list of topic names (1 to 249 of the characters a-z A-Z 0-9 . _ -)"
 )
+_PATTERN = _Rule(_is_pattern, "must be a regular expression that a topic's whole name matches, for example 'orders-.*'")
 _NAME = _Rule(lambda v: isinstance(v, str) and bool(v), "must be a non-empty string")
 _TABLE = _Rule(lambda v: isinstance(v, dict), "must be a table")
 _COUNT = _Rule(lambda v: type(v) is int and v >= 1, "must be a whole number of at least 1")
@@ -115,8 +123,10 @@ class App:
 
     bootstrap_servers: Annotated[tuple[str, ...], _ADDRESSES]
     group: Annotated[str, _NAME]
-    topics: Annotated[tuple[str, ...], _TOPICS]
     handler: HandlerSection
+    topics: Annotated[tuple[str, ...], _TOPICS] = ()
+    topics_pattern: Annotated[str | None, _PATTERN] = None
+    """A regular expression; every topic whose whole name it matches, now or later. It stands in for `topics`."""
     config: Config = attrs.field(factory=Config)
     service: ServiceSection = attrs.field(factory=ServiceSection)
 
@@ -124,10 +134,14 @@ class App:
 def load_app(path: Path) -> App:
     """The app in the file at `path`. Raises AppFileError."""
     table = _read(path)
+    problems = list(_topics_problems(table))
     try:
-        return _CONVERTER.structure(table, App)
+        app: App = _CONVERTER.structure(table, App)
     except ClassValidationError as error:
-        raise AppFileError(path, list(_problems(error, table))) from None
+        problems += _problems(error, table)
+    if problems:
+        raise AppFileError(path, problems)
+    return app
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -171,10 +185,16 @@ _CONVERTER = _converter()
 _MISSING = {
     "bootstrap_servers": 'add for example bootstrap_servers = ["localhost:9092"]',
     "group": 'add for example group = "orders-landing"',
-    "topics": 'add for example topics = ["orders"]',
     "handler": 'add a [handler] table with a name, for example name = "print"',
     "handler.name": 'add for example name = "print" under [handler]',
 }
+
+
+def _topics_problems(table: Mapping[str, Any]) -> Iterator[str]:
+    if "topics" in table and "topics_pattern" in table:
+        yield "topics and topics_pattern are both given: give one of them"
+    elif "topics" not in table and "topics_pattern" not in table:
+        yield "topics is missing: add for example topics = [\"orders\"], or topics_pattern = 'orders-.*'"
 
 
 def _problems(error: BaseException, value: Any, key: str = "") -> Iterator[str]:

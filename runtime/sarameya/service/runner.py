@@ -6,9 +6,10 @@ Owns one process's members. Signals come in as a `Stop`; processes are `workers.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Protocol
+from typing import Protocol, overload
 
 import trio
 
@@ -24,9 +25,13 @@ logger = logging.getLogger("sarameya")
 class Group(Protocol):
     """What the runner needs of a ConsumerGroup."""
 
+    @overload
     async def consume(self, topics: Sequence[str], handler: ConsumerGroupHandler) -> None: ...
 
-    def close_nowait(self) -> None: ...
+    @overload
+    async def consume(self, *, pattern: re.Pattern[str], handler: ConsumerGroupHandler) -> None: ...
+
+    def close_nowait(self, reason: str = ...) -> None: ...
 
 
 OpenGroup = Callable[[App], AbstractAsyncContextManager[Group]]
@@ -88,10 +93,13 @@ async def run_once(app: App, make_handler: MakeHandler, stop: Stop, open_group: 
         group = await stack.enter_async_context(open_group(app))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_close_when_asked, stop, group)
-            await group.consume(app.topics, handler)
+            if app.topics_pattern is not None:
+                await group.consume(pattern=re.compile(app.topics_pattern), handler=handler)
+            else:
+                await group.consume(app.topics, handler)
             nursery.cancel_scope.cancel()
 
 
 async def _close_when_asked(stop: Stop, group: Group) -> None:
     await stop.wait()
-    group.close_nowait()
+    group.close_nowait(f"the service stops: {stop.cause}")

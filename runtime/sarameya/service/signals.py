@@ -23,6 +23,8 @@ class Stop:
     """The request to end in order: asked for once or more, waited for by whoever runs."""
 
     def __init__(self) -> None:
+        self.cause = ""
+        """Why, in words, once it was asked for."""
         self._asked = trio.Event()
 
     @property
@@ -32,6 +34,7 @@ class Stop:
     def ask(self, cause: str) -> None:
         if not self.asked:
             logger.info("%s: stopping", cause)
+            self.cause = cause
             self._asked.set()
 
     async def wait(self) -> None:
