@@ -43,6 +43,22 @@ def test_standalone_adds_up_the_last_hour_and_commits() -> None:
     assert done.returncode == 0
 
 
+def test_streams_share_the_partitions_and_hold_back_what_is_paused() -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "streams.py"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "before the last partition is resumed: [200, 200, 200, 200, 200, 0]",
+        "streams of [[0, 1, 2], [3, 4, 5]]: [200, 200, 200, 200, 200, 200]; 1200 committed",
+    ]
+    assert done.returncode == 0
+
+
 async def run_app_file(
     name: str, changes: dict[str, str], cluster: EmbeddedCluster, directory: Path, done: Callable[[], bool]
 ) -> str:
