@@ -97,7 +97,7 @@ class RealKafka:
         self.nodes = tuple(
             Node(n, self._directory / str(n), jars, next(ports), next(ports)) for n in range(1, self._brokers + 1)
         )
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = _new_cluster_id()
         with ExitStack() as stack:
             for node in self.nodes:
                 stack.callback(shutil.rmtree, node.directory / "data", ignore_errors=True)
@@ -205,6 +205,14 @@ class RealKafka:
                 logs = "\n".join(node.last_lines() for node in self.nodes)
                 raise KafkaStartError(f"waited {seconds:g} s for {what}:\n{logs}")
             time.sleep(_POLL_SECONDS)
+
+
+def _new_cluster_id() -> str:
+    """As Kafka makes one: none that a command line would take for an option."""
+    cluster_id = "-"
+    while cluster_id.startswith("-"):
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return cluster_id
 
 
 def _leaders(admin: AdminClient, topic: str) -> int:

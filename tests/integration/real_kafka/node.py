@@ -23,7 +23,10 @@ _HEAP = "-Xmx512m"
 _STOP_SECONDS = 15
 _FORMAT_SECONDS = 60
 
-_LOG4J = Path(__file__).with_name("log4j2.properties")
+_LOGGING = (
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+    f"-Dlog4j.configuration={Path(__file__).with_name('log4j.properties').as_uri()}",
+)
 
 
 class KafkaStartError(Exception):
@@ -133,7 +136,7 @@ class Node:
         return self.directory / "server.properties"
 
     def _java(self, main: str, *args: str) -> list[str]:
-        return java(self.jars, main, *args, options=(_HEAP, f"-Dlog4j2.configurationFile={_LOG4J}"))
+        return java(self.jars, main, *args, options=(_HEAP, *_LOGGING))
 
 
 def java_program() -> str:
