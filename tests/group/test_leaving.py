@@ -1,0 +1,99 @@
+"""Leaving: at once, with a reason, however the member ends; a session timeout only after a kill (KIP-800)."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Claim, Message, Session
+from tests.group.kit import CutOff, Recorder, Running, deadline, eventually, fill, orders, start_member
+
+ASSIGNORS = ["range", "cooperative-sticky"]
+
+
+async def close(member: Running) -> None:
+    member.group.close_nowait("the shop is shut")
+
+
+async def cancel(member: Running) -> None:
+    member.scope.cancel()
+
+
+async def end_session(member: Running) -> None:
+    member.group.unsubscribe()
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [(close, "the shop is shut"), (cancel, "cancelled"), (end_session, "the subscription was dropped")],
+)
+async def test_member_that_ends_leaves_at_once_and_says_why(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, assignor: str, ending: object, reason: str
+) -> None:
+    caplog.set_level(logging.INFO, logger="sarameya.embedded")
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Recorder(), Recorder()
+        first = await start_member(nursery, cluster, one, rebalance_strategies=(assignor,))
+        await start_member(nursery, cluster, two, rebalance_strategies=(assignor,))
+        await eventually(lambda: len(cluster.describe_group("g").members) == 2 and bool(one.sessions and two.sessions))
+        await trio.sleep(10)
+        began = trio.current_time()
+        await ending(first)  # type: ignore[operator]
+        await eventually(lambda: len(cluster.describe_group("g").members) == 1)
+        assert trio.current_time() - began < 0.5
+        assert any(f"({reason})" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_member_whose_handler_fails_leaves_at_once_and_says_why(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, assignor: str
+) -> None:
+    async def fail(session: Session, claim: Claim, message: Message) -> None:
+        raise RuntimeError("cannot")
+
+    caplog.set_level(logging.INFO, logger="sarameya.embedded")
+    async with orders(1) as cluster, deadline() as nursery:
+        member = await start_member(nursery, cluster, Recorder(fail), rebalance_strategies=(assignor,))
+        fill(cluster, 1)
+        await member.ended.wait()
+        assert cluster.describe_group("g").members == ()
+        assert any("(claim of orders-0 failed)" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_member_that_leaves_while_its_join_is_held_leaves_at_once(
+    autojump_clock: MockClock, assignor: str
+) -> None:
+    async with orders(3) as cluster, deadline() as nursery:
+        cut, one, two = CutOff(cluster.transport), Recorder(), Recorder()
+        first = await start_member(nursery, cluster, one, rebalance_strategies=(assignor,))
+        options = {"session_timeout": 30.0, "rebalance_strategies": (assignor,)}
+        await start_member(nursery, cluster, two, transport=cut, **options)
+        await eventually(lambda: bool(two.sessions))
+        await trio.sleep(10)
+        cut.alive = False
+        await start_member(nursery, cluster, Recorder(), rebalance_strategies=(assignor,))
+        await trio.sleep(8)
+        members = cluster.describe_group("g").members
+        assert len(members) == 3, "the join phase waits for the one that is cut off"
+        await first.close()
+        assert len(cluster.describe_group("g").members) == 2
+        assert first.error is None
+
+
+async def test_member_that_is_killed_costs_a_session_timeout(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        cut = CutOff(cluster.transport)
+        one = Recorder()
+        member = await start_member(nursery, cluster, one, transport=cut)
+        await one.until(lambda: bool(one.sessions))
+        await trio.sleep(10)
+        cut.alive = False
+        member.scope.cancel()
+        began = trio.current_time()
+        await eventually(lambda: cluster.describe_group("g").members == ())
+        assert 6.9 <= trio.current_time() - began <= 10.2
