@@ -248,6 +248,15 @@ class TestLoading:
         kit.sleep(0.001)
         assert ask(kit, member_id) != LOADING
 
+    def test_it_lists_no_groups_until_it_knows_them_all(self, kit: Brokers) -> None:
+        start_member(kit, kit.here)
+        there = kit.move(load_time=5.0)
+        for node, code in ((there, LOADING), ((there + 1) % 3, ErrorCode.NONE)):
+            assert kit.answer(request(ListGroupsRequest, 4, states_filter=[]), node).error_code == code
+        kit.sleep(5)
+        (listed,) = kit.answer(request(ListGroupsRequest, 4, states_filter=[]), there).groups
+        assert listed.group_id == GROUP
+
     def test_sessions_count_from_its_end(self, kit: Brokers) -> None:
         member_id = start_member(kit, kit.here)
         kit.move(load_time=60.0)

@@ -9,7 +9,7 @@ import pytest
 from sarameya.embedded.groups.messages import JoinAnswer, JoinedMember, SyncAnswer
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
-from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, config, join_request, protocols
+from tests.embedded.coordinator_kit import GROUP, REBALANCE, SESSION, Kit, config, join_request, protocols
 
 # --- a member id first (KIP-394) -----------------------------------------------------------------------------------
 
@@ -109,6 +109,37 @@ def test_join_beyond_the_maximum_size_is_refused() -> None:
     ids = kit.stable(2)
     assert kit.join().answer == JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert (kit.state, kit.member_ids) == (GroupState.STABLE, ids)
+
+
+@pytest.mark.parametrize("state", [GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, GroupState.STABLE])
+@pytest.mark.parametrize(
+    "how", ["new", "new, before v4", "with an id given out", "new and static", "static and back", "member"]
+)
+def test_maximum_size_holds_on_every_way_into_a_group(how: str, state: GroupState) -> None:
+    kit = Kit(config(max_size=2))
+    static = kit.join(group_instance_id="i").answer.member_id
+    kit.settle([static])
+    given_out = kit.new_id(session_timeout=100.0)
+    other, _ = kit.join_new()
+    kit.join(static, group_instance_id="i")
+    if state is not GroupState.PREPARING_REBALANCE:
+        kit.advance(REBALANCE)  # the round has waited for the member id that was given out
+    if state is GroupState.STABLE:
+        kit.settle([static, other])
+    assert kit.state is state
+    reply = {
+        "new": lambda: kit.join(),
+        "new, before v4": lambda: kit.join(requires_known_member_id=False),
+        "with an id given out": lambda: kit.join(given_out),
+        "new and static": lambda: kit.join(group_instance_id="another"),
+        "static and back": lambda: kit.join(group_instance_id="i"),  # so it is in Kafka
+        "member": lambda: kit.join(other),
+    }[how]()
+    if how == "member":
+        assert not reply.is_answered or reply.answer.error is ErrorCode.NONE
+    else:
+        assert reply.answer == JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+        assert (given_out in kit.group.pending_members) == (how != "with an id given out")
 
 
 def test_group_loaded_with_more_members_than_are_allowed_begins_a_round() -> None:

@@ -169,6 +169,10 @@ class ClusterState:
     def coordinator(self, node_id: int) -> GroupCoordinator:
         return self._coordinators[node_id]
 
+    def is_loading_groups(self, node_id: int) -> bool:
+        """Whether the broker still reads groups that it coordinates from now on."""
+        return self._coordinators.is_loading(node_id)
+
     def offsets_partition(self, group_id: str) -> Partition:
         """The partition of `__consumer_offsets` that keeps this group; made when it is first needed, as in Kafka."""
         topic = self.topics.get(OFFSETS_TOPIC)

@@ -26,15 +26,16 @@ _COMPACT_FROM = 512
 class DelayedLoad(DelayedOperation):
     """A partition's groups are being read. It ends at its deadline; a next leader cancels it."""
 
-    def __init__(self, deadline: float, loaded: Callable[[float], None]) -> None:
+    def __init__(self, deadline: float, partition: Partition, loaded: Callable[[Partition, float], None]) -> None:
         super().__init__(deadline)
+        self.partition = partition
         self.loaded = loaded
 
     def can_complete(self) -> bool:
         return False
 
     def on_complete(self, now: float) -> None:
-        self.loaded(now)
+        self.loaded(self.partition, now)
 
 
 class Coordinators:
@@ -84,6 +85,10 @@ class Coordinators:
         loading = partition.topic_partition in self._loading
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
 
+    def is_loading(self, node_id: int) -> bool:
+        """Whether this broker still reads groups that it has taken over, so that it does not know them all."""
+        return any(load.partition.leader == node_id for load in self._loading.values())
+
     # A partition of the offsets changes its leader
 
     def give_up(self, partition: Partition, now: float) -> None:
@@ -98,9 +103,7 @@ class Coordinators:
 
     def take_over(self, partition: Partition, now: float, load_time: float | None = None) -> None:
         """Its new leader reads its groups from the log, which takes `load_time` seconds (None: as configured)."""
-        load = DelayedLoad(
-            now + (self._config.load_time if load_time is None else load_time), lambda then: self._load(partition, then)
-        )
+        load = DelayedLoad(now + (self._config.load_time if load_time is None else load_time), partition, self._load)
         self._loading[partition.topic_partition] = load
         self._loads.try_complete_else_watch(load, (), now)
 

@@ -17,6 +17,9 @@ _TYPE = "classic"
 
 
 def answer(call: Call) -> None:
+    if call.cluster.is_loading_groups(call.node_id):
+        call.reply(refuse(call.body, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return
     # Names that nobody has ever heard of match no group.
     types, names = _names(call.body.types_filter), _names(call.body.states_filter)
     states = [state for state in GroupState if state.value.lower() in names]
