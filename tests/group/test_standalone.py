@@ -182,6 +182,8 @@ async def test_cluster_is_told_as_it_is(autojump_clock: MockClock) -> None:
             assert await consumer.offsets(partitions, "newest") == dict(zip(partitions, [0, 1, 2], strict=True))
             assert await consumer.offsets(partitions, 105) == dict(zip(partitions, [0, 1, 1], strict=True))
             assert await consumer.offsets(partitions, 0) == dict.fromkeys(partitions, 0)
+            backward = partitions[::-1]
+            assert list((await consumer.offsets(backward, 105)).items()) == list(zip(backward, [1, 1, 0], strict=True))
             with pytest.raises(ValueError, match="at='latest'"):
                 await consumer.offsets(partitions, "latest")  # type: ignore[arg-type]
 

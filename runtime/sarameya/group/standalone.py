@@ -139,12 +139,10 @@ class Consumer(Marks, Pausing):
         wanted, reading = _checked(partitions), self._opened
         with reading.call():
             await reading.reach(wanted)
-            if isinstance(at, str):
-                return await reading.lookup.find(dict.fromkeys(wanted, at))
-            # The ends first: what is written from then on is not skipped.
-            ends = await reading.lookup.find(dict.fromkeys(wanted, "newest"))
+            # For a time the ends first: what is written from then on is not skipped.
+            ends = await reading.lookup.find(dict.fromkeys(wanted, "newest")) if isinstance(at, int) else {}
             found = await reading.lookup.find(dict.fromkeys(wanted, at))
-            return {tp: ends[tp] if offset == NO_SUCH_OFFSET else offset for tp, offset in found.items()}
+        return {tp: ends[tp] if found[tp] == NO_SUCH_OFFSET else found[tp] for tp in wanted}
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """What the group has committed, asked of its coordinator now.

@@ -1,0 +1,131 @@
+"""Partitions read without a group protocol, against Apache Kafka: starts, times, commits as Kafka's tools see them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import trio
+
+from sarameya import Claim, CommitError, Config, Consumer, TopicPartition, UnknownTopicError
+from tests.group.kit import Recorder
+from tests.integration.real_kafka import GROUP_COMMAND, RealKafka
+from tests.integration.real_kafka.producing import produce, send
+from tests.integration.test_real_kafka_group import member
+
+pytestmark = pytest.mark.integration
+
+DEADLINE = 30.0
+
+
+async def values(claim: Claim, count: int) -> list[bytes | None]:
+    return [(await anext(aiter(claim))).value for _ in range(count)]
+
+
+async def test_partitions_are_read_from_where_the_user_says_and_commits_are_kafkas(real_kafka: RealKafka) -> None:
+    topic = real_kafka.create_topic("standalone", 3)
+    partitions = [TopicPartition(topic, number) for number in range(3)]
+    now = int(time.time() * 1000)
+    records = [
+        {"value": b"%d" % n, "partition": number, "timestamp": now - (10 - n) * 60_000}
+        for n in range(10)
+        for number in (0, 1)
+    ]
+    send(real_kafka, topic, records, linger_ms=0)
+
+    with trio.fail_after(DEADLINE):
+        async with Consumer(real_kafka.bootstrap_servers, group_id="standalone") as consumer:
+            assert list(await consumer.topic_partitions(topic)) == partitions
+            assert list((await consumer.offsets(partitions, "newest")).values()) == [10, 10, 0]
+            starts = await consumer.offsets(partitions, now - 3 * 60_000)
+            assert list(starts.values()) == [7, 7, 0]
+            async with consumer.consume_partitions(starts) as claims:
+                assert await values(claims[partitions[0]], 3) == [b"7", b"8", b"9"]
+                consumer.mark_offset(topic, 0, 8, "two left")
+                await consumer.commit()
+                consumer.end(claims[partitions[0]])
+                new = [{"value": b"new", "partition": number} for number in range(3)]
+                await trio.to_thread.run_sync(send, real_kafka, topic, new)
+                assert await values(claims[partitions[1]], 4) == [b"7", b"8", b"9", b"new"]
+                assert await values(claims[partitions[2]], 1) == [b"new"]
+                consumer.mark_offset(topic, 1, 10)
+            with pytest.raises(UnknownTopicError, match="has the partitions 0 to 2"):
+                async with consumer.consume_partition(topic, 3):
+                    pass
+
+        lines = await trio.to_thread.run_sync(real_kafka.describe_group, "standalone")
+        assert {line.partition: line.committed for line in lines} == {0: 8, 1: 10}
+        assert {line.member_id for line in lines} == {None}
+
+        async with Consumer(real_kafka.bootstrap_servers, group_id="standalone") as consumer:
+            assert (await consumer.committed(partitions))[partitions[0]].metadata == "two left"
+            async with consumer.consume_partition(topic, 0) as claim:
+                assert await values(claim, 3) == [b"8", b"9", b"new"]
+
+
+async def test_commit_set_by_kafkas_tool_is_where_a_consumer_begins(real_kafka: RealKafka) -> None:
+    topic = real_kafka.create_topic("standalone-set")
+    produce(real_kafka, topic, [b"%d" % n for n in range(10)])
+    real_kafka.run_tool(
+        GROUP_COMMAND,
+        *("--group", "standalone-set", "--topic", topic, "--reset-offsets", "--to-offset", "7", "--execute"),
+    )
+    with trio.fail_after(DEADLINE):
+        async with Consumer(real_kafka.bootstrap_servers, group_id="standalone-set") as consumer:
+            async with consumer.consume_partition(topic, 0) as claim:
+                assert await values(claim, 3) == [b"7", b"8", b"9"]
+
+
+async def test_group_in_use_refuses_commits_until_its_members_have_left(real_kafka: RealKafka) -> None:
+    topic = real_kafka.create_topic("standalone-used")
+    produce(real_kafka, topic, [b"%d" % n for n in range(10)])
+    handler = Recorder()
+    config = Config(autocommit=False)
+
+    with trio.fail_after(DEADLINE):
+        async with Consumer(real_kafka.bootstrap_servers, config, group_id="standalone-used") as consumer:
+            async with consumer.consume_partition(topic, 0, "oldest") as claim:
+                async with member(real_kafka, "standalone-used", topic, handler):
+                    await handler.received(10)
+                    assert await values(claim, 5) == [b"0", b"1", b"2", b"3", b"4"]
+                    consumer.mark_offset(topic, 0, 5)
+                    with pytest.raises(CommitError, match="in use by subscribed members"):
+                        await consumer.commit()
+                await consumer.commit()
+                committed = await consumer.committed([claim.topic_partition])
+                assert committed[claim.topic_partition].offset == 5
+
+
+async def test_stopped_broker_is_survived(real_kafka_of_three: RealKafka) -> None:
+    kafka = real_kafka_of_three
+    topic = kafka.create_topic("standalone-survived", 6)
+    produced = produce(kafka, topic, [b"%d" % n for n in range(600)])
+    read: set[tuple[int, int]] = set()
+    enough = trio.Event()
+
+    async def keep(consumer: Consumer, claim: Claim) -> None:
+        async for message in claim:
+            read.add((message.partition, message.offset))
+            consumer.mark_message(message)
+            if read >= produced:
+                enough.set()
+
+    with trio.fail_after(2 * DEADLINE):
+        async with Consumer(kafka.bootstrap_servers, group_id="standalone-survived") as consumer:
+            partitions = await consumer.topic_partitions(topic)
+            async with consumer.consume_partitions(partitions, "oldest") as claims, trio.open_nursery() as nursery:
+                for claim in claims.values():
+                    nursery.start_soon(keep, consumer, claim)
+                await enough.wait()
+                enough = trio.Event()
+                coordinator = await trio.to_thread.run_sync(kafka.coordinator, "standalone-survived")
+                await trio.to_thread.run_sync(coordinator.stop)
+                produced |= await trio.to_thread.run_sync(produce, kafka, topic, [b"%d" % n for n in range(600)])
+                if not read >= produced:
+                    await enough.wait()
+                nursery.cancel_scope.cancel()
+        async with Consumer(kafka.bootstrap_servers, group_id="standalone-survived") as consumer:
+            committed = await consumer.committed(partitions)
+
+    assert read == produced
+    assert sum(offset.offset for offset in committed.values() if offset is not None) == len(produced)
