@@ -226,6 +226,34 @@ async def test_iteration_can_be_left_and_taken_up_again(autojump_clock: MockCloc
         assert taken == list(range(13))
 
 
+async def test_several_tasks_may_share_a_claim(autojump_clock: MockClock) -> None:
+    taken: list[int] = []
+
+    class Workers(ConsumerGroupHandler):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async def work() -> None:
+                async for message in claim:
+                    taken.append(message.offset)
+                    await trio.sleep(0.5)
+
+            async with trio.open_nursery() as workers:
+                for _ in range(4):
+                    workers.start_soon(work)
+
+    async with orders() as cluster, deadline() as nursery:
+        member = await start_member(nursery, cluster, Workers())
+        await trio.sleep(5)
+        fill(cluster, 2)
+        await trio.sleep(5)
+        cluster.produce_many("orders", 0, [(None, b"x")] * 18)
+        await eventually(lambda: len(taken) == 20)
+        assert sorted(taken) == list(range(20))
+        began = trio.current_time()
+        await member.close()
+        assert trio.current_time() - began < 1.5, "all of them were told of the end"
+        assert member.error is None
+
+
 # -- leaders and connections ----------------------------------------------------------------------------
 
 

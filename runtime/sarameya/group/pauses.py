@@ -124,7 +124,11 @@ class Pausing:
         self._pauses.pause(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with these where they stopped. After `pause_all` they are exceptions: all others stay paused."""
+        """Go on with these where they stopped. After `pause_all` they are exceptions: all others stay paused.
+
+        What was fetched comes at once; more is asked for in the next fetch that goes to the partition's broker, so at
+        most `Config.fetch_max_wait` later.
+        """
         self._pauses.resume(partitions)
 
     def pause_all(self) -> None:

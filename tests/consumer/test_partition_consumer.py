@@ -1,0 +1,97 @@
+"""A partition's feed by itself: room, arrivals, errors, pauses."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import RequestTimeoutError, TopicPartition
+from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.protocol.fetch_cursor import FetchCursor, Records
+
+
+class Feed:
+    """A feed of two fetches, and what both its sides were told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.consumer = PartitionConsumer(FetchCursor(TopicPartition("orders", 0), 0), 2)
+        self.consumer.on_change = lambda: self.told.append("change")
+        self.consumer.on_arrival = lambda: self.told.append("arrival")
+
+    def receive(self) -> int | None:
+        records = self.consumer.receive_nowait()
+        return None if records is None else records.position
+
+
+def records(position: int) -> Records:
+    return Records((), 0, position)
+
+
+async def test_feed_gives_what_was_delivered_in_order_and_tells_both_sides() -> None:
+    feed = Feed()
+    assert feed.receive() is None
+    feed.consumer.deliver(records(0))
+    feed.consumer.deliver(records(5))
+    assert not feed.consumer.has_room
+    assert [feed.receive(), feed.receive(), feed.receive()] == [0, 5, None]
+    assert feed.told == ["arrival", "arrival", "change", "change"]
+
+
+async def test_error_comes_behind_what_was_delivered_and_at_every_later_call() -> None:
+    feed = Feed()
+    error = RequestTimeoutError("too late")
+    feed.consumer.deliver(records(0))
+    feed.consumer.deliver(records(5))
+    feed.consumer.fail(error)
+    assert [feed.receive(), feed.receive()] == [0, 5]
+    raised = []
+    for _ in range(3):
+        with pytest.raises(RequestTimeoutError, match="too late") as caught:
+            feed.receive()
+        raised.append(caught.value)
+    assert raised[0] is error
+    assert len({id(one) for one in raised}) == 3, "tracebacks do not pile up on one object"
+
+
+async def test_ended_feed_drops_what_it_has_and_what_comes() -> None:
+    feed = Feed()
+    feed.consumer.deliver(records(0))
+    feed.consumer.end()
+    feed.consumer.deliver(records(5))
+    assert feed.receive() is None
+    assert feed.told == ["arrival", "arrival"]
+
+
+async def test_full_feed_is_held_for_as_long_as_there_is_patience_unless_it_is_paused(
+    autojump_clock: MockClock,
+) -> None:
+    consumer = Feed().consumer
+
+    def held() -> bool:
+        return consumer.is_held(trio.current_time(), 10.0)
+
+    assert (consumer.is_wanted, held()) == (True, False)
+    consumer.deliver(records(0))
+    consumer.deliver(records(5))
+    await trio.sleep(6)
+    assert (consumer.is_wanted, held()) == (False, True)
+    consumer.pause()
+    assert (consumer.is_wanted, held()) == (False, False)
+    await trio.sleep(6)
+    consumer.resume()
+    assert (consumer.is_wanted, held()) == (False, True), "it goes on now: patience begins anew"
+    await trio.sleep(11)
+    assert (consumer.is_wanted, held()) == (False, False)
+
+
+async def test_resumed_feed_tells_both_sides_and_is_asked_for_whatever_was_found_before() -> None:
+    feed = Feed()
+    feed.consumer.found_nothing = True
+    feed.consumer.pause()
+    assert (feed.consumer.is_paused, feed.consumer.is_wanted) == (True, False)
+    feed.consumer.resume()
+    assert (feed.consumer.is_paused, feed.consumer.is_wanted) == (False, True)
+    assert not feed.consumer.found_nothing
+    assert feed.told == ["change", "change", "arrival"]
