@@ -43,6 +43,7 @@ from sarameya.group.standalone import Consumer
 from sarameya.group.stream import Stream, StreamBatches, StreamMessages
 from sarameya.message_batch import MessageBatch
 from sarameya.model import (
+    Assignment,
     CommittedOffset,
     Generation,
     Message,
@@ -51,8 +52,11 @@ from sarameya.model import (
 )
 from sarameya.net.transport import TcpTransport, Transport
 from sarameya.observe import Event, Observer, log_event
+from sarameya.protocol.assignors import Assignor, RebalanceProtocol, Subscription, TopicLayout
 
 __all__ = [
+    "Assignment",
+    "Assignor",
     "Claim",
     "ClaimBatches",
     "ClaimError",
@@ -83,6 +87,7 @@ __all__ = [
     "Paused",
     "ProtocolError",
     "RebalanceDeadlineError",
+    "RebalanceProtocol",
     "RecordError",
     "RequestTimeoutError",
     "RetriesExhaustedError",
@@ -92,9 +97,11 @@ __all__ = [
     "StreamBatches",
     "StreamHandler",
     "StreamMessages",
+    "Subscription",
     "TcpTransport",
     "TimestampType",
     "TopicAuthorizationError",
+    "TopicLayout",
     "TopicPartition",
     "Transport",
     "UnknownTopicError",

@@ -1,7 +1,7 @@
 import pytest
 
 from sarameya.protocol.assignors import RangeAssignor, Subscription
-from tests.protocol.assignors.kit import layouts
+from tests.protocol.assignors.kit import in_racks, layouts
 
 
 def assign(members, partitions):
@@ -74,3 +74,49 @@ def test_static_members_come_first_and_by_instance_id():
         "y": Subscription(("T",), group_instance_id="1"),
     }
     assert RangeAssignor().assign(members, layouts({"T": 3})) == {"y": {"T": (0,)}, "x": {"T": (1,)}, "a": {"T": (2,)}}
+
+
+# -- racks -------------------------------------------------------------------------------------------
+
+
+def in_rack(*topics, **racks):
+    return {member: Subscription(topics, rack_id=rack) for member, rack in racks.items()}
+
+
+def test_what_matches_a_member_s_rack_is_dealt_first_and_counts_stay():
+    result = RangeAssignor().assign(
+        in_rack("t", M1="a", M2="b", M3="c"), {"t": in_racks("a", "b", "c", "a", "b", "c", "a")}
+    )
+    assert result == {"M1": {"t": (0, 3, 6)}, "M2": {"t": (1, 4)}, "M3": {"t": (2, 5)}}
+
+
+def test_who_has_one_more_need_not_be_the_first_where_racks_match():
+    result = RangeAssignor().assign(in_rack("t", M1="a", M2="b"), {"t": in_racks("a", "b", "b")})
+    assert result == {"M1": {"t": (0,)}, "M2": {"t": (1, 2)}}
+
+
+def test_co_partitioning_comes_before_racks():
+    members = in_rack("t", "u", M1="a", M2="b")
+    apart = {"t": in_racks("a", "b", "a", "b"), "u": in_racks("b", "a", "b", "a")}
+    assert RangeAssignor().assign(members, apart) == {
+        "M1": {"t": (0, 1), "u": (0, 1)},
+        "M2": {"t": (2, 3), "u": (2, 3)},
+    }
+    together = {"t": in_racks("b", "a", "b", "a"), "u": in_racks("b", "a", "b", "a")}
+    assert RangeAssignor().assign(members, together) == {
+        "M1": {"t": (1, 3), "u": (1, 3)},
+        "M2": {"t": (0, 2), "u": (0, 2)},
+    }
+
+
+def test_racks_that_match_nobody_change_nothing():
+    members = in_rack("t", M1="x", M2="y")
+    assert RangeAssignor().assign(members, {"t": in_racks("b", "a", "b")}) == {"M1": {"t": (0, 1)}, "M2": {"t": (2,)}}
+
+
+def test_replicas_in_every_rack_change_nothing():
+    members = in_rack("t", M1="b", M2="a")
+    assert RangeAssignor().assign(members, {"t": in_racks("ab", "ab", "ab")}) == {
+        "M1": {"t": (0, 1)},
+        "M2": {"t": (2,)},
+    }

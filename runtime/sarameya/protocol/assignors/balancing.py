@@ -15,23 +15,26 @@ from sarameya.protocol.assignors.handing_on import Hands, hand_on
 from sarameya.protocol.assignors.roster import NOBODY, Roster
 
 
-def balanced(roster: Roster, homes: Sequence[int]) -> list[int]:
-    """Partition -> owner. `homes` has each partition's member so far, which must be one of its takers, or NOBODY."""
-    hands = Hands(len(roster.members), roster.pool_of, homes)
+def balanced(roster: Roster, homes: Sequence[int], anchors: Sequence[int] | None = None) -> list[int]:
+    """Partition -> owner. `homes` has each partition's member so far, which must be one of its takers, or NOBODY.
+
+    Of those that a member must give, the last is what `anchors` says should stay with it: what is at home, if None.
+    """
+    hands = Hands(len(roster.members), roster.pool_of, homes if anchors is None else anchors)
     for home in homes:
         if home != NOBODY:
             hands.keep(home)
     _deal(hands, roster.takers, (partition for partition, home in enumerate(homes) if home == NOBODY))
-    _even_out(hands, roster.takers)
+    _even_out(hands, roster)
     # A member that must give from home gives the partitions with the highest numbers, so a little of every topic.
     for partition in roster.by_number():
         if homes[partition] != NOBODY:
             hands.release(homes[partition], partition)
-    _even_out(hands, roster.takers)
+    _even_out(hands, roster)
     return hands.owners(homes)
 
 
-def _deal(hands: Hands, takers: Sequence[Sequence[int]], partitions: Iterable[int]) -> None:
+def _deal(hands: Hands, takers: Sequence[frozenset[int]], partitions: Iterable[int]) -> None:
     """Each partition to the least loaded of its takers; those with the fewest takers first."""
     dealt: dict[int, list[int]] = {}
     for partition in partitions:
@@ -45,27 +48,21 @@ def _deal(hands: Hands, takers: Sequence[Sequence[int]], partitions: Iterable[in
             heapreplace(least_loaded, (load + 1, member))
 
 
-def _even_out(hands: Hands, takers: Sequence[Sequence[int]]) -> None:
+def _even_out(hands: Hands, roster: Roster) -> None:
     """Hand on what is in hand until loads are as even as can be.
 
     Bring as many members as possible to the mean; whoever is left above it can then hand nothing on to the others,
     and whoever is left below it can be given nothing by them, so that both parts are evened out for themselves.
     """
-    everybody = sorted({member for pool in takers for member in pool})
-    pools: list[list[int]] = [[] for _ in hands.loads]
-    for pool, members in enumerate(takers):
-        for member in members:
-            pools[member].append(pool)
+    everybody = [member for member, pools in enumerate(roster.pools) if pools]
     parts = [everybody]
     while parts:
         part = parts.pop()
         loads = [hands.loads[member] for member in part]
         if not part or max(loads) - min(loads) <= 1:
             continue
-        within: dict[int, list[int]] = {}
-        for member in part:
-            for pool in pools[member]:
-                within.setdefault(pool, []).append(member)
+        members = frozenset(part)
+        within = {pool: roster.takers[pool] & members for pool in set().union(*(roster.pools[m] for m in part))}
         mean, rest = divmod(sum(loads), len(part))
         top = mean + bool(rest)
         # From the fullest to the emptiest first: it takes the fewest hands.
@@ -78,4 +75,4 @@ def _even_out(hands: Hands, takers: Sequence[Sequence[int]]) -> None:
             )
         above = hands.reached((member for member in part if hands.loads[member] > top), within)
         reached = hands.reached((member for member in part if hands.loads[member] > mean), within)
-        parts += [sorted(above), [member for member in part if member not in reached]]
+        parts += [[member for member in part if member in above], [member for member in part if member not in reached]]

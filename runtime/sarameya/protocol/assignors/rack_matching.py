@@ -2,8 +2,7 @@
 
 A *mismatch* is a partition whose replicas' racks are known, with a member whose rack is known and is none of them.
 Balance comes first, then few mismatches, then everybody's keeping what it had: a partition with a mismatch may
-move to end it, and others may change hands on the way. Where subscriptions differ, only partitions that are moving
-anyway are matched: nothing is taken from its home for its rack's sake, so that one round follows another to an end.
+move to end it, and others may change hands on the way.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from sarameya.protocol.assignors.balancing import balanced
 from sarameya.protocol.assignors.handing_on import Hands, hand_on
-from sarameya.protocol.assignors.roster import Roster
+from sarameya.protocol.assignors.roster import NOBODY, Roster
 
 
 def worthwhile(member_racks: Iterable[str], replica_racks: Collection[frozenset[str]]) -> bool:
@@ -21,70 +21,90 @@ def worthwhile(member_racks: Iterable[str], replica_racks: Collection[frozenset[
     return not everywhere.isdisjoint(member_racks) and any(racks != everywhere for racks in replica_racks)
 
 
-def rack_matched(
-    roster: Roster, owners: list[int], homes: Sequence[int], replica_racks: Sequence[frozenset[str]]
-) -> list[int]:
-    """`owners`, which must be balanced, with fewer mismatches, if that can be had without loss of balance."""
-    if not worthwhile(roster.racks, replica_racks):
-        return owners
-    matching = _Matching(roster, homes, replica_racks)
-    best, mismatches = owners, matching.mismatches(owners)
-    for rearrange in (matching.newcomers, matching.everything):
-        if mismatches:
-            found = rearrange(owners)
-            # Only for fewer: what is no better would move partitions for nothing, round after round.
-            if (fewer := matching.mismatches(found)) < mismatches:
-                best, mismatches = found, fewer
+def rack_matched(roster: Roster, homes: Sequence[int], replica_racks: Sequence[frozenset[str]]) -> list[int]:
+    """Partition -> owner, as even as `balanced` makes it and with few mismatches."""
+    matching = _Matching(roster, replica_racks)
+    best = matching.renewed(homes)
+    mismatches = matching.mismatches(best)
+    while mismatches:
+        found = matching.rearranged(best)
+        fewer = matching.mismatches(found)
+        # Moves for no gain, or for one that is lost again once what moves is nobody's, would go on for ever.
+        kept = [home if home == owner else NOBODY for home, owner in zip(homes, found, strict=True)]
+        if fewer >= mismatches or matching.mismatches(matching.renewed(kept)) > fewer:
+            break
+        best, mismatches = found, fewer
     return best
 
 
 class _Matching:
-    """Rearranges balanced assignments. Partitions of one pool with replicas in the same racks are of one *kind*."""
+    """Partitions of one pool with replicas in the same racks are of one *kind*: they match the same members."""
 
-    def __init__(self, roster: Roster, homes: Sequence[int], replica_racks: Sequence[frozenset[str]]) -> None:
+    def __init__(self, roster: Roster, replica_racks: Sequence[frozenset[str]]) -> None:
         self._roster = roster
-        self._homes = homes
         kinds: dict[tuple[int, frozenset[str]], int] = {}
         self._kind_of = [kinds.setdefault(kind, len(kinds)) for kind in zip(roster.pool_of, replica_racks, strict=True)]
-        self._takers = [
-            [member for member in roster.takers[pool] if not racks or roster.racks[member] in racks | {""}]
-            for pool, racks in kinds
-        ]
-        self._fit = [frozenset(members) for members in self._takers]
+        everybody = frozenset(range(len(roster.racks)))
+        near = {
+            racks: frozenset(member for member in everybody if roster.racks[member] in racks | {""})
+            for racks in {racks for _, racks in kinds}
+        }
+        near[frozenset()] = everybody
+        self._takers = [roster.takers[pool] & near[racks] for pool, racks in kinds]
 
     def mismatches(self, owners: Sequence[int]) -> int:
         return sum(not self._fits(partition, owner) for partition, owner in enumerate(owners))
 
     def _fits(self, partition: int, member: int) -> bool:
-        return member in self._fit[self._kind_of[partition]]
+        return member in self._takers[self._kind_of[partition]]
 
-    def newcomers(self, owners: Sequence[int]) -> list[int]:
-        """Partitions that are not where they were, placed anew; the others stay."""
-        here = [home == owner for home, owner in zip(self._homes, owners, strict=True)]
+    def renewed(self, homes: Sequence[int]) -> list[int]:
+        """Balanced, with those partitions matched that the balance moves; the others stay at home."""
+        anchors = [home if self._fits(partition, home) else NOBODY for partition, home in enumerate(homes)]
+        owners = balanced(self._roster, homes, anchors)
+        at_home = [home == owner for home, owner in zip(homes, owners, strict=True)]
         partitions = range(len(owners))
-        return self._place(owners, [p for p in partitions if here[p]], [], [p for p in partitions if not here[p]])
+        found = self._place(
+            owners, anchors, [p for p in partitions if at_home[p]], [], [p for p in partitions if not at_home[p]]
+        )
+        return found if self.mismatches(found) < self.mismatches(owners) else owners
 
-    def everything(self, owners: Sequence[int]) -> list[int]:
-        """Mismatched partitions placed anew, and others moved for it where that helps."""
-        if len(self._roster.takers) > 1:
-            return list(owners)
+    def rearranged(self, owners: Sequence[int]) -> list[int]:
+        """Partitions with a mismatch placed anew, and others moved for it where that helps."""
         fits = [self._fits(partition, owner) for partition, owner in enumerate(owners)]
         partitions = self._roster.by_number()
-        return self._place(owners, [], [p for p in partitions if fits[p]], [p for p in partitions if not fits[p]])
+        return self._place(
+            owners, owners, [], [p for p in partitions if fits[p]], [p for p in partitions if not fits[p]]
+        )
 
-    def _place(self, owners: Sequence[int], kept: list[int], movable: list[int], loose: list[int]) -> list[int]:
+    def _place(
+        self,
+        owners: Sequence[int],
+        anchors: Sequence[int],
+        kept: Sequence[int],
+        movable: Sequence[int],
+        loose: Sequence[int],
+    ) -> list[int]:
         """`owners`, with what is `loose` placed anew, for which what is `movable` may change hands."""
         nobody = len(self._roster.members)
         quotas = _Quotas(self._roster, owners)
-        hands = self._hands(self._kind_of, owners, kept, movable)
+
+        def in_hand(pool_of: Sequence[int], owners: Sequence[int], held: Iterable[int]) -> Hands:
+            hands = Hands(nobody + 1, pool_of, anchors)
+            for partition in kept:
+                hands.keep(owners[partition])
+            for partition in held:
+                hands.add(owners[partition], partition)
+            return hands
+
+        hands = in_hand(self._kind_of, owners, movable)
         for partition in reversed(loose):
             hands.add(nobody, partition)
-        quotas.fill(hands, self._takers, nobody)
+        quotas.fill(hands, self._takers, nobody, rearrange=True)
 
         # What is loose still matches nowhere: it stays where it was, or goes wherever there is room.
         placed = hands.owners(owners)
-        held = [partition for partition in (*movable, *loose) if placed[partition] != nobody]
-        hands = self._hands(self._roster.pool_of, placed, kept, held)
+        hands = in_hand(self._roster.pool_of, placed, (p for p in (*movable, *loose) if placed[p] != nobody))
         spare = quotas.spare(hands)
         for partition in loose:
             if placed[partition] == nobody:
@@ -94,14 +114,6 @@ class _Matching:
                 hands.add(owners[partition] if stays else nobody, partition)
         quotas.fill(hands, self._roster.takers, nobody)
         return hands.owners(owners)
-
-    def _hands(self, pool_of: Sequence[int], owners: Sequence[int], kept: list[int], held: list[int]) -> Hands:
-        hands = Hands(len(self._roster.members) + 1, pool_of, self._homes)
-        for partition in kept:
-            hands.keep(owners[partition])
-        for partition in held:
-            hands.add(owners[partition], partition)
-        return hands
 
 
 class _Quotas:
@@ -114,16 +126,23 @@ class _Quotas:
             share, self._more = divmod(len(owners), len(roster.takers[0]))
             self._loads = dict.fromkeys(roster.takers[0], share)
 
-    def fill(self, hands: Hands, takers: Sequence[Sequence[int]], source: int) -> None:
-        """Hand on as much as possible of what `source` holds, without anybody's getting too much."""
-        for more in (0, 1):
-            limit = self.spare(hands) if more else hands.loads[source]
-            room = {member: load + more - hands.loads[member] for member, load in sorted(self._loads.items())}
-            hand_on(hands, takers, {source: min(limit, hands.loads[source])}, room)
-
     def load(self, member: int) -> int:
         return self._loads[member]
 
     def spare(self, hands: Hands) -> int:
         """How many members may still be given one more than their load."""
         return self._more - sum(hands.loads[member] > load for member, load in self._loads.items())
+
+    def fill(self, hands: Hands, takers: Sequence[frozenset[int]], source: int, *, rearrange: bool = False) -> None:
+        """Hand on as much as possible of what `source` holds, without anybody's getting too much.
+
+        With `rearrange`, whoever has one more passes it on where that is possible, so that another can have one more.
+        """
+        self._bring(hands, takers, {source: hands.loads[source]}, 0)
+        if rearrange:
+            self._bring(hands, takers, {m: 1 for m, load in self._loads.items() if hands.loads[m] > load}, 0)
+        self._bring(hands, takers, {source: min(self.spare(hands), hands.loads[source])}, 1)
+
+    def _bring(self, hands: Hands, takers: Sequence[frozenset[int]], excess: dict[int, int], more: int) -> None:
+        room = {member: load + more - hands.loads[member] for member, load in sorted(self._loads.items())}
+        hand_on(hands, takers, excess, room)

@@ -7,12 +7,13 @@ and co-partitioning stay as they are, but runs have gaps: partitions that match 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from sarameya.model import Assignment
-from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout, in_order, subscribed_topics
+from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
 from sarameya.protocol.assignors.rack_matching import worthwhile
+from sarameya.protocol.assignors.roster import Roster
 
 Racks = Sequence[frozenset[str]]
 """Partition -> the racks of its replicas, empty where unknown."""
@@ -27,25 +28,24 @@ class RangeAssignor(Assignor):
     name = "range"
 
     def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
-        order = in_order(members)
-        racks = {topic: topics[topic].replica_racks() for topic in subscribed_topics(members.values(), topics)}
-        alike: dict[tuple[tuple[str, ...], int], list[str]] = {}
-        subscriptions = {member: frozenset(members[member].topics) for member in order}
-        for topic in racks:
-            takers = tuple(member for member in order if topic in subscriptions[member])
-            alike.setdefault((takers, topics[topic].partitions), []).append(topic)
+        roster = Roster(members, topics)
+        alike: dict[tuple[int, int], list[str]] = {}
+        for topic in roster.topics:
+            if count := topics[topic].partitions:
+                alike.setdefault((roster.pool(topic), count), []).append(topic)
 
+        takers = [sorted(pool) for pool in roster.takers]
+        racks = [[roster.racks[member] for member in pool] for pool in takers]
         deals = [
-            _Deal([members[member].rack_id for member in takers], [racks[topic] for topic in co_partitioned])
-            for (takers, _), co_partitioned in alike.items()
+            _Deal(racks[pool], [topics[topic].replica_racks() for topic in co_partitioned])
+            for (pool, _), co_partitioned in alike.items()
         ]
-        heeded = any(deal.needs_racks for deal in deals)
-        assigned: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in order}
-        for ((takers, _), co_partitioned), deal in zip(alike.items(), deals, strict=True):
-            for member, numbers in zip(takers, deal.dealt(heeded), strict=True):
-                if numbers:
-                    assigned[member].update(dict.fromkeys(co_partitioned, tuple(sorted(numbers))))
-        return {member: dict(sorted(rows.items())) for member, rows in assigned.items()}
+        heed_racks = any(deal.needs_racks for deal in deals)
+        assigned: list[dict[str, tuple[int, ...]]] = [{} for _ in roster.members]
+        for ((pool, _), co_partitioned), deal in zip(alike.items(), deals, strict=True):
+            for place, numbers in deal.dealt(heed_racks).items():
+                assigned[takers[pool][place]].update(dict.fromkeys(co_partitioned, tuple(sorted(numbers))))
+        return {member: dict(sorted(rows.items())) for member, rows in zip(roster.members, assigned, strict=True)}
 
 
 class _Deal:
@@ -56,18 +56,19 @@ class _Deal:
         self._member_racks = member_racks
         self._topics = topics
         self._share, self._extra = divmod(len(topics[0]), len(member_racks))
-        self._dealt: list[list[int]] = [[] for _ in member_racks]
         self._free = [True] * len(topics[0])
+        self._dealt: defaultdict[int, list[int]] = defaultdict(list)
 
-    def dealt(self, heed_racks: bool) -> list[list[int]]:
-        """Member -> the numbers of its partitions. `heed_racks`: whether any topic of the group needs it."""
+    def dealt(self, heed_racks: bool) -> Mapping[int, Sequence[int]]:
+        """Member -> the numbers of its partitions, if any. `heed_racks`: whether any topic of the group needs it."""
         if heed_racks and len(self._topics) > 1:
             self._match_numbers()
         elif self.needs_racks:
             self._match_members()
-        rest = iter(range(len(self._free)))
-        for member in range(len(self._dealt)):
-            self._fill(member, rest)
+        rest = iter([number for number, free in enumerate(self._free) if free])
+        for member in range(len(self._member_racks)):
+            if self._fill(member, rest):
+                break
         return self._dealt
 
     def _match_members(self) -> None:
@@ -93,16 +94,17 @@ class _Deal:
             if first := [members[0] for members in matching if members]:
                 self._take(min(first), number)
 
-    def _fill(self, member: int, numbers: Iterator[int]) -> None:
-        """Give the member what it has room for, of what is free among the numbers yet to come."""
+    def _fill(self, member: int, numbers: Iterator[int]) -> bool:
+        """Give the member, as it has room, what is free among the numbers to come; True when they are at an end."""
         while self._has_room(member):
             number = next((number for number in numbers if self._free[number]), None)
             if number is None:
-                return
+                return True
             self._take(member, number)
+        return False
 
     def _has_room(self, member: int) -> bool:
-        return len(self._dealt[member]) < self._share + (self._extra > 0)
+        return len(self._dealt.get(member, ())) < self._share + (self._extra > 0)
 
     def _take(self, member: int, number: int) -> None:
         self._dealt[member].append(number)

@@ -24,8 +24,10 @@ class Roster:
         self.topics = subscribed_topics(members.values(), topics)
         self.racks = [members[member].rack_id for member in self.members]
         """Member -> its rack, empty where it named none."""
-        self.takers: list[list[int]] = []
-        """Pool -> the members that may take its partitions, ascending."""
+        self.takers: list[frozenset[int]] = []
+        """Pool -> the members that may take its partitions."""
+        self.pools: list[Sequence[int]] = [()] * len(self.members)
+        """Member -> the pools that it may take of."""
         self.pool_of: list[int] = []
         """Partition -> its pool."""
         self._first: dict[str, int] = {}
@@ -48,7 +50,18 @@ class Roster:
             pool = pools.setdefault(tuple(sorts_by_topic[topic]), len(pools))
             self._first[topic] = len(self.pool_of)
             self.pool_of += [pool] * self._counts[topic]
-        self.takers = [sorted(member for sort in key for member in sorts[sort]) for key in pools]
+        pools_by_sort: list[list[int]] = [[] for _ in sorts]
+        for key, pool in pools.items():
+            self.takers.append(frozenset(member for sort in key for member in sorts[sort]))
+            for sort in key:
+                pools_by_sort[sort].append(pool)
+        for sort, members in enumerate(sorts):
+            for member in members:
+                self.pools[member] = pools_by_sort[sort]
+
+    def pool(self, topic: str) -> int:
+        """The pool of one of `topics` that has partitions."""
+        return self.pool_of[self._first[topic]]
 
     def partition(self, topic: str, number: int) -> int | None:
         """The partition's number here; None where it does not exist or nobody subscribes to it."""

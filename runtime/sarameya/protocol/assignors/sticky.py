@@ -15,7 +15,7 @@ from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from sarameya.model import Assignment
 from sarameya.protocol.assignors.balancing import balanced
 from sarameya.protocol.assignors.base import NO_GENERATION, Assignor, Subscription, TopicLayout
-from sarameya.protocol.assignors.rack_matching import rack_matched
+from sarameya.protocol.assignors.rack_matching import rack_matched, worthwhile
 from sarameya.protocol.assignors.roster import NOBODY, Roster
 
 
@@ -44,7 +44,8 @@ def balance(
     """Divide all partitions of subscribed topics, given how to read what a member claims to have had."""
     roster = Roster(members, topics)
     homes = _homes(roster, [claim(members[member]) for member in roster.members])
-    owners = rack_matched(roster, balanced(roster, homes), homes, roster.replica_racks(topics))
+    racks = roster.replica_racks(topics)
+    owners = rack_matched(roster, homes, racks) if worthwhile(roster.racks, racks) else balanced(roster, homes)
     return Balance(roster, homes, owners)
 
 

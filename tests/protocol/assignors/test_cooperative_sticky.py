@@ -1,0 +1,140 @@
+import attrs
+import pytest
+
+from sarameya.protocol.assignors import CooperativeStickyAssignor, RebalanceProtocol, Subscription
+from sarameya.protocol.assignors.sticky import Claim, encode_claim
+from sarameya.protocol.rebalance import decode_subscription
+from tests.protocol.assignors.kit import alike, counts, in_racks, layouts, next_round, owning, settled
+
+NAME = "cooperative-sticky"
+
+
+def assign(members, topics):
+    return CooperativeStickyAssignor().assign(members, topics)
+
+
+def member(topics, owned, generation=1):
+    return owning(NAME, Subscription(tuple(topics)), owned, generation)
+
+
+def test_both_protocols_are_supported():
+    assert CooperativeStickyAssignor.protocols == {RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER}
+
+
+def test_what_moves_is_nobody_s_first_and_the_newcomer_s_then():
+    topics = layouts({"t": 4})
+    members = {"A": member(["t"], {"t": (0, 1, 2, 3)}), "B": Subscription(("t",))}
+    first = assign(members, topics)
+    assert first == {"A": {"t": (0, 1)}, "B": {}}
+    assert assign(next_round(NAME, members, first, 2), topics) == {"A": {"t": (0, 1)}, "B": {"t": (2, 3)}}
+
+
+def test_what_a_member_that_left_had_is_given_out_at_once():
+    members = {"A": member(["t"], {"t": (0,)}), "B": member(["t"], {"t": (2,)})}
+    assert assign(members, layouts({"t": 4})) == {"A": {"t": (0, 1)}, "B": {"t": (2, 3)}}
+
+
+def test_two_that_claim_one_partition_in_one_generation_both_give_it_up_first():
+    members = {
+        "A": member(["t"], {"t": (0, 1)}, 5),
+        "B": member(["t"], {"t": (0, 2)}, 5),
+        "C": member(["t"], {}, 5),
+    }
+    first = assign(members, layouts({"t": 3}))
+    assert first == {"A": {"t": (1,)}, "B": {"t": (2,)}, "C": {}}
+    assert assign(next_round(NAME, members, first, 6), layouts({"t": 3}))["C"] == {"t": (0,)}
+
+
+def test_two_that_claim_one_partition_in_one_generation_are_not_given_it_back_even_if_it_would_be_theirs():
+    members = {"A": member(["t"], {"t": (0,)}, 5), "B": member(["t"], {"t": (0, 1)}, 5)}
+    assert assign(members, layouts({"t": 2})) == {"A": {}, "B": {"t": (1,)}}
+
+
+def test_two_that_claim_one_partition_the_higher_generation_keeps_it():
+    members = {"A": member(["t"], {"t": (0, 1)}, 4), "B": member(["t"], {"t": (1, 2)}, 5)}
+    assert assign(members, layouts({"t": 4})) == {"A": {"t": (0, 3)}, "B": {"t": (1, 2)}}
+
+
+def test_a_stale_claim_is_given_up_before_another_gets_the_partition():
+    # B, who rightly has all, must give two; one of them A claims, wrongly, but may be reading.
+    members = {"A": member(["t"], {"t": (3,)}, 4), "B": member(["t"], {"t": (0, 1, 2, 3)}, 5)}
+    assert assign(members, layouts({"t": 4})) == {"A": {}, "B": {"t": (0, 1)}}
+
+
+def test_what_is_owned_of_a_topic_given_up_waits_until_it_is_let_go():
+    members = {"A": member(["u"], {"t": (0,), "u": (0,)}), "B": member(["t"], {"t": (1,)})}
+    topics = layouts({"t": 2, "u": 1})
+    first = assign(members, topics)
+    assert first == {"A": {"u": (0,)}, "B": {"t": (1,)}}
+    assert assign(next_round(NAME, members, first, 2), topics) == {"A": {"u": (0,)}, "B": {"t": (0, 1)}}
+
+
+def test_what_is_owned_and_does_not_exist_any_more_is_ignored():
+    members = {"A": member(["t", "gone"], {"t": (0, 9), "gone": (0,)}), "B": member(["t"], {"t": (1,)})}
+    assert assign(members, layouts({"t": 2})) == {"A": {"t": (0,)}, "B": {"t": (1,)}}
+
+
+def test_racks_are_matched_in_two_rounds():
+    topics = {"t": in_racks("b", "a")}
+    members = {
+        "A": attrs.evolve(member(["t"], {"t": (0,)}), rack_id="a"),
+        "B": attrs.evolve(member(["t"], {"t": (1,)}), rack_id="b"),
+    }
+    assert assign(members, topics) == {"A": {}, "B": {}}
+    assert settled(NAME, members, topics, rounds=2) == {"A": {"t": (1,)}, "B": {"t": (0,)}}
+
+
+def test_under_an_eager_protocol_where_nobody_owns_anything_all_is_dealt_at_once():
+    result = assign(alike("AB", "t"), layouts({"t": 4}))
+    assert result == {"A": {"t": (0, 2)}, "B": {"t": (1, 3)}}
+
+
+# -- the generation ----------------------------------------------------------------------------------
+
+
+def test_user_data_is_the_generation_of_the_last_assignment():
+    assignor = CooperativeStickyAssignor()
+    assert assignor.subscription_user_data().hex() == "ffffffff"
+    assignor.on_assignment({"t": (0,)}, None, 10)
+    assert assignor.subscription_user_data().hex() == "0000000a"
+
+
+def claiming(user_data, generation_id=-1):
+    return Subscription(("t",), user_data, {"t": (0,)}, generation_id)
+
+
+@pytest.mark.parametrize(
+    ("newer", "older"),
+    [
+        (claiming(None, 7), claiming(bytes.fromhex("00000009"), 6)),
+        (claiming(bytes.fromhex("00000007")), claiming(bytes.fromhex("00000006"))),
+        (claiming(bytes.fromhex("00000007")), claiming(None)),
+        (claiming(bytes.fromhex("00000007")), claiming(b"")),
+        (claiming(bytes.fromhex("00000007")), claiming(b"\0\0\7")),
+        (claiming(encode_claim(Claim({"t": (0,)}, 7))), claiming(bytes.fromhex("00000006"))),
+    ],
+    ids=["in the subscription", "Java before KIP-792", "none at all", "empty", "no generation", "librdkafka, franz-go"],
+)
+@pytest.mark.parametrize("newer_first", [True, False])
+def test_generation_is_the_subscription_s_or_else_the_user_data_s(newer, older, newer_first):
+    names = ("A", "B") if newer_first else ("B", "A")
+    result = assign(dict(zip(names, (newer, older), strict=True)), layouts({"t": 1}))
+    assert result[names[0]] == {"t": (0,)}
+
+
+# What librdkafka 2.x members write, user data included, taken from a group of two of them.
+LIBRDKAFKA = (
+    "0003" + "00000002" + "0006636c69636b73" + "00066f7264657273"
+    "00000020" + "00000001" + "00066f7264657273" + "00000003" + "00000001" + "00000002" + "00000003" + "00000002"
+    "00000001" + "00066f7264657273" + "00000003" + "00000001" + "00000002" + "00000003"
+    "00000002" + "00027231"
+)  # fmt: skip
+
+
+def test_librdkafka_s_subscription_is_understood():
+    theirs = decode_subscription(bytes.fromhex(LIBRDKAFKA))
+    assert (theirs.owned_partitions, theirs.generation_id) == ({"orders": (1, 2, 3)}, 2)
+    members = {"rdkafka": theirs, "ours": member(["clicks", "orders"], {}, 2)}
+    result = assign(members, layouts({"clicks": 2, "orders": 4}))
+    assert result == {"rdkafka": {"orders": (1, 2, 3)}, "ours": {"clicks": (0, 1), "orders": (0,)}}
+    assert counts(result) == [3, 3]

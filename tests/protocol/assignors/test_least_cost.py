@@ -1,0 +1,75 @@
+"""Random groups with a past, against the best that a slow search finds: less imbalance, mismatches, moves."""
+
+import random
+from collections import defaultdict
+
+from sarameya.protocol.assignors import StickyAssignor, Subscription, TopicLayout
+from tests.protocol.assignors.kit import next_round
+from tests.protocol.assignors.reference import cost, least_cost
+
+TOPICS = ("t0", "t1", "t2", "t3")
+RACKS = ("a", "b", "c")
+
+
+def random_case(seed, *, equal, racks):
+    """Members, topics, and who had which partition before (of some nobody)."""
+    dice = random.Random(seed)
+    topics = {}
+    for topic in TOPICS:
+        count = dice.randint(0, 6)
+        known = {
+            n: frozenset(dice.sample(RACKS, dice.randint(1, 2))) for n in range(count) if racks and dice.random() < 0.9
+        }
+        topics[topic] = TopicLayout(count, known)
+    members = {
+        member: Subscription(
+            TOPICS if equal else tuple(topic for topic in TOPICS if dice.random() < 0.6),
+            rack_id=dice.choice(("", *RACKS, *RACKS)) if racks else "",
+        )
+        for member in "ABCDEFG"[: dice.randint(1, 7)]
+    }
+    favourites = dice.sample(sorted(members), len(members))[: dice.randint(1, len(members))]
+    before = {member: defaultdict(tuple) for member in members}
+    for topic, layout in topics.items():
+        takers = [member for member in favourites if topic in members[member].topics]
+        for number in range(layout.partitions):
+            if takers and dice.random() < 0.8:
+                before[dice.choice(takers)][topic] += (number,)
+    return next_round("sticky", members, before), topics, before
+
+
+def costs(seeds, **kinds):
+    """(what ours costs, the least there is), case by case."""
+    for seed in seeds:
+        members, topics, before = random_case(seed, **kinds)
+        result = StickyAssignor().assign(members, topics)
+        yield cost(before, result, members, topics), least_cost(before, members, topics)
+
+
+def test_equal_subscriptions_cost_the_least_there_is():
+    assert all(ours == least for ours, least in costs(range(80), equal=True, racks=False))
+
+
+def test_unequal_subscriptions_are_as_even_as_can_be_with_hardly_more_moves_than_the_least():
+    moves = least_moves = 0
+    for ours, least in costs(range(160), equal=False, racks=False):
+        assert ours.imbalance == least.imbalance
+        moves += ours.moves
+        least_moves += least.moves
+    assert least_moves > 150, "there was something to move"
+    assert moves <= 1.02 * least_moves
+
+
+def test_equal_subscriptions_in_racks_have_the_fewest_mismatches():
+    for ours, least in costs(range(80), equal=True, racks=True):
+        assert ours[:2] == least[:2]
+
+
+def test_unequal_subscriptions_in_racks_are_as_even_as_can_be_with_not_many_more_mismatches_than_the_fewest():
+    mismatches = fewest = 0
+    for ours, least in costs(range(120), equal=False, racks=True):
+        assert ours.imbalance == least.imbalance
+        mismatches += ours.mismatches
+        fewest += least.mismatches
+    assert fewest > 250, "racks were scarce"
+    assert mismatches <= 1.25 * fewest

@@ -1,0 +1,97 @@
+"""2,000 members and 10,000 partitions are divided within 2 s of CPU time; mostly it takes about a tenth of that."""
+
+import random
+import time
+from collections.abc import Callable
+from functools import cache
+
+import attrs
+import pytest
+
+from sarameya.protocol.assignors import ASSIGNORS, Subscription, TopicLayout
+from tests.protocol.assignors.kit import next_round
+
+SECONDS = 2.0
+MEMBERS = 2_000
+FIVE = {"a": 3_000, "b": 2_500, "c": 2_000, "d": 1_500, "e": 1_000}
+MANY = {f"topic-{number:03}": 1 + 2 * (number % 20) for number in range(500)}
+RACKS = ("r1", "r2", "r3")
+
+
+@attrs.frozen
+class Kind:
+    """A kind of group: its topics, and what its member of some number subscribes to."""
+
+    counts: dict = attrs.field(hash=False)
+    subscribed: Callable = lambda names, number: names
+    racks: tuple = ("",)
+
+    def topics(self):
+        assert sum(self.counts.values()) == 10_000
+        dice = random.Random(1)
+        known = len(self.racks) > 1
+        return {
+            topic: TopicLayout(count, {n: frozenset(dice.sample(self.racks, 2)) for n in range(count if known else 0)})
+            for topic, count in self.counts.items()
+        }
+
+    def members(self, numbers):
+        names = tuple(self.counts)
+        return {
+            f"member-{n:05}": Subscription(self.subscribed(names, n), rack_id=self.racks[n % len(self.racks)])
+            for n in numbers
+        }
+
+
+KINDS = {
+    "alike": Kind(FIVE),
+    "alike, in racks": Kind(FIVE, racks=RACKS),
+    "some topics each": Kind(MANY, lambda names, n: tuple(random.Random(n).sample(names, 1 + n % 40))),
+    "one topic more each": Kind(MANY, lambda names, n: names[: 1 + n % len(names)]),
+    "two neighbours each": Kind(MANY, lambda names, n: names[n // 4 : n // 4 + 2]),
+}
+CHANGES = {
+    "nothing changed": range(MEMBERS),
+    "one left": range(1, MEMBERS),
+    "a tenth left": range(MEMBERS // 10, MEMBERS),
+    "a tenth joined": range(MEMBERS + MEMBERS // 10),
+}
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+sticky = pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+
+
+def timed(name, members, topics):
+    assignor = ASSIGNORS[name]()
+    start = time.process_time()
+    result = assignor.assign(members, topics)
+    seconds = time.process_time() - start
+    assert seconds < SECONDS
+    return result
+
+
+@cache
+def first(name, kind):
+    return ASSIGNORS[name]().assign(KINDS[kind].members(range(MEMBERS)), KINDS[kind].topics())
+
+
+@every_kind
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_2000_members_and_10000_partitions_at_first(name, kind):
+    timed(name, KINDS[kind].members(range(MEMBERS)), KINDS[kind].topics())
+
+
+@every_kind
+@pytest.mark.parametrize("change", CHANGES)
+@sticky
+def test_2000_members_and_10000_partitions_when(name, change, kind):
+    members = KINDS[kind].members(CHANGES[change])
+    timed(name, next_round(name, members, first(name, kind)), KINDS[kind].topics())
+
+
+@sticky
+def test_2000_members_and_10000_partitions_of_which_one_has_had_all(name):
+    hoarder = f"member-{MEMBERS:05}"
+    members = KINDS["one topic more each"].members(range(MEMBERS)) | {hoarder: Subscription(tuple(MANY))}
+    before = {hoarder: {topic: tuple(range(count)) for topic, count in MANY.items()}}
+    timed(name, next_round(name, members, before), KINDS["one topic more each"].topics())

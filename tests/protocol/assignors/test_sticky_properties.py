@@ -1,0 +1,175 @@
+"""What holds of the sticky assignors for any group, whatever its members had before."""
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya.model import topic_partitions
+from sarameya.protocol.assignors import ASSIGNORS, CooperativeStickyAssignor, StickyAssignor, Subscription, TopicLayout
+from tests.protocol.assignors.kit import (
+    counts,
+    improvable,
+    layouts,
+    least_moves,
+    lost_by,
+    mismatches,
+    moved,
+    next_round,
+    owners,
+    owning,
+    settled,
+)
+
+NAMES = ("sticky", "cooperative-sticky")
+TOPICS = ("t0", "t1", "t2", "u")
+RACKS = ("a", "b", "c")
+
+either = pytest.mark.parametrize("name", NAMES)
+
+partition_counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 9))
+member_ids = st.sampled_from("ABCDEFG")
+topic_sets = st.lists(st.sampled_from(TOPICS), unique=True).map(tuple)
+unequal = st.dictionaries(member_ids, topic_sets, max_size=7)
+equal = st.sets(member_ids, min_size=1).map(lambda ids: dict.fromkeys(ids, TOPICS))
+rack_ids = st.sampled_from(("", *RACKS))
+
+
+def topics_with_racks(draw, partitions):
+    racks = st.frozensets(st.sampled_from(RACKS), max_size=2)
+    return {
+        topic: TopicLayout(count, {n: found for n in range(count) if (found := draw(racks))})
+        for topic, count in partitions.items()
+    }
+
+
+def subscriptions(topics_by_member, racks=None):
+    return {m: Subscription(topics, rack_id=(racks or {}).get(m, "")) for m, topics in topics_by_member.items()}
+
+
+@st.composite
+def claims(draw, name, members, partitions):
+    """What members may say of before: anything, contradictions included."""
+    rows = st.dictionaries(st.sampled_from((*TOPICS, "gone")), st.lists(st.integers(0, 10), unique=True).map(tuple))
+    return {
+        member: owning(name, said, draw(rows), draw(st.integers(-1, 3))) if draw(st.booleans()) else said
+        for member, said in members.items()
+    }
+
+
+@st.composite
+def with_history(draw, name, groups):
+    """Members and topics of a group that has been another one before: what everybody had is what it settled on then."""
+    before = subscriptions(draw(groups))
+    topics = layouts(draw(partition_counts))
+    had = settled(name, before, topics, rounds=1)
+    members = subscriptions(draw(groups))
+    return members, layouts(draw(partition_counts)), {member: had[member] for member in members if member in had}
+
+
+def wanted(members, topics):
+    subscribed = {topic for said in members.values() for topic in said.topics}
+    return {(topic, n) for topic, layout in topics.items() if topic in subscribed for n in range(layout.partitions)}
+
+
+@either
+@given(data=st.data(), groups=unequal, partitions=partition_counts, racks=st.dictionaries(member_ids, rack_ids))
+def test_whatever_is_claimed_all_is_assigned_evenly_and_to_subscribers(name, data, groups, partitions, racks):
+    members = data.draw(claims(name, subscriptions(groups, racks), partitions))
+    topics = topics_with_racks(data.draw, partitions)
+    result = ASSIGNORS[name]().assign(members, topics)
+
+    if name == "cooperative-sticky":
+        # Nobody gets what another has, or may have; and after that all is dealt.
+        assert owners(result).keys() <= wanted(members, topics)
+        for member, assignment in result.items():
+            others = {
+                tp for other in members if other != member for tp in topic_partitions(members[other].owned_partitions)
+            }
+            mine = topic_partitions(members[member].owned_partitions)
+            assert set(topic_partitions(assignment)) & others <= set(mine)
+        result = settled(name, members, topics, rounds=4)
+    assert result.keys() == members.keys()
+    assert owners(result).keys() == wanted(members, topics)
+    assert all(result[member].keys() <= set(said.topics) for member, said in members.items())
+    assert improvable(result, members) == []
+
+
+@either
+@given(data=st.data(), groups=unequal, partitions=partition_counts, racks=st.dictionaries(member_ids, rack_ids))
+def test_order_of_the_arguments_does_not_matter(name, data, groups, partitions, racks):
+    members = data.draw(claims(name, subscriptions(groups, racks), partitions))
+    topics = topics_with_racks(data.draw, partitions)
+    shuffled = {
+        member: attrs.evolve(members[member], topics=tuple(data.draw(st.permutations(members[member].topics))))
+        for member in data.draw(st.permutations(list(members)))
+    }
+    shuffled_topics = {topic: topics[topic] for topic in data.draw(st.permutations(list(topics)))}
+    assert ASSIGNORS[name]().assign(shuffled, shuffled_topics) == ASSIGNORS[name]().assign(members, topics)
+
+
+@given(members=equal, partitions=partition_counts)
+def test_equal_subscriptions_are_dealt_evenly(members, partitions):
+    loads = counts(StickyAssignor().assign(subscriptions(members), layouts(partitions)))
+    assert max(loads) - min(loads) <= 1
+
+
+@given(data=st.data())
+def test_equal_subscriptions_move_no_more_than_balance_asks_for(data):
+    members, topics, had = data.draw(with_history("sticky", equal))
+    result = StickyAssignor().assign(next_round("sticky", members, had), topics)
+
+    exists = wanted(members, topics)
+    kept = {m: {t: ns for t in a if (ns := tuple(n for n in a[t] if (t, n) in exists))} for m, a in had.items()}
+    assert len(moved(kept, result)) == least_moves(kept, members, len(exists))
+    assert max(counts(result)) - min(counts(result)) <= 1
+
+
+@given(data=st.data(), groups=equal)
+def test_when_one_of_equal_subscribers_is_gone_the_others_keep_all(data, groups):
+    topics = layouts(data.draw(partition_counts))
+    before = StickyAssignor().assign(subscriptions(groups), topics)
+    gone = data.draw(st.sampled_from(sorted(groups)))
+    survivors = subscriptions({member: names for member, names in groups.items() if member != gone})
+    result = StickyAssignor().assign(next_round("sticky", survivors, before), topics)
+    assert all(set(topic_partitions(before[m])) <= set(topic_partitions(result[m])) for m in survivors)
+
+
+@either
+@given(data=st.data(), groups=unequal, partitions=partition_counts, racks=st.dictionaries(member_ids, rack_ids))
+def test_where_nothing_has_changed_nothing_changes(name, data, groups, partitions, racks):
+    members = subscriptions(groups, racks)
+    topics = topics_with_racks(data.draw, partitions)
+    result = ASSIGNORS[name]().assign(members, topics)
+    again = next_round(name, members, result)
+    assert ASSIGNORS[name]().assign(again, topics) == result
+
+
+@given(data=st.data())
+def test_cooperative_group_that_changes_settles_in_two_rounds_in_which_who_keeps_reads_on(data):
+    name = "cooperative-sticky"
+    members, topics, had = data.draw(with_history(name, unequal))
+    members = next_round(name, members, had)
+    first = CooperativeStickyAssignor().assign(members, topics)
+    second_members = next_round(name, members, first, 2)
+    second = CooperativeStickyAssignor().assign(second_members, topics)
+    assert all(lost_by(said, second[member]) == set() for member, said in second_members.items())
+    assert owners(second).keys() == wanted(members, topics)
+
+
+@given(data=st.data())
+def test_cooperative_group_ends_where_the_eager_one_does(data):
+    members, topics, had = data.draw(with_history("cooperative-sticky", unequal))
+    eager = StickyAssignor().assign(next_round("sticky", members, had), topics)
+    cooperative = settled("cooperative-sticky", next_round("cooperative-sticky", members, had), topics, rounds=2)
+    assert sorted(counts(cooperative)) == sorted(counts(eager))
+
+
+@given(data=st.data(), groups=equal, partitions=partition_counts, racks=st.dictionaries(member_ids, rack_ids))
+def test_racks_cost_no_balance_and_match_more_than_their_neglect(data, groups, partitions, racks):
+    members = subscriptions(groups, racks)
+    topics = topics_with_racks(data.draw, partitions)
+    heeding = StickyAssignor().assign(members, topics)
+    blind = StickyAssignor().assign(members, layouts(partitions))
+    assert max(counts(heeding)) - min(counts(heeding)) <= 1
+    assert mismatches(heeding, members, topics) <= mismatches(blind, members, topics)
