@@ -95,7 +95,8 @@ async def freeze(world: World) -> bool:
 
 
 async def move_coordinator(world: World) -> bool:
-    world.cluster.move_coordinator(GROUP, world.rng.choice(_up(world)))
+    """To another broker, or the same one again, which may take its time to load the group."""
+    world.cluster.move_coordinator(GROUP, world.rng.choice(_up(world)), load_time=world.rng.choice((0.0, 0.0, 4.0)))
     return True
 
 

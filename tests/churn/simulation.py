@@ -26,6 +26,7 @@ from trio.testing import MockClock
 from sarameya import TopicPartition
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.refusal import Refused
 from sarameya.testing import virtual_wall_clock
 from tests.churn.faults import FAULTS
 from tests.churn.members import GROUP, TOPIC, Crew
@@ -133,7 +134,9 @@ class World:
         before: dict[TopicPartition, int] = {}
         while True:
             await trio.sleep(10)
-            now = {partition: commit.offset for partition, commit in self.cluster.committed(GROUP).items()}
+            now = self.committed()
+            if now is None:
+                continue
             for partition, offset in before.items():
                 if now.get(partition, -1) < offset:
                     raise self.error(f"{partition}: {offset} was committed, now it is {now.get(partition)}")
@@ -169,12 +172,18 @@ class World:
         owned = Counter(tp for member in self.crew.alive for tp in member.owned)
         if owned != Counter(self.all_partitions()):
             return f"owned: {dict(owned)}"
-        commits = self.cluster.committed(GROUP)
+        commits = self.committed() or {}
         for partition in self.all_partitions():
-            committed = commits[partition].offset if partition in commits else 0
-            if committed != self.end(partition):
-                return f"{partition}: committed {committed} of {self.end(partition)}"
+            if commits.get(partition, 0) != self.end(partition):
+                return f"{partition}: committed {commits.get(partition, 0)} of {self.end(partition)}"
         return ""
+
+    def committed(self) -> dict[TopicPartition, int] | None:
+        """What the group has committed; None while its coordinator cannot tell."""
+        try:
+            return {partition: commit.offset for partition, commit in self.cluster.committed(GROUP).items()}
+        except Refused:
+            return None
 
     # -- what faults and members look at --------------------------------------------------------------
 
