@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+import time
+from itertools import pairwise
+
+import attrs
 import pytest
 
-from tests.integration.peers.stage import open_stage
+from tests.integration.peers.stage import Owned, Stage, open_stage
 from tests.integration.real_kafka import RealKafka
 
 pytestmark = pytest.mark.integration
 
 PARTITIONS = 8
+KEPT_SILENCE = 1.0
+"""Seconds without a message that a partition may have on a busy machine: in quiet each gets one every 80 ms."""
+
+
+@attrs.define
+class Keeping:
+    """Waits for a group to settle, and checks that what our members have kept meanwhile never stopped."""
+
+    stage: Stage
+    _owned: Owned = attrs.field(factory=dict)
+    _since: float = attrs.field(factory=time.time)
+
+    async def settled(self) -> Owned:
+        before, since = self._owned, self._since
+        after = self._owned = await self.stage.settled()
+        self._since = time.time()
+        for peer in self.stage.peers.live:
+            if peer.kind == "sarameya":
+                kept = before.get(peer.client_id, set()) & after[peer.client_id]
+                lines = [line for line in peer.lines if line.at >= since]
+                changed = {n for line in lines if line.event != "message" for n in line.partitions}
+                assert not kept & changed, f"{peer.client_id} has kept {kept}, and told {peer.changes()}"
+                for partition in kept:
+                    times = [line.at for line in lines if line.event == "message" and line.partitions == (partition,)]
+                    assert max(late - early for early, late in pairwise(times)) < KEPT_SILENCE
+        return after
 
 
 @pytest.mark.parametrize(
@@ -44,3 +74,34 @@ async def test_range_group_grows_and_shrinks_whoever_leads(real_kafka: RealKafka
         late = await stage.start("sarameya")
         await members[kinds[3]].stop()
         assert (await stage.settled())[late.client_id]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("sarameya", "confluent-kafka", "java", "sarameya"),
+        ("confluent-kafka", "sarameya", "sarameya", "java"),
+        ("java", "sarameya", "confluent-kafka", "kafka-python"),
+    ],
+    ids=lambda kinds: f"led-by-{kinds[0]}",
+)
+async def test_cooperative_group_grows_and_shrinks_and_what_we_keep_goes_on(
+    real_kafka: RealKafka, kinds: tuple[str, ...]
+) -> None:
+    name = f"mixed-cooperative-{kinds[0]}"
+    topic = real_kafka.create_topic(name, PARTITIONS)
+    async with open_stage(real_kafka.bootstrap_servers[0], topic, PARTITIONS, group=name) as stage:
+        keeping, members = Keeping(stage), []
+        for kind in kinds:
+            members.append(await stage.start(kind, "cooperative-sticky"))
+            await keeping.settled()
+        ours = next(member for member in members if member.kind == "sarameya")
+        assert bool(ours.told("led")) == (ours is members[0])
+
+        await members[2].stop()
+        owned = await keeping.settled()
+        assert stage.read_twice() == set(), "nobody has died yet"
+
+        await members[0].kill()
+        await keeping.settled()
+        assert stage.read_twice() <= owned[members[0].client_id], "the others have committed all they had read"
