@@ -53,20 +53,27 @@ def next_round(
     }
 
 
-def settled(
-    name: RebalanceStrategy, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout], rounds: int
-) -> dict[str, Assignment]:
-    """What the members, who join first as given, have at the end of a rebalance of at most so many `rounds`.
+def rebalance(
+    name: RebalanceStrategy, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout], most: int
+) -> list[dict[str, Assignment]]:
+    """The result of each round of a rebalance of at most so many; the members are as they join first.
 
     Under a cooperative assignor a round in which somebody must give something up is followed by another.
     """
-    for generation in range(2, 2 + rounds):
-        result = dict(ASSIGNORS[name]().assign(members, topics))
-        lost = [tp for member in members for tp in lost_by(members[member], result[member])]
-        if not lost:
-            return result
-        members = next_round(name, members, result, generation)
-    raise AssertionError(f"not settled after {rounds} rounds")
+    results: list[dict[str, Assignment]] = []
+    while len(results) < most:
+        results.append(dict(ASSIGNORS[name]().assign(members, topics)))
+        if not any(lost_by(members[member], results[-1][member]) for member in members):
+            return results
+        members = next_round(name, members, results[-1], len(results) + 1)
+    raise AssertionError(f"not settled after {most} rounds")
+
+
+def settled(
+    name: RebalanceStrategy, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout], rounds: int
+) -> dict[str, Assignment]:
+    """What the members, who join first as given, have at the end of a rebalance of at most so many rounds."""
+    return rebalance(name, members, topics, rounds)[-1]
 
 
 def lost_by(said: Subscription, assignment: Assignment) -> set[TopicPartition]:

@@ -4,7 +4,7 @@ import random
 from collections import defaultdict
 
 from sarameya.protocol.assignors import StickyAssignor, Subscription, TopicLayout
-from tests.protocol.assignors.kit import next_round
+from tests.protocol.assignors.kit import next_round, rebalance
 from tests.protocol.assignors.reference import cost, least_cost
 
 TOPICS = ("t0", "t1", "t2", "t3")
@@ -12,7 +12,7 @@ RACKS = ("a", "b", "c")
 
 
 def random_case(seed, *, equal, racks):
-    """Members, topics, and who had which partition before (of some nobody)."""
+    """Members as they come for the first time, topics, and who had which partition before (of some nobody)."""
     dice = random.Random(seed)
     topics = {}
     for topic in TOPICS:
@@ -35,14 +35,14 @@ def random_case(seed, *, equal, racks):
         for number in range(layout.partitions):
             if takers and dice.random() < 0.8:
                 before[dice.choice(takers)][topic] += (number,)
-    return next_round("sticky", members, before), topics, before
+    return members, topics, before
 
 
 def costs(seeds, **kinds):
     """(what ours costs, the least there is), case by case."""
     for seed in seeds:
         members, topics, before = random_case(seed, **kinds)
-        result = StickyAssignor().assign(members, topics)
+        result = StickyAssignor().assign(next_round("sticky", members, before), topics)
         yield cost(before, result, members, topics), least_cost(before, members, topics)
 
 
@@ -73,3 +73,13 @@ def test_unequal_subscriptions_in_racks_are_as_even_as_can_be_with_not_many_more
         fewest += least.mismatches
     assert fewest > 250, "racks were scarce"
     assert mismatches <= 1.25 * fewest
+
+
+def test_a_third_round_for_racks_is_rare():
+    rounds = []
+    for seed in range(240):
+        members, topics, before = random_case(seed, equal=False, racks=True)
+        members = next_round("cooperative-sticky", members, before)
+        rounds.append(len(rebalance("cooperative-sticky", members, topics, most=3)))
+    assert rounds.count(2) > 100
+    assert rounds.count(3) <= 3

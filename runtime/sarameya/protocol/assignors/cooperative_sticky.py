@@ -41,14 +41,15 @@ class CooperativeStickyAssignor(Assignor):
 
 
 def _withhold_what_moves(result: Balance, members: Mapping[str, Subscription]) -> None:
-    roster, homes, owners = result.roster, result.homes, result.owners
-    planned = list(owners)
-    for number, member in enumerate(roster.members):
-        # Here even a claim that does not count may be true: to a topic no longer wanted, or of an old generation.
-        for topic, numbers in members[member].owned_partitions.items():
-            for partition in (roster.partition(topic, n) for n in numbers):
-                if partition is not None and number != planned[partition] != homes[partition]:
-                    owners[partition] = NOBODY
+    """Assign to nobody what goes to another than the member that rightly claims it, while anybody claims it.
+
+    Even a claim that does not count may be true: to a topic that the member has given up, or of an old generation.
+    """
+    for said in members.values():
+        for topic, numbers in said.owned_partitions.items():
+            for partition in (result.roster.partition(topic, number) for number in numbers):
+                if partition is not None and result.owners[partition] != result.homes[partition]:
+                    result.owners[partition] = NOBODY
 
 
 def _claim(subscription: Subscription) -> Claim:

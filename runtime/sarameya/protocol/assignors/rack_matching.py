@@ -29,8 +29,9 @@ def rack_matched(roster: Roster, homes: Sequence[int], replica_racks: Sequence[f
     while mismatches:
         found = matching.rearranged(best)
         fewer = matching.mismatches(found)
-        # Moves for no gain, or for one that is lost again once what moves is nobody's, would go on for ever.
-        kept = [home if home == owner else NOBODY for home, owner in zip(homes, found, strict=True)]
+        # A move for no gain, or for one that is lost when what moves is nobody's in the next round, would be made over
+        # and over again.
+        kept = [before if before == after else NOBODY for before, after in zip(best, found, strict=True)]
         if fewer >= mismatches or matching.mismatches(matching.renewed(kept)) > fewer:
             break
         best, mismatches = found, fewer
