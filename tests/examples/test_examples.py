@@ -43,6 +43,19 @@ def test_standalone_adds_up_the_last_hour_and_commits() -> None:
     assert done.returncode == 0
 
 
+def test_weighted_gives_the_larger_machine_three_times_as_much() -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "weighted.py"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout == "of eight partitions the small one has 2, the large one 6\n"
+    assert done.returncode == 0
+
+
 def test_streams_share_the_partitions_and_hold_back_what_is_paused() -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "streams.py"],
