@@ -21,8 +21,8 @@ from sarameya.errors import SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.protocol.fetch_cursor import Failed, Nothing, OutOfRange, Records, Redispatch
+from sarameya.protocol.transactions import ISOLATION_LEVELS
 
-_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _NO_FETCH_SESSION = -1
 """The session epoch of a full fetch outside any fetch session (KIP-227)."""
 
@@ -117,7 +117,7 @@ class BrokerConsumer:
             max_wait_ms=round(max_wait * 1000),
             min_bytes=config.fetch_min_bytes,
             max_bytes=config.fetch_max_bytes,
-            isolation_level=_ISOLATION[config.isolation_level],
+            isolation_level=ISOLATION_LEVELS[config.isolation_level],
             session_id=0,
             session_epoch=_NO_FETCH_SESSION,
             topics=[FetchRequest.FetchTopic(topic=topic, partitions=ps) for topic, ps in partitions.items()],

@@ -16,7 +16,6 @@ from typing import Self
 import trio
 
 from sarameya.config import Config, OffsetReset
-from sarameya.consumer.offset_lookup import NO_SUCH_OFFSET
 from sarameya.errors import ConfigError
 from sarameya.group.claim import Claim
 from sarameya.group.marks import Marks
@@ -27,6 +26,7 @@ from sarameya.group.runtime import open_runtime
 from sarameya.group.starts import StartOffset, is_start
 from sarameya.model import CommittedOffset, TopicPartition, is_offset
 from sarameya.net.broker_pool import parse_bootstrap
+from sarameya.net.log_offsets import NO_SUCH_OFFSET
 from sarameya.net.transport import Transport
 from sarameya.observe import CommitFailed, Observer, Observers
 from sarameya.protocol.backoff import Backoff

@@ -1,18 +1,20 @@
-"""Where logs begin and end, and where a time stands in them (ListOffsets), for as many partitions as can be told.
+"""Where logs begin and end, and where a time stands in them (ListOffsets, KIP-79).
 
-For those who look at a cluster and go on with what they have got: a partition that cannot be told has its reason
-beside it. `consumer.offset_lookup` is for a consumer, which cannot begin without.
+`ask_leaders` asks once, and is for all who want to know. `LogOffsetReader` is for those who look at a cluster and go
+on with what they have got: a partition that cannot be told has its reason beside it. `consumer.offset_lookup` is for a
+consumer, which cannot begin without.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
 import trio
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from sarameya.config import Config
+from sarameya.config import Config, IsolationLevel
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RetriesExhaustedError, SarameyaError
 from sarameya.model import TopicPartition, by_topic
@@ -21,19 +23,20 @@ from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.metadata import ClusterMetadata
+from sarameya.protocol.transactions import ISOLATION_LEVELS
 
 LOG_END = -1
 LOG_START = -2
-"""What may be asked for in place of a time (KIP-79)."""
+"""What may be asked for in place of a time."""
 
 NO_SUCH_OFFSET = -1
 """What a time is answered with when every message is older."""
 
+_CONSUMER = -1
+
 _MOST_ATTEMPTS = 5
 """Some three seconds with the default backoff."""
-
-_READ_UNCOMMITTED = 0
-_CONSUMER = -1
 
 _FOR_GOOD = frozenset(
     {
@@ -45,6 +48,99 @@ _FOR_GOOD = frozenset(
 """Codes that asking again will not change."""
 
 
+# -- asking once ------------------------------------------------------------------------------------
+
+
+@attrs.define(slots=True)
+class Answers:
+    """What asking each leader once has brought; every partition that was asked for stands in one of these."""
+
+    found: dict[TopicPartition, int] = attrs.field(factory=dict)
+    refused: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """The broker's error code."""
+    unanswered: dict[TopicPartition, str] = attrs.field(factory=dict)
+    """Why nothing was answered."""
+
+
+async def ask_leaders(
+    pool: BrokerPool,
+    metadata: ClusterMetadata,
+    wanted: Mapping[TopicPartition, int],
+    isolation_level: IsolationLevel = "read_uncommitted",
+) -> Answers:
+    """Ask each partition's leader, all at once, for the first offset at or after a time (milliseconds since 1970,
+    LOG_START or LOG_END). Under `read_committed` the log ends at the first open transaction."""
+    answers = Answers()
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    for partition, timestamp in wanted.items():
+        leader = metadata.leader(partition)
+        if leader is None:
+            answers.unanswered[partition] = "the partition has no leader"
+        else:
+            by_leader.setdefault(leader, {})[partition] = timestamp
+    async with trio.open_nursery() as nursery:
+        for leader, of_leader in by_leader.items():
+            nursery.start_soon(_ask, pool, leader, of_leader, isolation_level, answers)
+    return answers
+
+
+async def _ask(
+    pool: BrokerPool,
+    leader: int,
+    wanted: Mapping[TopicPartition, int],
+    isolation_level: IsolationLevel,
+    answers: Answers,
+) -> None:
+    try:
+        answer = await pool.request(
+            leader,
+            Purpose.METADATA,
+            ListOffsetsRequest,
+            replica_id=_CONSUMER,
+            isolation_level=ISOLATION_LEVELS[isolation_level],
+            topics=_topics(wanted),
+        )
+    except SarameyaError as error:
+        answers.unanswered |= dict.fromkeys(wanted, str(error))
+    else:
+        _take(answer, wanted, answers)
+
+
+def _topics(wanted: Mapping[TopicPartition, int]) -> list[object]:
+    row = ListOffsetsRequest.ListOffsetsTopic
+    return [
+        row(
+            name=topic,
+            partitions=[
+                row.ListOffsetsPartition(
+                    partition_index=number,
+                    current_leader_epoch=-1,
+                    timestamp=wanted[TopicPartition(topic, number)],
+                )
+                for number in numbers
+            ],
+        )
+        for topic, numbers in by_topic(list(wanted)).items()
+    ]
+
+
+def _take(answer: Any, wanted: Iterable[TopicPartition], answers: Answers) -> None:
+    left = dict.fromkeys(wanted, "left out of the answer")
+    for topic in answer.topics:
+        for part in topic.partitions:
+            partition = TopicPartition(topic.name, part.partition_index)
+            if left.pop(partition, None) is None:
+                continue  # not asked for, or told already
+            if part.error_code:
+                answers.refused[partition] = part.error_code
+            else:
+                answers.found[partition] = part.offset
+    answers.unanswered |= left
+
+
+# -- asking a few times -----------------------------------------------------------------------------
+
+
 @attrs.frozen(slots=True)
 class LogOffsets:
     """The offsets that could be told, and why the others could not."""
@@ -53,24 +149,8 @@ class LogOffsets:
     missing: Mapping[TopicPartition, str] = attrs.field(factory=dict)
 
 
-@attrs.define(slots=True)
-class _Round:
-    """What one round of requests, one to each leader, has brought."""
-
-    found: dict[TopicPartition, int] = attrs.field(factory=dict)
-    hopeless: dict[TopicPartition, str] = attrs.field(factory=dict)
-    again: dict[TopicPartition, str] = attrs.field(factory=dict)
-
-    def take(self, partition: TopicPartition, code: int, offset: int) -> None:
-        if not code:
-            self.found[partition] = offset
-        else:
-            place = self.hopeless if code in _FOR_GOOD else self.again
-            place[partition] = ErrorCode.describe(code)
-
-
 class LogOffsetReader:
-    """Asks the leaders of partitions, all at once, and again with fresh metadata where that may help.
+    """Asks the leaders of partitions, and again with fresh metadata where that may help.
 
     The log's end is the high watermark, as for a consumer that reads uncommitted.
     """
@@ -89,73 +169,34 @@ class LogOffsetReader:
         What cannot be told is asked for again a few times: an election is over by then, and a dead broker is not
         waited for.
         """
-        left = set(partitions)
         found: dict[TopicPartition, int] = {}
         missing: dict[TopicPartition, str] = {}
+        left = dict.fromkeys(partitions, timestamp)
         retries = Retries("offsets of the log", self._backoff, self._observer)
         while left:
-            this = await self._ask_leaders(left, timestamp)
-            found |= this.found
-            missing |= this.hopeless
-            left = this.again.keys() - found.keys()
-            if left:
-                partition = min(left)
+            again = await self._find_once(left, found, missing)
+            left = dict.fromkeys(again, timestamp)
+            if again:
+                partition = min(again)
                 try:
-                    await retries.wait(f"{partition}: {this.again[partition]}")
+                    await retries.wait(f"{partition}: {again[partition]}")
                 except RetriesExhaustedError:
-                    missing |= this.again
+                    missing |= again
                     break
                 with trio.move_on_after(self._config.request_timeout):
                     await self._metadata.refresh()
         return LogOffsets(found, missing)
 
-    async def _ask_leaders(self, wanted: Iterable[TopicPartition], timestamp: int) -> _Round:
-        this = _Round()
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in wanted:
-            leader = self._metadata.current.leader(partition)
-            if leader is not None:
-                by_leader.setdefault(leader, []).append(partition)
-            elif self._metadata.current.partition(partition) is None:
-                this.hopeless[partition] = "no such partition"
-            else:
-                this.again[partition] = "the partition has no leader"
-        async with trio.open_nursery() as nursery:
-            for leader, partitions in by_leader.items():
-                nursery.start_soon(self._ask, leader, partitions, timestamp, this)
-        return this
-
-    async def _ask(self, leader: int, partitions: list[TopicPartition], timestamp: int, this: _Round) -> None:
-        unanswered = dict.fromkeys(partitions, "left out of the answer")
-        try:
-            answer = await self._pool.request(
-                leader,
-                Purpose.METADATA,
-                ListOffsetsRequest,
-                replica_id=_CONSUMER,
-                isolation_level=_READ_UNCOMMITTED,
-                topics=_topics(partitions, timestamp),
-            )
-        except SarameyaError as error:
-            this.again.update(dict.fromkeys(partitions, str(error)))
-            return
-        for topic in answer.topics:
-            for part in topic.partitions:
-                partition = TopicPartition(topic.name, part.partition_index)
-                if unanswered.pop(partition, None) is not None:
-                    this.take(partition, part.error_code, part.offset)
-        this.again.update(unanswered)
-
-
-def _topics(partitions: Iterable[TopicPartition], timestamp: int) -> list[object]:
-    topic = ListOffsetsRequest.ListOffsetsTopic
-    return [
-        topic(
-            name=name,
-            partitions=[
-                topic.ListOffsetsPartition(partition_index=number, current_leader_epoch=-1, timestamp=timestamp)
-                for number in numbers
-            ],
-        )
-        for name, numbers in by_topic(list(partitions)).items()
-    ]
+    async def _find_once(
+        self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int], missing: dict[TopicPartition, str]
+    ) -> dict[TopicPartition, str]:
+        """Fill `found`, and `missing` with what is hopeless; what to ask for again, and why."""
+        metadata = self._metadata.current
+        known = {partition: at for partition, at in wanted.items() if metadata.partition(partition) is not None}
+        missing |= {partition: "no such partition" for partition in wanted if partition not in known}
+        answers = await ask_leaders(self._pool, metadata, known)
+        found |= answers.found
+        again = dict(answers.unanswered)
+        for partition, code in answers.refused.items():
+            (missing if code in _FOR_GOOD else again)[partition] = ErrorCode.describe(code)
+        return again

@@ -7,10 +7,14 @@ and first offset. From there on that producer's transactional batches are aborte
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from sarameya.config import IsolationLevel
 from sarameya.model import TopicPartition
 from sarameya.protocol.records import RawBatch, decode
+
+ISOLATION_LEVELS: Mapping[IsolationLevel, int] = {"read_uncommitted": 0, "read_committed": 1}
+"""As requests number them."""
 
 _MARKER = struct.Struct(">hh")  # version, type
 _ABORT = 0
