@@ -1,7 +1,7 @@
 """A group of peer programs under watch: who owns what by the coordinator's word, and what of the produced was read.
 
-Works against any brokers that speak the protocol. The judge is neither side: librdkafka's admin client asks the
-coordinator (DescribeGroups), its producer fills the topic.
+Works against any brokers that speak the protocol. The judge is neither side: kafka-python's admin client asks the
+coordinator (DescribeGroups), librdkafka's producer fills the topic.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 
 import attrs
 import trio
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Producer
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError as KafkaPythonError
 
 from tests.integration.peers.lines import MemberOptions
 from tests.integration.peers.running import COMMANDS, Command, Peer, Peers, open_peers
@@ -26,8 +27,7 @@ SETTLE_SECONDS = 20.0
 
 _POLL_SECONDS = 0.05
 
-_ASK_SECONDS = 2.0
-"""For one question. Left to itself librdkafka can wait a minute for a coordinator that has come up meanwhile."""
+_ASK_MS = 5_000
 
 Owned = dict[str, set[int]]
 """Client id -> the partitions that the coordinator says it has."""
@@ -37,25 +37,29 @@ class Trickle:
     """Messages in a steady flow, to one partition after the other; each value is the time it was produced at."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
+        self._producer = Producer(settings)
         self._topic = topic
         self._partitions = partitions
         self._rate = rate
         self._failures: list[KafkaError] = []
         self.delivered: list[tuple[int, int]] = []
-        """(partition, offset), as the brokers have acknowledged them."""
+        """(partition, offset), as the brokers have acknowledged them, each once."""
 
     async def run(self) -> None:
         """Produce until cancelled. Raises KafkaException for what was not delivered."""
         due = trio.current_time()
-        for number in itertools.count():
-            partition, value = number % self._partitions, repr(time.time()).encode()
-            self._producer.produce(self._topic, value, partition=partition, on_delivery=self._on_delivery)
-            self._producer.poll(0)
-            if self._failures:
-                raise KafkaException(self._failures[0])
-            due += 1 / self._rate
-            await trio.sleep_until(due)
+        try:
+            for number in itertools.count():
+                partition, value = number % self._partitions, repr(time.time()).encode()
+                self._producer.produce(self._topic, value, partition=partition, on_delivery=self._on_delivery)
+                self._producer.poll(0)
+                if self._failures:
+                    raise KafkaException(self._failures[0])
+                due += 1 / self._rate
+                await trio.sleep_until(due)
+        finally:
+            self._producer.purge()
 
     async def another_round(self) -> None:
         """Wait until each partition has got something more."""
@@ -80,7 +84,7 @@ class Stage:
     group: str
     partitions: int
     _bootstrap: str
-    _admin: AdminClient
+    _admin: KafkaAdminClient
 
     async def start(self, kind: str, strategy: str = "range", **options: Any) -> Peer:
         """Start one more member of a kind."""
@@ -137,15 +141,16 @@ class Stage:
     def _describe(self) -> Owned | None:
         """Who owns what; None while the group is not stable."""
         try:
-            asked = self._admin.describe_consumer_groups([self.group], request_timeout=_ASK_SECONDS)
-            described = asked[self.group].result()
-        except KafkaException:  # the coordinator is not there yet
+            described = self._admin.describe_groups([self.group])[self.group]
+        except KafkaPythonError:  # the coordinator is not there yet
             return None
-        if described.state is not ConsumerGroupState.STABLE:
+        if described["error"] is not None or described["group_state"] != "Stable":
             return None
         return {
-            member.client_id: {partition.partition for partition in member.assignment.topic_partitions}
-            for member in described.members
+            member["client_id"]: {
+                number for topic in member["member_assignment"]["assigned_partitions"] for number in topic["partitions"]
+            }
+            for member in described["members"]
         }
 
 
@@ -161,11 +166,18 @@ async def open_stage(
 ) -> AsyncIterator[Stage]:
     """A group to put members into, and a trickle of `rate` messages a second to its topic, while the block runs."""
     trickle = Trickle(bootstrap, topic, partitions, rate)
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    async with open_peers(commands) as peers, trio.open_nursery() as nursery:
-        nursery.start_soon(trickle.run)
-        yield Stage(peers, trickle, topic, group, partitions, bootstrap, admin)
-        nursery.cancel_scope.cancel()
+    admin = await trio.to_thread.run_sync(_admin, bootstrap)
+    try:
+        async with open_peers(commands) as peers, trio.open_nursery() as nursery:
+            nursery.start_soon(trickle.run)
+            yield Stage(peers, trickle, topic, group, partitions, bootstrap, admin)
+            nursery.cancel_scope.cancel()
+    finally:
+        admin.close()
+
+
+def _admin(bootstrap: str) -> KafkaAdminClient:
+    return KafkaAdminClient(bootstrap_servers=bootstrap.split(","), request_timeout_ms=_ASK_MS)
 
 
 def _is_careless(peer: Peer) -> bool:
