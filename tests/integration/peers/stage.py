@@ -43,8 +43,8 @@ class Trickle:
         self._partitions = partitions
         self._rate = rate
         self._failures: list[KafkaError] = []
-        self.delivered: list[tuple[int, int]] = []
-        """(partition, offset), as the brokers have acknowledged them, each once."""
+        self.delivered: dict[tuple[int, int], float] = {}
+        """(partition, offset) -> when its acknowledgement was heard of, in that order; seconds since 1970."""
 
     async def run(self) -> None:
         """Produce until cancelled. Raises KafkaException for what was not delivered."""
@@ -64,14 +64,18 @@ class Trickle:
     async def another_round(self) -> None:
         """Wait until each partition has got something more."""
         seen = len(self.delivered)
-        while len({partition for partition, _ in self.delivered[seen:]}) < self._partitions:
+        while len({partition for partition, _ in self.delivered_after(seen)}) < self._partitions:
             await trio.sleep(_POLL_SECONDS)
+
+    def delivered_after(self, count: int) -> set[tuple[int, int]]:
+        """All that was delivered but the first `count`."""
+        return set(itertools.islice(self.delivered, count, None))
 
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
             self._failures.append(error)
         else:
-            self.delivered.append((message.partition(), message.offset()))
+            self.delivered[message.partition(), message.offset()] = time.time()
 
 
 @attrs.define(eq=False)
@@ -106,7 +110,7 @@ class Stage:
                 await trio.sleep(_POLL_SECONDS)
             await self._read_all(owned)
             return owned
-        missing = sorted(set(self.trickle.delivered) - self.peers.read.keys())
+        missing = sorted(self.trickle.delivered.keys() - self.peers.read.keys())
         told = [f"{peer.client_id} told {peer.changes()} and said:\n{peer.said(10)}" for peer in self.peers.live]
         raise AssertionError("\n".join([f"at last {owned}; not read: {missing[:10]}", *told]))
 
@@ -130,10 +134,9 @@ class Stage:
     async def _read_all(self, owned: Owned) -> None:
         before, lines = len(self.trickle.delivered), {peer: len(peer.lines) for peer in self.peers.live}
         await self.trickle.another_round()
-        produced, read = self.trickle.delivered[:], self.peers.read
-        missing = set(produced) - read.keys()
+        newer, read = self.trickle.delivered_after(before), self.peers.read
+        missing = self.trickle.delivered.keys() - read.keys()
         await self.peers.until(lambda: missing <= read.keys())
-        newer = set(produced[before:])
         for peer, number in lines.items():
             theirs = {partition for partition, _ in newer & peer.read_since(number)}
             assert theirs <= owned[peer.client_id], f"{peer.client_id} reads {theirs}, and has {owned}"
