@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
@@ -18,29 +17,7 @@ from sarameya.protocol.metadata import Broker
 from tests.embedded.api_kit import request
 from tests.embedded.group_requests import GROUP, commit, heartbeat, join, sync
 from tests.embedded.wire_client import WireClient, connected
-
-
-class Steps(trio.abc.Instrument):
-    """Counts the times any task ran."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.count += 1
-
-    async def of(self, times: int, action: Callable[[], Awaitable[Any]]) -> float:
-        """Steps for each of so many times."""
-        before = self.count
-        for _ in range(times):
-            await action()
-        return (self.count - before) / times
-
-
-def counted() -> Steps:
-    steps = Steps()
-    trio.lowlevel.add_instrument(steps)
-    return steps
+from tests.steps import an_hour, counted
 
 
 async def member(client: WireClient) -> str:
@@ -91,9 +68,6 @@ async def test_long_poll_takes_hardly_more_steps_than_a_heartbeat(autojump_clock
 
 
 async def test_idle_cluster_takes_no_steps(autojump_clock: MockClock) -> None:
-    async def an_hour() -> None:
-        await trio.sleep(3600)
-
     async with EmbeddedCluster({"orders": 1}, brokers=3, in_memory=True) as cluster, connected(cluster) as client:
         await client.ask(heartbeat("m"))
         await trio.testing.wait_all_tasks_blocked()

@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from sarameya import CommittedOffset, Config, Generation, TopicPartition
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.observe import Observers
 from sarameya.protocol.backoff import Backoff
+from tests.steps import an_hour, counted
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
 
@@ -89,3 +90,49 @@ async def test_autocommit_takes_every_mark(autojump_clock: MockClock) -> None:
         assert not coordinator.taken
         await trio.sleep(1)
         assert coordinator.taken == [{"orders-0": 7, "orders-1": 7, "orders-2": 7}]
+
+
+async def test_first_mark_after_hours_is_committed_within_the_interval(autojump_clock: MockClock) -> None:
+    coordinator = Taking()
+    async with managed(coordinator, autocommit_interval=5.0) as manager:
+        await trio.sleep(2 * 3600 + 3)
+        manager.ledger.mark(ORDERS[0], CommittedOffset(7))
+        await trio.sleep(2.2)
+        assert coordinator.taken == [{"orders-0": 7}], "intervals go on while nothing is marked"
+
+
+async def test_reset_is_committed_within_the_interval(autojump_clock: MockClock) -> None:
+    coordinator = Taking()
+    async with managed(coordinator, autocommit_interval=5.0) as manager:
+        manager.ledger.add({ORDERS[0]: CommittedOffset(7)})
+        await trio.sleep(60)
+        manager.ledger.reset(ORDERS[0], CommittedOffset(2))
+        await trio.sleep(5.2)
+        assert coordinator.taken == [{"orders-0": 2}]
+
+
+async def test_mark_made_while_a_commit_is_under_way_goes_out_an_interval_later(autojump_clock: MockClock) -> None:
+    coordinator = Taking()
+    async with managed(coordinator, autocommit_interval=5.0) as manager:
+        manager.ledger.mark(ORDERS[0], CommittedOffset(7))
+        await trio.sleep(5.05)
+        manager.ledger.mark(ORDERS[0], CommittedOffset(8))
+        await trio.sleep(5.2)
+        assert coordinator.taken == [{"orders-0": 7}, {"orders-0": 8}]
+
+
+async def test_mark_made_in_a_worker_thread_is_committed(autojump_clock: MockClock) -> None:
+    coordinator = Taking()
+    async with managed(coordinator, autocommit_interval=5.0) as manager:
+        await wait_all_tasks_blocked()
+        await trio.to_thread.run_sync(manager.ledger.mark, ORDERS[0], CommittedOffset(7))
+        await trio.sleep(5.2)
+        assert coordinator.taken == [{"orders-0": 7}]
+
+
+async def test_nobody_wakes_while_nothing_is_marked(autojump_clock: MockClock) -> None:
+    coordinator = Taking()
+    async with managed(coordinator, autocommit_interval=5.0) as manager:
+        manager.ledger.mark(ORDERS[0], CommittedOffset(7))
+        await trio.sleep(60)
+        assert await counted().of(1, an_hour) <= 2  # our own

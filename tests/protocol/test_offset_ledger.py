@@ -83,3 +83,21 @@ def test_partition_that_is_not_owned_is_a_key_error() -> None:
         ledger.mark(P1, at(1))
     with pytest.raises(KeyError):
         ledger.reset(P1, at(1))
+
+
+def test_next_mark_is_told_once_and_only_when_it_moves() -> None:
+    ledger = OffsetLedger({P0: at(5)})
+    told: list[str] = []
+    ledger.tell_of_next_mark(lambda: told.append("first"))
+    ledger.mark(P0, at(5))
+    assert not told, "the mark has not moved"
+    ledger.mark(P0, at(6))
+    ledger.mark(P0, at(7))
+    assert told == ["first"]
+    ledger.tell_of_next_mark(lambda: told.append("second"))
+    ledger.reset(P0, at(2))
+    assert told == ["first", "second"]
+    ledger.tell_of_next_mark(lambda: told.append("third"))
+    ledger.tell_of_next_mark(None)
+    ledger.mark(P0, at(8))
+    assert told == ["first", "second"]

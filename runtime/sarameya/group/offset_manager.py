@@ -7,8 +7,8 @@ share a round: whoever asks while one is under way waits for the next, which tak
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -92,6 +92,8 @@ class OffsetManager:
         self._backoff = backoff
         self._round = _Round()
         self._wanted = trio.Event()
+        self._waiting = trio.CancelScope()
+        self._waiting_since = 0.0
         self._is_over = False
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
@@ -140,20 +142,42 @@ class OffsetManager:
         return ErrorCode.describe(code)
 
     async def run(self) -> None:
-        """Send the rounds that are asked for, and with autocommit one every interval. Runs until cancelled."""
+        """Send the rounds that are asked for, and with autocommit one at the end of every interval in which marks
+        were made. Runs until cancelled."""
         try:
             while True:
-                interval = self._config.autocommit_interval if self._config.autocommit else math.inf
-                with trio.move_on_after(interval) as waiting:
-                    await self._wanted.wait()
-                self._wanted = trio.Event()
-                if waiting.cancelled_caught:
-                    self._round.include(None)
+                await self._due()
                 await self._send_round()
         finally:
+            self.ledger.tell_of_next_mark(None)
             self._is_over = True
             self._round.error = self._too_late()
             self._round.done.set()
+
+    async def _due(self) -> None:
+        """Wait until a round must go out. Without anything to commit there is nothing to wake up for."""
+        with trio.CancelScope() as self._waiting:
+            self._waiting_since = trio.current_time()
+            if self._config.autocommit:
+                # In this order: a thread may mark at any time.
+                self.ledger.tell_of_next_mark(partial(self._marked, trio.lowlevel.current_trio_token()))
+                if self.ledger.dirty():
+                    self._wake_after_interval()
+            await self._wanted.wait()
+        self._wanted = trio.Event()
+        if self._waiting.cancelled_caught:
+            self._round.include(None)
+
+    def _marked(self, token: trio.lowlevel.TrioToken) -> None:
+        if trio.lowlevel.in_trio_run():
+            self._wake_after_interval()
+        else:  # handlers may mark in a worker thread of theirs
+            token.run_sync_soon(self._wake_after_interval)
+
+    def _wake_after_interval(self) -> None:
+        """Intervals are counted from the last round on, those included in which nobody woke up."""
+        now, interval = trio.current_time(), self._config.autocommit_interval
+        self._waiting.deadline = now + interval - (now - self._waiting_since) % interval
 
     async def _send_round(self) -> None:
         this, self._round = self._round, _Round()

@@ -7,7 +7,7 @@ while the request was under way stays dirty.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
@@ -25,6 +25,7 @@ class OffsetLedger:
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset | None] | None = None) -> None:
         self._entries: dict[TopicPartition, _Entry] = {}
+        self._on_mark: Callable[[], None] | None = None
         self.add(committed or {})
 
     def add(self, committed: Mapping[TopicPartition, CommittedOffset | None]) -> None:
@@ -42,6 +43,8 @@ class OffsetLedger:
         if entry.marked is not None and offset.offset <= entry.marked.offset:
             return False
         entry.marked = offset
+        if self._on_mark is not None:
+            self._tell()
         return True
 
     def reset(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
@@ -50,7 +53,18 @@ class OffsetLedger:
         if entry.marked is None or offset.offset >= entry.marked.offset:
             return False
         entry.marked = offset
+        if self._on_mark is not None:
+            self._tell()
         return True
+
+    def tell_of_next_mark(self, on_mark: Callable[[], None] | None) -> None:
+        """Call `on_mark` once, when a mark is moved next, by whoever moves it; None: do not."""
+        self._on_mark = on_mark
+
+    def _tell(self) -> None:
+        on_mark, self._on_mark = self._on_mark, None
+        if on_mark is not None:
+            on_mark()
 
     def dirty(self) -> dict[TopicPartition, CommittedOffset]:
         """The marks that are not committed as they stand."""
