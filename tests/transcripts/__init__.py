@@ -10,6 +10,6 @@ raw requests on any cluster (`stage`) and records the answers, made comparable (
     differences                                 where somebody answers otherwise than Kafka 4.1, each with its reason
 
 To add a transcript: write it into a theme of `suite`, run `python -m tests.transcripts.record THEME`, read what has
-changed in the golden file, and run the tests. What depends on time leaves a second and more for a busy machine, since
+changed in the golden file, and run the tests. What depends on time leaves two seconds for a busy machine, since
 Kafka's clock is real; what a broker leaves to chance (who leads when two are equal) is in no transcript.
 """

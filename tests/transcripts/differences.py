@@ -141,7 +141,7 @@ _KAFKA_3 = (
     Known(
         "Kafka 3 takes a sync in a Stable group for a sign of life, Kafka 4 does not",
         "syncs and joins keep a member alive",
-        "a *",
+        "a [JH]*",
         "*",
         "*",
         "*",
@@ -162,14 +162,17 @@ _KAFKA_3 = (
         "PreparingRebalance <a> <b>",
         "Stable <a> <b>",
     ),
-    Known(
-        "of several that leave at once Kafka 3 lets one go after the other: the first begins a round, or ends one, "
-        "together with those that are about to go",
-        "*: both leave at once",
-        "*",
-        "*",
-        "*",
-        "*",
+    *(
+        Known(
+            "of several that leave at once Kafka 3 lets one go after the other: the first begins a round, or ends one, "
+            "together with those that are about to go",
+            "*: both leave at once",
+            step,
+            "*",
+            "*",
+            "*",
+        )
+        for step in ("b *", "c *", "the group")
     ),
 )
 

@@ -101,3 +101,8 @@ class Transcript:
     profiles: tuple[str, ...] = TYPICAL
     brokers: int = 1
     """3: needs brokers that do not coordinate the group, and a limit of three members a group."""
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it depends on time."""
+        return any(isinstance(step, Sleep) for step in self.steps)

@@ -40,8 +40,8 @@ __all__ = [
 ]
 
 GROUP = Group()
-SESSION = 10_000
-REBALANCE = 10_000
+SESSION = 30_000
+REBALANCE = 30_000
 
 SIMPLE: Mapping[str, Any] = {"member": "", "generation": -1}
 """What a consumer without a group protocol commits with."""

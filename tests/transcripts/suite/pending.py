@@ -21,7 +21,7 @@ from tests.transcripts.verbs import (
 )
 from tests.transcripts.versions import ALL, since
 
-_SHORT = 2_000
+_SHORT = 3_000
 
 TRANSCRIPTS = (
     Transcript(
@@ -60,7 +60,7 @@ TRANSCRIPTS = (
             *single("a"),
             join("b", session=_SHORT, held=True),
             join("a", held=True),
-            Sleep(3.2),
+            Sleep(3.6),
             Look(),
             describe(),
             join("b"),
@@ -74,7 +74,7 @@ TRANSCRIPTS = (
     ),
     Transcript(
         "an id that was not used is forgotten with the session timeout",
-        (join("a", session=_SHORT), Sleep(3.2), join("a"), describe()),
+        (join("a", session=_SHORT), Sleep(3.6), join("a"), describe()),
         profiles=since("2.3"),
     ),
     Transcript(

@@ -25,7 +25,7 @@ from tests.transcripts.verbs import (
 from tests.transcripts.versions import since
 
 _PAIR = pair({"instance": "one"}, {"instance": "two"})
-_SHORT = 2_000
+_SHORT = 3_000
 
 TRANSCRIPTS = (
     Transcript(
@@ -142,7 +142,7 @@ TRANSCRIPTS = (
         "a static member's session ends like any other's",
         (
             *single("a", instance="one", session=_SHORT),
-            Sleep(3.2),
+            Sleep(3.6),
             describe(),
             heartbeat("a"),
             join("b", instance="one", session=_SHORT),
@@ -153,9 +153,9 @@ TRANSCRIPTS = (
     Transcript(
         "a round does not take out a static member that is late, but that it does not sync afterwards does",
         (
-            *single("a", instance="one", session=20_000, rebalance=3_000),
-            join("b", instance="two", session=20_000, rebalance=3_000, held=True),
-            Sleep(4.0),
+            *single("a", instance="one", session=20_000, rebalance=4_000),
+            join("b", instance="two", session=20_000, rebalance=4_000, held=True),
+            Sleep(4.2),
             Look(),
             describe(),
             sync("b", {"a": b"one", "b": b"two"}),
