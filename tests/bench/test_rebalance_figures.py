@@ -1,0 +1,44 @@
+"""What the bench computes from what members told."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.rebalance.figures import first_message, longest_silence, taken_over
+from tests.integration.peers.lines import Line
+
+
+def messages(partition: int, *times: float) -> list[Line]:
+    return [Line("message", at, (partition,), offset) for offset, at in enumerate(times)]
+
+
+def test_first_message_is_counted_from_the_beginning_and_other_lines_are_not() -> None:
+    lines = [Line("starting", 10.0), Line("assigned", 10.5, (0,)), *messages(0, 9.0, 12.0, 13.0)]
+
+    assert first_message(lines, 10.0) == 2.0
+
+
+def test_first_message_that_never_comes_raises() -> None:
+    with pytest.raises(ValueError):
+        first_message(messages(0, 1.0), 10.0)
+
+
+def test_take_over_is_done_with_the_last_partition() -> None:
+    lines = [*messages(0, 10.1), *messages(1, 10.2), *messages(2, 10.9)]
+
+    assert taken_over(lines, {0, 1}, 10.0) == pytest.approx(0.2)
+
+
+def test_silence_is_the_longest_of_any_kept_partition() -> None:
+    lines = [*messages(0, 9.9, 10.0, 10.1, 10.2), *messages(1, 9.8, 10.4, 10.5), *messages(2, 0.0, 99.0)]
+
+    assert longest_silence(lines, {0, 1}, 10.0, 11.0) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(("begin", "end", "longest"), [(10.5, 10.6, 1.5), (10.0, 11.0, 1.5), (10.0, 20.0, 9.0)])
+def test_silence_that_reaches_beyond_the_window_counts_whole_and_others_do_not(
+    begin: float, end: float, longest: float
+) -> None:
+    lines = messages(0, 0.0, 9.5, 11.0, 11.5, 20.5, 90.0)
+
+    assert longest_silence(lines, {0}, begin, end) == longest
