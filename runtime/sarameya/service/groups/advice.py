@@ -9,6 +9,7 @@ from sarameya.model import topic_partitions
 from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, EMPTY, STABLE
 from sarameya.protocol.rebalance import PROTOCOL_TYPE
 from sarameya.service.groups.report import GroupReport, PartitionReport
+from sarameya.service.groups.words import counted, listed
 
 
 def advice(report: GroupReport) -> list[str]:
@@ -35,7 +36,7 @@ def _members(report: GroupReport) -> Iterator[str]:
     if group.type not in (CLASSIC, BROKER_LED):
         yield f"a group of the type {group.type!r}: its members and offsets are kept otherwise, and not shown here"
     elif group.state == EMPTY:
-        waiting = f", {_count(report.lag, 'message')} wait{'s' * (report.lag == 1)}" if report.lag else ""
+        waiting = f", {counted(report.lag, 'message')} wait{'s' * (report.lag == 1)}" if report.lag else ""
         yield f"no members: nothing is read{waiting}"
     elif group.protocol_type != PROTOCOL_TYPE:
         yield f"the group's protocol is {group.protocol_type!r}: what its members are assigned is not decoded here"
@@ -78,20 +79,11 @@ def _partitions(report: GroupReport) -> Iterator[str]:
 
 
 def _names(rows: Iterable[PartitionReport]) -> str:
-    names = list(dict.fromkeys(str(row.partition) for row in rows))
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-
-
-_NAMED = 5
-"""So many partitions are named in one line."""
+    return listed(list(dict.fromkeys(str(row.partition) for row in rows)))
 
 
 def _counts(partitions: int, members: int) -> str:
-    return f"{_count(partitions, 'partition')}, {_count(members, 'member')}"
-
-
-def _count(number: int | None, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{counted(partitions, 'partition')}, {counted(members, 'member')}"
 
 
 def _each(number: int) -> str:

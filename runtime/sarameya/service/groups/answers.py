@@ -21,6 +21,7 @@ from sarameya.service.groups.refusal import check_inactive
 from sarameya.service.groups.reset import Move, Target
 from sarameya.service.groups.scope import TopicChoice
 from sarameya.service.groups.tables import deletions_text, listing_text, moves_text, report_text
+from sarameya.service.groups.words import counted
 
 
 @attrs.frozen(slots=True)
@@ -96,7 +97,7 @@ async def delete(admin: GroupAdmin, groups: Sequence[str], execute: bool) -> Ans
             except SarameyaError as error:  # what has been done before it is told all the same
                 errors[name] = error
                 done = "not deleted"
-        lines.append(f"group {name!r}, with {commits} commit{'' if commits == 1 else 's'}: {done}")
+        lines.append(f"group {name!r}, with {counted(commits, 'commit')}: {done}")
         refusal = str(errors[name]) if name in errors else None
         groups_document.append({"group": name, "commits": commits, "error": refusal})
     document = {"executed": execute, "groups": groups_document}

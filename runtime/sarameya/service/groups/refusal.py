@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from sarameya.errors import SarameyaError
 from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, DEAD, EMPTY, DescribedGroup, DescribedMember
+from sarameya.service.groups.words import counted, listed
 
-_NAMED = 5
 _STATIC = " (a static member stays in the group until its session times out)"
 
 
@@ -34,5 +34,4 @@ def check_inactive(group: DescribedGroup) -> None:
 def _members(members: Iterable[DescribedMember]) -> str:
     """`2 members: sarameya-1 (client a at /10.0.0.1), ...`"""
     names = [f"{member.member_id} (client {member.client_id} at {member.host})" for member in members]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{len(names)} member{'' if len(names) == 1 else 's'}: {', '.join(names[:_NAMED])}{more}"
+    return f"{counted(len(names), 'member')}: {listed(names)}"

@@ -11,6 +11,7 @@ from sarameya.errors import kafka_error
 from sarameya.model import TopicPartition
 from sarameya.protocol.metadata import ClusterMetadata
 from sarameya.service.groups.refusal import GroupChangeError
+from sarameya.service.groups.words import counted
 
 _CHOICE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})(:(?P<numbers>\d+(-\d+)?(,\d+(-\d+)?)*))?")
 _MOST_PARTITIONS = 200_000
@@ -60,8 +61,8 @@ def resolve(choices: Iterable[TopicChoice], cluster: ClusterMetadata) -> list[To
         for number in topic.partitions if choice.partitions is None else choice.partitions:
             if number not in topic.partitions:
                 raise GroupChangeError(
-                    f"{choice.topic}-{number} does not exist: topic {choice.topic!r} has {len(topic.partitions)} "
-                    f"partition{'' if len(topic.partitions) == 1 else 's'}, from 0 on"
+                    f"{choice.topic}-{number} does not exist: "
+                    f"topic {choice.topic!r} has {counted(len(topic.partitions), 'partition')}, from 0 on"
                 )
             found.add(TopicPartition(choice.topic, number))
     return sorted(found)
