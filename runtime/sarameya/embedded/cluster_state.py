@@ -22,10 +22,10 @@ from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, Appended
 from sarameya.embedded.purgatory import Purgatory
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic, Topics
+from sarameya.embedded.topics import NO_LEADER, Partition, Topic, Topics
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
-from sarameya.protocol.offsets_partition import DEFAULT_OFFSETS_PARTITIONS, partition_for
+from sarameya.protocol.offsets_partition import DEFAULT_OFFSETS_PARTITIONS, OFFSETS_TOPIC, partition_for
 
 
 @attrs.frozen(slots=True)

@@ -15,9 +15,9 @@ from sarameya.embedded.faults import Action, Delay, Drop, Fail, Fault, Half
 from sarameya.embedded.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
 from sarameya.embedded.server import BrokerServer
-from sarameya.embedded.topics import OFFSETS_TOPIC
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
+from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
 from sarameya.protocol.versions import Api
 
 

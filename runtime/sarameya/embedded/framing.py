@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from sarameya.errors import ProtocolError
+from sarameya.protocol.tagged_fields import NO_TAGS, behind_tags
 from sarameya.protocol.versions import Api, VersionRange
 
 DEFAULT_MAX_FRAME_SIZE = 100 * 1024 * 1024
@@ -25,7 +26,6 @@ _KEY_AND_VERSION = struct.Struct(">hh")
 _HEADER = struct.Struct(">ih")
 """What follows: the correlation id and the length of the client id."""
 _CORRELATION_ID = struct.Struct(">i")
-_NO_TAGS = b"\0"
 
 # What kafka-python's decoders raise for bytes that do not fit their schema.
 _DECODE_ERRORS = (struct.error, ValueError, IndexError, OverflowError)
@@ -117,7 +117,7 @@ def encode_answer(request: Request, answer: Any) -> bytes:
     version = 0 if is_versions and answer.error_code else request.version
     body = answer.encode(version)
     # That answer's header never has tagged fields, since who reads it may not know of them.
-    header = b"" if is_versions or not answer.flexible_version_q(version) else _NO_TAGS
+    header = b"" if is_versions or not answer.flexible_version_q(version) else NO_TAGS
     size = _CORRELATION_ID.size + len(header) + len(body)
     return b"".join((_SIZE.pack(size), _CORRELATION_ID.pack(request.correlation_id), header, body))
 
@@ -130,28 +130,7 @@ def _decode_header(frame: bytes, is_flexible: bool) -> tuple[int, str, int]:
     if length < -1 or end > len(frame):
         raise ValueError(f"a client id of {length} bytes")
     client_id = frame[start:end].decode()
-    return correlation_id, client_id, _behind_tags(frame, end) if is_flexible else end
-
-
-def _behind_tags(frame: bytes, at: int) -> int:
-    """Where the tagged fields end that begin here; nobody has yet defined any for a header (KIP-482)."""
-    count, at = _unsigned_varint(frame, at)
-    for _ in range(count):
-        _, at = _unsigned_varint(frame, at)
-        size, at = _unsigned_varint(frame, at)
-        at += size
-    return at
-
-
-def _unsigned_varint(frame: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a varint of more than five bytes")
+    return correlation_id, client_id, behind_tags(frame, end) if is_flexible else end
 
 
 @attrs.frozen(slots=True)

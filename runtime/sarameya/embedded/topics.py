@@ -17,9 +17,7 @@ from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, PartitionLog
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
-
-OFFSETS_TOPIC = "__consumer_offsets"
-"""Where group coordinators keep what they must not forget."""
+from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
 
 NO_LEADER = -1
 

@@ -28,7 +28,7 @@ from sarameya.errors import (
     UnsupportedVersionError,
     kafka_error,
 )
-from sarameya.model import CommittedOffset, TopicPartition, by_topic
+from sarameya.model import NO_GENERATION, CommittedOffset, TopicPartition, by_topic
 from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.log_offsets import LogOffsetReader, LogOffsets
@@ -51,7 +51,6 @@ from sarameya.protocol.described_groups import (
 from sarameya.protocol.metadata import Broker, ClusterMetadata
 from sarameya.protocol.schemas import ConsumerGroupDescribeRequest
 
-_NO_GENERATION = -1
 _NO_MEMBER = ""
 
 _PASSING = frozenset(
@@ -272,7 +271,7 @@ class GroupAdmin:
     ) -> dict[TopicPartition, int]:
         commits = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
         client = CoordinatorClient(self._pool, group, self._config)
-        codes = await client.commit(coordinator.node_id, _NO_GENERATION, _NO_MEMBER, commits)
+        codes = await client.commit(coordinator.node_id, NO_GENERATION, _NO_MEMBER, commits)
         # Such a code is about the coordinator, and so about the whole commit.
         _raise_if(next((code for code in codes.values() if code in _PASSING), 0), f"commit for group {group!r}")
         return _for_each(commits, codes)

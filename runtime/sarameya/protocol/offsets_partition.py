@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import struct
 
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Where group coordinators keep what they must not forget."""
+
 DEFAULT_OFFSETS_PARTITIONS = 50
 """Partitions of `__consumer_offsets` unless the brokers are told otherwise (offsets.topic.num.partitions)."""
 

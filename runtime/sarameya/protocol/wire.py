@@ -21,12 +21,12 @@ from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.api_message import ApiMessage
 
 from sarameya.errors import ProtocolError
+from sarameya.protocol.tagged_fields import NO_TAGS, behind_tags
 from sarameya.protocol.versions import Api
 
 _SIZE = _CORRELATION_ID = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
 """A request's: API, version, correlation id, length of the client id, which follows."""
-_NO_TAGS = b"\0"
 _SMALLEST_ANSWER = 4
 """The correlation id alone."""
 
@@ -58,7 +58,7 @@ class ClientWire:
         """The request behind its header. (kafka-python's own header costs as much as all the rest of a heartbeat.)"""
         version, client_id = request.API_VERSION, self._client_id
         body = request.encode()
-        tags = _NO_TAGS if request.flexible_version_q(version) else b""
+        tags = NO_TAGS if request.flexible_version_q(version) else b""
         size = _HEADER.size + len(client_id) + len(tags) + len(body)
         header = _HEADER.pack(request.API_KEY, version, self._correlation_id, len(client_id))
         return b"".join((_SIZE.pack(size), header, client_id, tags, body))
@@ -102,33 +102,12 @@ class ClientWire:
             (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
             if correlation_id != expected:
                 raise ProtocolError(f"the peer answered request {correlation_id}, where {expected} was due")
-            start = _behind_tags(frame, _CORRELATION_ID.size) if answer.has_tagged_header else _CORRELATION_ID.size
+            start = behind_tags(frame, _CORRELATION_ID.size) if answer.has_tagged_header else _CORRELATION_ID.size
             return expected, _decode_body(answer, memoryview(frame)[start:])
         except ProtocolError:
             raise
         except Exception as error:  # hostile bytes make the schema decoder raise nearly anything
             raise ProtocolError(f"{answer.name}: the answer does not decode: {error!r}") from error
-
-
-def _behind_tags(frame: bytes, at: int) -> int:
-    """Where a header's tagged fields end. Nobody has defined any yet (KIP-482), so as a rule that is one byte on."""
-    count, at = _unsigned_varint(frame, at)
-    for _ in range(count):
-        _, at = _unsigned_varint(frame, at)
-        size, at = _unsigned_varint(frame, at)
-        at += size
-    return at
-
-
-def _unsigned_varint(frame: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a varint of more than five bytes")
 
 
 @attrs.frozen(slots=True)

@@ -8,8 +8,8 @@ from kafka.protocol.producer import ProduceResponse
 
 from sarameya.embedded.apis.call import Call
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.topics import OFFSETS_TOPIC
 from sarameya.error_codes import ErrorCode
+from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = _Topic.PartitionProduceResponse

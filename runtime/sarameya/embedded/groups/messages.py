@@ -14,9 +14,8 @@ import attrs
 
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
-from sarameya.model import CommittedOffset, TopicPartition
+from sarameya.model import NO_GENERATION, CommittedOffset, TopicPartition
 
-NO_GENERATION = -1
 NO_MEMBER_ID = ""
 NO_LEADER = ""
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from sarameya.config import RebalanceStrategy
 from sarameya.protocol.assignors.base import (
-    NO_GENERATION,
     Assignor,
     RebalanceProtocol,
     Subscription,
@@ -21,7 +20,6 @@ from sarameya.protocol.assignors.sticky import StickyAssignor
 
 __all__ = [
     "ASSIGNORS",
-    "NO_GENERATION",
     "Assignor",
     "CooperativeStickyAssignor",
     "RangeAssignor",

@@ -13,10 +13,7 @@ from typing import ClassVar
 
 import attrs
 
-from sarameya.model import Assignment
-
-NO_GENERATION = -1
-"""The generation of a subscription whose member has not been in the group yet (KIP-792)."""
+from sarameya.model import NO_GENERATION, Assignment
 
 
 class RebalanceProtocol(Enum):

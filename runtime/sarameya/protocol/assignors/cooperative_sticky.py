@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from sarameya.model import Assignment
-from sarameya.protocol.assignors.base import NO_GENERATION, Assignor, RebalanceProtocol, Subscription, TopicLayout
+from sarameya.model import NO_GENERATION, Assignment
+from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscription, TopicLayout
 from sarameya.protocol.assignors.roster import NOBODY
 from sarameya.protocol.assignors.sticky import Balance, Claim, balance, decode_claim
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 import attrs
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 
-from sarameya.model import Assignment
+from sarameya.model import NO_GENERATION, Assignment
 from sarameya.protocol.assignors.balancing import balanced
-from sarameya.protocol.assignors.base import NO_GENERATION, Assignor, Subscription, TopicLayout
+from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
 from sarameya.protocol.assignors.rack_matching import rack_matched, worthwhile
 from sarameya.protocol.assignors.roster import NOBODY, Roster
 

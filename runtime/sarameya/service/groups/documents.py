@@ -8,8 +8,9 @@ from typing import Any
 from sarameya.model import Assignment
 from sarameya.protocol.described_groups import DescribedMember, Listing
 from sarameya.protocol.metadata import Broker
+from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
 from sarameya.service.groups.advice import advice
-from sarameya.service.groups.report import OFFSETS_TOPIC, GroupReport, PartitionReport
+from sarameya.service.groups.report import GroupReport, PartitionReport
 from sarameya.service.groups.reset import Move
 
 Document = dict[str, Any]

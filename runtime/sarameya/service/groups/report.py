@@ -11,8 +11,6 @@ from sarameya.net.log_offsets import LogOffsets
 from sarameya.protocol.described_groups import DescribedGroup, DescribedMember
 from sarameya.protocol.offsets_partition import partition_for
 
-OFFSETS_TOPIC = "__consumer_offsets"
-
 Commits = Mapping[TopicPartition, CommittedOffset]
 
 

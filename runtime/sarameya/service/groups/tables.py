@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 
 from sarameya.model import Assignment, TopicPartition
 from sarameya.protocol.described_groups import DescribedMember, ListedGroup
+from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
 from sarameya.service.groups.advice import advice
-from sarameya.service.groups.report import OFFSETS_TOPIC, GroupReport, PartitionReport
+from sarameya.service.groups.report import GroupReport, PartitionReport
 from sarameya.service.groups.reset import Move
 
 NOTHING = "-"

@@ -1,0 +1,30 @@
+"""Tagged fields of headers, on either side of the wire (KIP-482). Nobody has defined any for a header yet. Pure."""
+
+from __future__ import annotations
+
+NO_TAGS = b"\0"
+"""How none are written."""
+
+
+def behind_tags(frame: bytes, at: int) -> int:
+    """Where the tagged fields end that begin here: as a rule one byte on.
+
+    Raises ValueError or IndexError for bytes that are none; does not look whether the last one ends in the frame.
+    """
+    count, at = _unsigned_varint(frame, at)
+    for _ in range(count):
+        _, at = _unsigned_varint(frame, at)
+        size, at = _unsigned_varint(frame, at)
+        at += size
+    return at
+
+
+def _unsigned_varint(frame: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a varint of more than five bytes")
