@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafka.protocol.consumer import OffsetCommitResponse
 
 from sarameya.embedded.apis.call import Call
+from sarameya.embedded.apis.offset_rows import answered, missing, rows
 from sarameya.embedded.groups.messages import CommitRequest
-from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 
@@ -20,19 +21,13 @@ _AS_CONFIGURED = -1
 
 def answer(call: Call) -> None:
     body = call.body
-    offsets: dict[TopicPartition, CommittedOffset] = {}
-    errors: dict[TopicPartition, ErrorCode] = {}
-    for topic in body.topics:
-        for p in topic.partitions:
-            partition = TopicPartition(topic.name, p.partition_index)
-            try:
-                call.cluster.topics.partition(*partition)
-            except Refused as refused:
-                errors[partition] = refused.code
-            else:
-                offsets[partition] = CommittedOffset(
-                    p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch
-                )
+    asked = rows(body)
+    codes = missing(call, asked)
+    offsets = {
+        partition: CommittedOffset(p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch)
+        for partition, p in asked.items()
+        if partition not in codes
+    }
     if offsets:
         request = CommitRequest(
             group_id=body.group_id,
@@ -43,8 +38,8 @@ def answer(call: Call) -> None:
             knows_group_id_not_found=call.version >= 9,
             retention=_retention(call),
         )
-        errors |= call.groups.commit(request, call.now).errors
-    call.reply(_response(body, errors))
+        codes |= call.groups.commit(request, call.now).errors
+    call.reply(_response(body, codes))
 
 
 def _retention(call: Call) -> float | None:
@@ -54,22 +49,8 @@ def _retention(call: Call) -> float | None:
 
 
 def refuse(body: Any, code: ErrorCode) -> Any:
-    return _response(body, {}, code)
+    return _response(body, dict.fromkeys(rows(body), code))
 
 
-def _response(body: Any, errors: dict[TopicPartition, ErrorCode], default: ErrorCode = ErrorCode.NONE) -> Any:
-    return OffsetCommitResponse(
-        topics=[
-            _Topic(
-                name=topic.name,
-                partitions=[
-                    _Partition(
-                        partition_index=p.partition_index,
-                        error_code=errors.get(TopicPartition(topic.name, p.partition_index), default),
-                    )
-                    for p in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
-    )
+def _response(body: Any, codes: Mapping[TopicPartition, ErrorCode]) -> Any:
+    return OffsetCommitResponse(topics=answered(body, codes, _Topic, _Partition))
