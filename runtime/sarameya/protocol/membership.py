@@ -205,7 +205,7 @@ class Membership:
             case LeaveWanted(reason=reason):
                 self._leave(now, reason)
             case CoordinatorFound():
-                self._coordinator_found(event, now)
+                self._coordinator_found(event)
             case FindFailed(token=token, code=code, cause=cause):
                 if token == self._finding:
                     self._finding = None
@@ -363,7 +363,7 @@ class Membership:
 
     # -- the coordinator, retries, time -------------------------------------------------------------
 
-    def _coordinator_found(self, event: CoordinatorFound, now: float) -> None:
+    def _coordinator_found(self, event: CoordinatorFound) -> None:
         # A second answer while a coordinator is known is ignored: its token has passed.
         if event.token != self._finding:
             return
