@@ -17,7 +17,6 @@ from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.retries import Retries
 from sarameya.observe import CoordinatorFound
 from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost
-from sarameya.protocol.metadata import Broker
 
 _PASSING = frozenset({Reaction.RETRY, Reaction.FIND_COORDINATOR})
 
@@ -52,7 +51,6 @@ class CoordinatorFinder:
             return str(error)
         if not located.code:
             self._node_id = located.node_id
-            runtime.pool.learn(Broker(located.node_id, located.host, located.port))
             runtime.observer(CoordinatorFound(runtime.group, located.node_id, located.host, located.port))
             return None
         if reaction_to(Request.FIND_COORDINATOR, located.code) in _PASSING:

@@ -52,7 +52,7 @@ from sarameya.protocol.membership_messages import (
     Supervise,
 )
 from sarameya.protocol.membership_states import COMMITTING, State
-from sarameya.protocol.metadata import Broker, ClusterMetadata
+from sarameya.protocol.metadata import ClusterMetadata
 from sarameya.protocol.rebalance import decode_added, decode_assignment, encode_subscription
 from sarameya.protocol.subscription import Growth, Wanted, resolve
 
@@ -106,7 +106,6 @@ class Member:
         self.is_cooperative = all(RebalanceProtocol.COOPERATIVE in assignor.protocols for assignor in assignors)
         self._group = group
         self._assignors = {assignor.name: assignor for assignor in assignors}
-        self._pool = pool
         self._metadata = metadata
         self._config = config
         self._observer = observer
@@ -222,7 +221,6 @@ class Member:
         if located.code:
             self.post(FindFailed(token, located.code, located.message))
             return
-        self._pool.learn(Broker(located.node_id, located.host, located.port))
         self._observer(CoordinatorFoundEvent(self._group, located.node_id, located.host, located.port))
         self.post(CoordinatorFound(token, located.node_id))
 

@@ -33,6 +33,7 @@ from sarameya.protocol.membership_messages import (
     SendSync,
     SyncAnswered,
 )
+from sarameya.protocol.metadata import Broker
 from sarameya.protocol.rebalance import PROTOCOL_TYPE
 
 _JOIN_MARGIN = 5.0
@@ -67,9 +68,13 @@ class CoordinatorClient:
         self._config = config
 
     async def find(self) -> Located:
-        """Ask any broker where the group's coordinator is. Raises ConnectError if none answers."""
+        """Ask any broker where the group's coordinator is; the pool learns the address. Raises ConnectError if none
+        answers."""
         answer = await self._pool.request_any(FindCoordinatorRequest, key=self._group, key_type=0)
-        return Located(answer.error_code, answer.error_message or "", answer.node_id, answer.host or "", answer.port)
+        code, message, host = answer.error_code, answer.error_message or "", answer.host or ""
+        if not code:
+            self._pool.learn(Broker(answer.node_id, host, answer.port))
+        return Located(code, message, answer.node_id, host, answer.port)
 
     async def join(self, node_id: int, command: SendJoin, protocols: Iterable[tuple[str, bytes]]) -> JoinAnswered:
         """Join with (assignor name, encoded subscription) pairs, best first. Held until the group is complete."""
