@@ -10,26 +10,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import attrs
 import trio
-from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.consumer import OffsetDeleteRequest, OffsetFetchRequest
 
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import (
-    KafkaError,
-    ProtocolError,
-    RequestTimeoutError,
-    SarameyaError,
-    UnsupportedVersionError,
-    kafka_error,
-)
-from sarameya.model import NO_GENERATION, CommittedOffset, TopicPartition, by_topic
-from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
+from sarameya.errors import KafkaError, RequestTimeoutError, SarameyaError, kafka_error
+from sarameya.model import NO_GENERATION, CommittedOffset, TopicPartition
+from sarameya.net.admin_client import AdminClient, for_each
+from sarameya.net.broker_pool import BrokerPool, open_broker_pool
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.log_offsets import LogOffsetReader, LogOffsets
 from sarameya.net.metadata_refresher import MetadataRefresher
@@ -37,19 +28,8 @@ from sarameya.net.retries import Retries
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.described_groups import (
-    BROKER_LED,
-    CLASSIC,
-    DEAD,
-    DescribedGroup,
-    ListedGroup,
-    Listing,
-    broker_led_group,
-    classic_group,
-    listed_groups,
-)
+from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, DEAD, DescribedGroup, ListedGroup, Listing
 from sarameya.protocol.metadata import Broker, ClusterMetadata
-from sarameya.protocol.schemas import ConsumerGroupDescribeRequest
 
 _NO_MEMBER = ""
 
@@ -90,6 +70,7 @@ class GroupAdmin:
         self._lifetime = self._run(bootstrap_servers, transport)
         self._coordinators: dict[str, Broker] = {}
         self._pool: BrokerPool
+        self._client: AdminClient
         self._metadata: MetadataRefresher
 
     async def __aenter__(self) -> Self:
@@ -113,6 +94,7 @@ class GroupAdmin:
             open_broker_pool(bootstrap_servers, self._config, self._observer, transport) as self._pool,
             trio.open_nursery() as nursery,
         ):
+            self._client = AdminClient(self._pool)
             self._metadata = MetadataRefresher(self._pool, self._config, self._observer)
             nursery.start_soon(self._metadata.run)
             yield
@@ -160,7 +142,7 @@ class GroupAdmin:
 
     async def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """All that the group has committed, of topics that this principal may see."""
-        return await self._ask_coordinator(group, "committed offsets", partial(self._committed, group))
+        return await self._ask_coordinator(group, "committed offsets", partial(self._client.committed, group))
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Commit for a group without members, which is made if it does not exist; each partition's error code.
@@ -172,14 +154,14 @@ class GroupAdmin:
 
     async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Take commits away (KIP-496); each partition's error code. Of a topic that a member reads none is taken."""
-        ask = partial(self._delete_offsets, group, tuple(partitions))
+        ask = partial(self._client.delete_offsets, group, tuple(partitions))
         return await self._ask_coordinator(group, "deletion of offsets", ask)
 
     async def delete_group(self, group: str) -> None:
         """Remove a group without members, and all that it has committed (KIP-229)."""
-        await self._ask_coordinator(group, "deletion", partial(self._delete_group, group))
+        await self._ask_coordinator(group, "deletion", partial(self._client.delete_group, group))
 
-    # -- requests -----------------------------------------------------------------------------------
+    # -- whom to ask, and how often -----------------------------------------------------------------
 
     async def _ask_coordinator(self, group: str, what: str, ask: Callable[[Broker], Awaitable[T]]) -> T:
         """Do `ask` with the group's coordinator, again and anew while what stops it may pass."""
@@ -196,54 +178,24 @@ class GroupAdmin:
     async def _coordinator(self, group: str) -> Broker:
         if group not in self._coordinators:
             located = await CoordinatorClient(self._pool, group, self._config).find()
-            _raise_if(located.code, f"coordinator of group {group!r}")
-            coordinator = Broker(located.node_id, located.host, located.port)
-            self._pool.learn(coordinator)
-            self._coordinators[group] = coordinator
+            if located.code:
+                raise kafka_error(located.code, f"coordinator of group {group!r}")
+            self._coordinators[group] = Broker(located.node_id, located.host, located.port)
         return self._coordinators[group]
 
-    async def _send(self, broker: Broker, message: type[ApiMessage], **fields: Any) -> Any:
-        return await self._pool.request(broker.node_id, Purpose.METADATA, message, **fields)
-
     async def _list(self, broker: Broker) -> list[ListedGroup]:
-        what = f"groups of broker {broker.node_id}"
-        retries = Retries(what, self._backoff, self._observer)
+        retries = Retries(f"groups of broker {broker.node_id}", self._backoff, self._observer)
         while True:
-            answer = await self._send(broker, ListGroupsRequest, states_filter=[], types_filter=[])
-            if answer.error_code not in _PASSING:
-                _raise_if(answer.error_code, what)
-                return listed_groups(answer, broker)
-            await retries.wait(ErrorCode.describe(answer.error_code))
+            try:
+                return await self._client.list_groups(broker)
+            except KafkaError as error:
+                if error.code not in _PASSING:
+                    raise
+                await retries.wait(ErrorCode.describe(error.code))
 
     async def _describe(self, group: str, coordinator: Broker) -> DescribedGroup:
-        return (
-            await self._describe_broker_led(group, coordinator)
-            or await self._describe_classic(group, coordinator)
-            or await self._describe_by_listing(group, coordinator)
-        )
-
-    async def _describe_broker_led(self, group: str, coordinator: Broker) -> DescribedGroup | None:
-        """None for a group of another type, and where the broker knows of no such type."""
-        message = ConsumerGroupDescribeRequest
-        try:
-            answer = await self._send(coordinator, message, group_ids=[group], include_authorized_operations=False)
-        except UnsupportedVersionError:
-            return None
-        described = _only(answer.groups, group)
-        if described.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-            return None
-        _raise_if(described.error_code, f"description of group {group!r}")
-        return broker_led_group(described, coordinator)
-
-    async def _describe_classic(self, group: str, coordinator: Broker) -> DescribedGroup | None:
-        """None where there is no such group of this type."""
-        message = DescribeGroupsRequest
-        answer = await self._send(coordinator, message, groups=[group], include_authorized_operations=False)
-        described = _only(answer.groups, group)
-        if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # from version 6 on (KIP-1043)
-            return None
-        _raise_if(described.error_code, f"description of group {group!r}")
-        return None if described.group_state == DEAD else classic_group(described, coordinator)
+        described = await self._client.describe(group, coordinator)
+        return described or await self._describe_by_listing(group, coordinator)
 
     async def _describe_by_listing(self, group: str, coordinator: Broker) -> DescribedGroup:
         """A group that no request describes: it does not exist, or it is of a type that is only listed here."""
@@ -252,20 +204,6 @@ class GroupAdmin:
             return DescribedGroup(group, DEAD, coordinator)
         return DescribedGroup(group, listed.state or "", coordinator, listed.type or "", listed.protocol_type)
 
-    async def _committed(self, group: str, coordinator: Broker) -> dict[TopicPartition, CommittedOffset]:
-        answer = await self._send(coordinator, OffsetFetchRequest, group_id=group, topics=None, require_stable=False)
-        what = f"committed offsets of group {group!r}"
-        _raise_if(answer.error_code, what)
-        found: dict[TopicPartition, CommittedOffset] = {}
-        for topic in answer.topics:
-            for part in topic.partitions:
-                _raise_if(part.error_code, f"{what}, {topic.name}-{part.partition_index}")
-                if part.committed_offset >= 0:
-                    found[TopicPartition(topic.name, part.partition_index)] = CommittedOffset(
-                        part.committed_offset, part.metadata or "", part.committed_leader_epoch
-                    )
-        return found
-
     async def _commit(
         self, group: str, offsets: Mapping[TopicPartition, int], coordinator: Broker
     ) -> dict[TopicPartition, int]:
@@ -273,44 +211,11 @@ class GroupAdmin:
         client = CoordinatorClient(self._pool, group, self._config)
         codes = await client.commit(coordinator.node_id, NO_GENERATION, _NO_MEMBER, commits)
         # Such a code is about the coordinator, and so about the whole commit.
-        _raise_if(next((code for code in codes.values() if code in _PASSING), 0), f"commit for group {group!r}")
-        return _for_each(commits, codes)
-
-    async def _delete_offsets(
-        self, group: str, partitions: tuple[TopicPartition, ...], coordinator: Broker
-    ) -> dict[TopicPartition, int]:
-        row = OffsetDeleteRequest.OffsetDeleteRequestTopic
-        topics = [
-            row(name=topic, partitions=[row.OffsetDeleteRequestPartition(partition_index=n) for n in numbers])
-            for topic, numbers in by_topic(partitions).items()
-        ]
-        answer = await self._send(coordinator, OffsetDeleteRequest, group_id=group, topics=topics)
-        _raise_if(answer.error_code, f"deletion of offsets of group {group!r}")
-        codes = {TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
-        return _for_each(partitions, codes)
-
-    async def _delete_group(self, group: str, coordinator: Broker) -> None:
-        answer = await self._send(coordinator, DeleteGroupsRequest, groups_names=[group])
-        _raise_if(_only(answer.results, group).error_code, f"deletion of group {group!r}")
+        if (code := next((code for code in codes.values() if code in _PASSING), 0)) != 0:
+            raise kafka_error(code, f"commit for group {group!r}")
+        return for_each(commits, codes)
 
 
 def _may_pass(error: SarameyaError) -> bool:
     """Whether the same may succeed a little later, perhaps at another broker."""
     return error.retriable or (isinstance(error, KafkaError) and error.code in _PASSING)
-
-
-def _raise_if(code: int, context: str) -> None:
-    if code:
-        raise kafka_error(code, context)
-
-
-def _only(rows: Iterable[Any], group: str) -> Any:
-    for row in rows:
-        if row.group_id == group:
-            return row
-    raise ProtocolError(f"the answer leaves out group {group!r}, which was asked for")
-
-
-def _for_each(partitions: Iterable[TopicPartition], codes: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The code of each partition; what the answer leaves out has not been done, as far as anybody knows."""
-    return {partition: codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in partitions}
