@@ -1,7 +1,8 @@
 """The trio shell around the membership machine: carries out its commands, reports back, keeps its deadlines.
 
 One task owns the machine; everybody else talks to it by `post` and listens to `notices`. Each command runs in a
-task of its own and ends in exactly one event. Decides nothing about the protocol; assigning is `leader.py`'s.
+task of its own and ends in exactly one event. Decides nothing about the protocol; assigning is `leader.py`'s, and what
+is subscribed to `subscribed.py`'s.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import trio
 from sarameya.config import Config
 from sarameya.errors import SarameyaError, UnsupportedVersionError
 from sarameya.group.leader import Leader, RunSync
+from sarameya.group.subscribed import Subscribed
 from sarameya.model import Assignment, Generation
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import CoordinatorFound as CoordinatorFoundEvent
 from sarameya.observe import MembershipChanged, Observer, Retrying
-from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscription
+from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership import Membership, MembershipOptions
 from sarameya.protocol.membership_messages import (
@@ -53,8 +55,8 @@ from sarameya.protocol.membership_messages import (
 )
 from sarameya.protocol.membership_states import COMMITTING, State
 from sarameya.protocol.metadata import ClusterMetadata
-from sarameya.protocol.rebalance import decode_added, decode_assignment, encode_subscription
-from sarameya.protocol.subscription import Growth, Wanted, resolve
+from sarameya.protocol.rebalance import decode_added, decode_assignment
+from sarameya.protocol.subscription import Growth, Wanted
 
 
 @attrs.frozen(slots=True)
@@ -74,14 +76,11 @@ class CloseWanted:
 
 @attrs.frozen(slots=True)
 class SubscriptionChanged:
-    """Somebody subscribed anew, or dropped the subscription; what holds is `Member.wanted`."""
+    """Somebody subscribed anew, or dropped the subscription; what holds is `Member.subscribed`."""
 
 
 Notice = NewAssignment | PrepareRebalance | MembershipLost | Left | Fail | CloseWanted | SubscriptionChanged
 """What the group loop and its session listen for."""
-
-_LOOK_AGAIN = 1.0
-"""Seconds between two looks for a topic that seems to be gone."""
 
 
 class Member:
@@ -100,16 +99,14 @@ class Member:
         run_sync: RunSync,
     ) -> None:
         self.client = CoordinatorClient(pool, group, config)
-        self.wanted: Wanted | None = wanted
-        """What is subscribed to; None once the subscription was dropped."""
         self.growth = Growth()
         self.is_cooperative = all(RebalanceProtocol.COOPERATIVE in assignor.protocols for assignor in assignors)
         self._group = group
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._metadata = metadata
-        self._config = config
         self._observer = observer
         self._leader = Leader(group, self._assignors, metadata, observer, backoff, run_sync, self.growth)
+        self.subscribed = Subscribed(wanted, self._assignors, metadata, self._leader.watch, self.growth, config.rack_id)
         self._machine = Membership(
             MembershipOptions(
                 group=group,
@@ -123,7 +120,6 @@ class Member:
         self._send_event, self._events = trio.open_memory_channel[Event](math.inf)
         self._send_notice, self.notices = trio.open_memory_channel[Notice](math.inf)
         self._stepped = trio.Event()
-        self._joined_with: tuple[str, ...] = ()
 
     # -- for the group loop and the session ----------------------------------------------------------
 
@@ -137,15 +133,9 @@ class Member:
 
     def subscribe(self, wanted: Wanted | None) -> None:
         """Subscribe to something else, None for nothing. A member that is in the group rejoins it for that."""
-        self.wanted = wanted
-        self._follow()
+        self.subscribed.change(wanted)
         self.notify(SubscriptionChanged())
         self._look(self._metadata.current)
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """The topics subscribed to, as the newest metadata has them."""
-        return resolve(self.wanted, self._metadata.current) if self.wanted is not None else ()
 
     async def coordinator(self) -> int:
         """The node id of the group's coordinator; waits while none is known."""
@@ -169,7 +159,7 @@ class Member:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Drive the machine until cancelled."""
-        self._follow()
+        self.subscribed.follow()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_topics)
             task_status.started()
@@ -228,8 +218,7 @@ class Member:
         try:
             match command:
                 case SendJoin():
-                    await self._refresh_pattern()
-                    self.post(await self.client.join(node_id, command, self._subscriptions(command)))
+                    self.post(await self.client.join(node_id, command, await self.subscribed.for_join(command)))
                 case SendSync():
                     self.post(await self.client.sync(node_id, command))
                 case SendHeartbeat():
@@ -245,65 +234,21 @@ class Member:
         except Exception as error:  # noqa: BLE001 - an assignor's `subscription_user_data` is the user's code: fatal, and said
             self.post(RequestImpossible(command.token, error))
 
-    # -- what is subscribed to -----------------------------------------------------------------------
-
-    def _follow(self) -> None:
-        self._metadata.follow_all(self.wanted is not None and not isinstance(self.wanted, tuple))
-        if isinstance(self.wanted, tuple):
-            self._metadata.follow(self.wanted)
-        self._grow(self._metadata.current)
-
-    async def _refresh_pattern(self) -> None:
-        """For a pattern metadata must be fresh before the join, or one rebalance follows the other."""
-        if self.wanted is not None and not isinstance(self.wanted, tuple):
-            self._grow(await self._metadata.refresh())
-
-    def _subscriptions(self, join: SendJoin) -> list[tuple[str, bytes]]:
-        self._joined_with = self.topics
-        return [
-            (
-                name,
-                encode_subscription(
-                    Subscription(
-                        topics=self._joined_with,
-                        user_data=assignor.subscription_user_data(),
-                        owned_partitions=join.owned,
-                        generation_id=join.owned_since,
-                        rack_id=self._config.rack_id,
-                    )
-                ),
-            )
-            for name, assignor in self._assignors.items()
-        ]
+    # -- topics and assignments ----------------------------------------------------------------------
 
     async def _watch_topics(self) -> None:
         """Topics that grow, appear or vanish are dealt anew. A failed look-up is not a change."""
         while True:
-            with trio.CancelScope() as scope:
-                if self._leader.watch.doubts:
-                    scope.deadline = trio.current_time() + _LOOK_AGAIN
-                self._look(await self._metadata.next())
-            if scope.cancelled_caught:
-                self._metadata.request_refresh()
+            self._look(await self.subscribed.next_metadata())
 
     def _look(self, metadata: ClusterMetadata) -> None:
         """Is there a reason to rebalance? Asked whenever metadata comes, and after each assignment."""
-        self._grow(metadata)
-        generation, topics = self._machine.generation, self.topics
-        if self._machine.state is not State.STABLE or generation is None or self.wanted is None:
+        self.subscribed.grow(metadata)
+        generation = self._machine.generation
+        if self._machine.state is not State.STABLE or generation is None:
             return
-        # What a pattern no longer matches may just not have been seen; the leader's watch decides that.
-        by_name = isinstance(self.wanted, tuple)
-        if topics != self._joined_with and (by_name or set(topics) - set(self._joined_with)):
-            self.post(RebalanceWanted(f"subscribed to {', '.join(topics)}"))
-        elif generation.is_leader and (changed := self._leader.watch.changes(metadata)):
-            self.growth.forget(topic for topic, count in changed.items() if not count)
-            self.post(RebalanceWanted(f"partition counts have changed: {changed}"))
-
-    def _grow(self, metadata: ClusterMetadata) -> None:
-        self.growth.look(metadata, has_all=self.wanted is not None and not isinstance(self.wanted, tuple))
-
-    # -- assignments ---------------------------------------------------------------------------------
+        if (reason := self.subscribed.outdated(metadata, is_leader=generation.is_leader)) is not None:
+            self.post(RebalanceWanted(reason))
 
     async def _assign(self, command: Assign) -> None:
         try:

@@ -1,0 +1,109 @@
+"""What a member is subscribed to: which topics that is now, what its join says of them, and whether what was dealt from
+them still holds. The rules are pure (`protocol/subscription.py`); here they meet the cluster's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.protocol.assignors.base import Assignor, Subscription
+from sarameya.protocol.membership_messages import SendJoin
+from sarameya.protocol.metadata import ClusterMetadata
+from sarameya.protocol.rebalance import encode_subscription
+from sarameya.protocol.subscription import Growth, TopicWatch, Wanted, resolve
+
+_LOOK_AGAIN = 1.0
+"""Seconds between two looks for a topic that seems to be gone."""
+
+
+class Subscribed:
+    """The subscription of one member. `watch` has what the leader, if that is us, has dealt from."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        assignors: Mapping[str, Assignor],
+        metadata: MetadataRefresher,
+        watch: TopicWatch,
+        growth: Growth,
+        rack_id: str,
+    ) -> None:
+        self.wanted: Wanted | None = wanted
+        """None once the subscription was dropped."""
+        self._assignors = assignors
+        self._metadata = metadata
+        self._watch = watch
+        self._growth = growth
+        self._rack_id = rack_id
+        self._joined_with: tuple[str, ...] = ()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics subscribed to, as the newest metadata has them."""
+        return resolve(self.wanted, self._metadata.current) if self.wanted is not None else ()
+
+    @property
+    def _has_pattern(self) -> bool:
+        return self.wanted is not None and not isinstance(self.wanted, tuple)
+
+    def change(self, wanted: Wanted | None) -> None:
+        """Subscribe to something else, None for nothing."""
+        self.wanted = wanted
+        self.follow()
+
+    def follow(self) -> None:
+        """Have the metadata tell of what is wanted."""
+        self._metadata.follow_all(self._has_pattern)
+        if isinstance(self.wanted, tuple):
+            self._metadata.follow(self.wanted)
+        self.grow(self._metadata.current)
+
+    async def for_join(self, join: SendJoin) -> list[tuple[str, bytes]]:
+        """(assignor name, encoded subscription) pairs, best first. Raises whatever the assignors raise."""
+        if self._has_pattern:
+            # Metadata must be fresh before the join, or one rebalance follows the other.
+            self.grow(await self._metadata.refresh())
+        self._joined_with = self.topics
+        return [
+            (
+                name,
+                encode_subscription(
+                    Subscription(
+                        topics=self._joined_with,
+                        user_data=assignor.subscription_user_data(),
+                        owned_partitions=join.owned,
+                        generation_id=join.owned_since,
+                        rack_id=self._rack_id,
+                    )
+                ),
+            )
+            for name, assignor in self._assignors.items()
+        ]
+
+    async def next_metadata(self) -> ClusterMetadata:
+        """The next metadata that comes; while a topic seems to be gone, that is soon."""
+        while True:
+            with trio.CancelScope() as scope:
+                if self._watch.doubts:
+                    scope.deadline = trio.current_time() + _LOOK_AGAIN
+                return await self._metadata.next()
+            self._metadata.request_refresh()
+
+    def outdated(self, metadata: ClusterMetadata, *, is_leader: bool) -> str | None:
+        """Why what was dealt no longer fits these topics; None if it does."""
+        if self.wanted is None:
+            return None
+        topics = self.topics
+        # What a pattern no longer matches may just not have been seen; the leader's watch decides that.
+        if topics != self._joined_with and (not self._has_pattern or set(topics) - set(self._joined_with)):
+            return f"subscribed to {', '.join(topics)}"
+        if is_leader and (changed := self._watch.changes(metadata)):
+            self._growth.forget(topic for topic, count in changed.items() if not count)
+            return f"partition counts have changed: {changed}"
+        return None
+
+    def grow(self, metadata: ClusterMetadata) -> None:
+        """Take note of partitions that were added."""
+        self._growth.look(metadata, has_all=self._has_pattern)
