@@ -16,8 +16,8 @@ _COLUMNS = (
     "kept paused, leaving",
     "(nothing happening)",
 )
-_NAME = 36
-_WIDTH = 24
+_NAME = 52
+_WIDTH = 23
 
 
 def report(measured: Iterable[Measured]) -> None:
