@@ -10,7 +10,6 @@ from trio.testing import MockClock
 
 from sarameya import (
     Claim,
-    ClaimError,
     ConsumerGroupHandler,
     CorruptRecordError,
     DecompressionLimitError,
@@ -27,7 +26,7 @@ from sarameya.observe import LeaderChanged, OffsetReset, Retrying
 from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import build
 from sarameya.protocol.versions import Api
-from tests.group.kit import Recorder, Running, committed, deadline, eventually, fill, orders, start_member
+from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -54,15 +53,6 @@ class Batches(ConsumerGroupHandler):
 
     def offsets(self) -> list[int]:
         return [m.offset for batch in self.batches for m in batch]
-
-
-def failure(member: Running) -> BaseException:
-    """What the one failed claim raised."""
-    assert isinstance(member.error, ExceptionGroup)
-    (claim_error,) = member.error.exceptions
-    assert isinstance(claim_error, ClaimError)
-    assert claim_error.__cause__ is not None
-    return claim_error.__cause__
 
 
 # -- what arrives ---------------------------------------------------------------------------------------
@@ -386,7 +376,7 @@ async def test_position_before_the_log_fails_by_default_and_says_what_to_do(auto
         cluster.delete_records("orders", 0, 5)
         member = await start_member(nursery, cluster, FromBefore())
         await member.ended.wait()
-        error = failure(member)
+        error = claim_failure(member)
         assert isinstance(error, OffsetOutOfRangeError)
         assert str(error) == (
             "orders-0: offset 2 is outside the log [5, 10); "
@@ -439,7 +429,7 @@ async def test_broken_batch_fails_its_claim_alone_with_its_coordinates(autojump_
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, **options)
         await member.ended.wait()
-        error = failure(member)
+        error = claim_failure(member)
         assert type(error) is kind
         assert str(error).startswith("orders-0 at offset 5: ")
         assert words in str(error)
@@ -452,7 +442,7 @@ async def test_unauthorised_topic_fails_the_claim(autojump_clock: MockClock) -> 
         cluster.fail_next(Api.FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1)
         member = await start_member(nursery, cluster, Recorder())
         await member.ended.wait()
-        assert "grant this principal READ" in str(failure(member))
+        assert "grant this principal READ" in str(claim_failure(member))
 
 
 async def test_cluster_of_the_test_kit_passes_errors_as_they_are(autojump_clock: MockClock) -> None:

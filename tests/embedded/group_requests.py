@@ -12,6 +12,7 @@ from kafka.protocol.consumer import (
 )
 
 from tests.embedded.api_kit import ApiKit, request
+from tests.embedded.wire_client import WireClient
 
 GROUP = "landers"
 
@@ -81,4 +82,12 @@ def start_member(kit: ApiKit, coordinator: int) -> str:
     member_id = str(kit.answer(join(), coordinator).member_id)
     kit.answer(join(member_id), coordinator)
     kit.answer(sync(member_id, 1, {member_id: b"all of it"}), coordinator)
+    return member_id
+
+
+async def member(client: WireClient) -> str:
+    """The same over the wire."""
+    member_id = str((await client.ask(join())).member_id)
+    await client.ask(join(member_id))
+    await client.ask(sync(member_id, 1, {member_id: b"all of it"}))
     return member_id

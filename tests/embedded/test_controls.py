@@ -19,7 +19,7 @@ from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 from tests.embedded.api_kit import request
-from tests.embedded.group_requests import GROUP, commit, committed, heartbeat, join, sync
+from tests.embedded.group_requests import GROUP, commit, committed, heartbeat, join, member
 from tests.embedded.wire_client import WireClient, connected
 
 REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -39,14 +39,6 @@ async def one_broker() -> AsyncIterator[tuple[EmbeddedCluster, WireClient]]:
 def stored(cluster: EmbeddedCluster, group: str = GROUP) -> list[int]:
     """The offsets the group has committed."""
     return [offset.offset for offset in cluster.committed(group).values()]
-
-
-async def member(client: WireClient) -> str:
-    """A Stable group of one."""
-    member_id = str((await client.ask(join())).member_id)
-    await client.ask(join(member_id))
-    await client.ask(sync(member_id, 1, {member_id: b"all"}))
-    return member_id
 
 
 def fetch_offsets(*groups: str) -> Any:

@@ -15,16 +15,9 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.net.broker_pool import Purpose, open_broker_pool
 from sarameya.protocol.metadata import Broker
 from tests.embedded.api_kit import request
-from tests.embedded.group_requests import GROUP, commit, heartbeat, join, sync
-from tests.embedded.wire_client import WireClient, connected
+from tests.embedded.group_requests import GROUP, commit, heartbeat, member
+from tests.embedded.wire_client import connected
 from tests.steps import an_hour, counted
-
-
-async def member(client: WireClient) -> str:
-    member_id = str((await client.ask(join())).member_id)
-    await client.ask(join(member_id))
-    await client.ask(sync(member_id, 1, {member_id: b"all"}))
-    return member_id
 
 
 def long_poll() -> Any:

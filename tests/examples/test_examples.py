@@ -17,59 +17,30 @@ pytestmark = pytest.mark.integration
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+def printed(name: str) -> str:
+    """What `examples/NAME` prints; it complains of nothing, and ends well."""
+    done = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stderr, done.returncode) == ("", 0)
+    return done.stdout
+
+
 def test_handler_counts_every_order_and_ends() -> None:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "handler.py"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr == ""
-    assert done.stdout == "1000 orders of 499500 in all; 1000 committed\n"
-    assert done.returncode == 0
+    assert printed("handler.py") == "1000 orders of 499500 in all; 1000 committed\n"
 
 
 def test_standalone_adds_up_the_last_hour_and_commits() -> None:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "standalone.py"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr == ""
-    assert done.stdout == "300 ordered in the last hour; 120 committed\n"
-    assert done.returncode == 0
+    assert printed("standalone.py") == "300 ordered in the last hour; 120 committed\n"
 
 
 def test_weighted_gives_the_larger_machine_three_times_as_much() -> None:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "weighted.py"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr == ""
-    assert done.stdout == "of eight partitions the small one has 2, the large one 6\n"
-    assert done.returncode == 0
+    assert printed("weighted.py") == "of eight partitions the small one has 2, the large one 6\n"
 
 
 def test_streams_share_the_partitions_and_hold_back_what_is_paused() -> None:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "streams.py"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == [
+    assert printed("streams.py").splitlines() == [
         "before the last partition is resumed: [200, 200, 200, 200, 200, 0]",
         "streams of [[0, 1, 2], [3, 4, 5]]: [200, 200, 200, 200, 200, 200]; 1200 committed",
     ]
-    assert done.returncode == 0
 
 
 async def run_app_file(

@@ -12,6 +12,7 @@ import trio
 
 from sarameya import (
     Claim,
+    ClaimError,
     CommittedOffset,
     Config,
     ConsumerGroup,
@@ -92,6 +93,21 @@ class Running:
     async def close(self) -> None:
         self.group.close_nowait()
         await self.ended.wait()
+
+
+def failure(member: Running) -> Exception:
+    """The one failure that the member's `consume` raised."""
+    assert isinstance(member.error, ExceptionGroup)
+    (error,) = member.error.exceptions
+    return error
+
+
+def claim_failure(member: Running) -> BaseException:
+    """What the one failed claim raised."""
+    error = failure(member)
+    assert isinstance(error, ClaimError)
+    assert error.__cause__ is not None
+    return error.__cause__
 
 
 DEFAULTS = {"offset_initial": "oldest"}
@@ -187,32 +203,45 @@ class CutOff:
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
         await self._passable()
-        return _Stream(self, await self._transport.connect(host, port))
+        return _Cuttable(self, await self._transport.connect(host, port))
 
     async def _passable(self) -> None:
         while not self.alive:
             await self._revived.wait()
 
 
-class _Stream(trio.abc.Stream):
-    def __init__(self, owner: CutOff, stream: trio.abc.Stream) -> None:
-        self._owner = owner
+class Through(trio.abc.Stream):
+    """A stream through which another one's data goes as they are; for what does something to them, or looks on."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._owner._passable()
         await self._stream.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
         await self._stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        data = await self._stream.receive_some(max_bytes)
-        await self._owner._passable()
-        return data
+        return await self._stream.receive_some(max_bytes)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+class _Cuttable(Through):
+    def __init__(self, owner: CutOff, stream: trio.abc.Stream) -> None:
+        super().__init__(stream)
+        self._owner = owner
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._owner._passable()
+        await super().send_all(data)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        data = await super().receive_some(max_bytes)
+        await self._owner._passable()
+        return data
 
 
 __all__ = [
@@ -220,10 +249,13 @@ __all__ = [
     "CutOff",
     "Recorder",
     "Running",
+    "Through",
     "TopicPartition",
+    "claim_failure",
     "committed",
     "deadline",
     "eventually",
+    "failure",
     "fill",
     "orders",
     "start_member",

@@ -9,6 +9,7 @@ import trio
 
 from sarameya import Claim, Config, Consumer, Event, Message, TopicPartition
 from sarameya.embedded import EmbeddedCluster
+from tests.group.kit import Through
 
 E = TypeVar("E")
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -59,20 +60,11 @@ class Counting:
         return stream
 
 
-class _Counted(trio.abc.Stream):
+class _Counted(Through):
     def __init__(self, owner: Counting, stream: trio.abc.Stream) -> None:
+        super().__init__(stream)
         self._owner = owner
-        self._stream = stream
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        return await self._stream.receive_some(max_bytes)
 
     async def aclose(self) -> None:
         self._owner.open.discard(self)
-        await self._stream.aclose()
+        await super().aclose()

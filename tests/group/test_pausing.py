@@ -17,7 +17,6 @@ from trio.testing import MockClock
 
 from sarameya import (
     Claim,
-    ClaimError,
     Config,
     ConsumerGroup,
     ConsumerGroupHandler,
@@ -31,7 +30,7 @@ from sarameya.observe import ClaimCancelled, OffsetReset, PartitionsPaused, Part
 from sarameya.protocol.versions import Api
 from sarameya.testing import run_inline
 from tests.consumer.kit import edit_answers
-from tests.group.kit import Recorder, Running, committed, deadline, eventually, fill, orders, start_member
+from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
 
 ZERO, ONE = TP("orders", 0), TP("orders", 1)
 
@@ -78,13 +77,6 @@ def fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
     fetches = Fetches()
     edit_answers(monkeypatch, Api.FETCH, fetches.note)
     return fetches
-
-
-def failure(member: Running) -> BaseException | None:
-    assert isinstance(member.error, ExceptionGroup)
-    (error,) = member.error.exceptions
-    assert isinstance(error, ClaimError)
-    return error.__cause__
 
 
 # -- holding back -----------------------------------------------------------------------------------------
@@ -325,7 +317,7 @@ async def test_error_that_comes_while_paused_is_raised_after_the_resume(
         assert not member.ended.is_set()
         member.group.resume([ZERO])
         await member.ended.wait()
-        assert "grant this principal READ" in str(failure(member))
+        assert "grant this principal READ" in str(claim_failure(member))
 
 
 async def test_batch_that_cannot_be_decoded_fails_after_the_resume(autojump_clock: MockClock) -> None:
@@ -340,7 +332,7 @@ async def test_batch_that_cannot_be_decoded_fails_after_the_resume(autojump_cloc
         assert not member.ended.is_set()
         member.group.resume([ZERO])
         await member.ended.wait()
-        assert failure(member) is not None
+        assert claim_failure(member)
 
 
 @pytest.mark.parametrize("policy", ["fail", "oldest"])
@@ -362,7 +354,7 @@ async def test_records_that_expire_while_paused_meet_the_policy_after_the_resume
         member.group.resume([ZERO])
         if policy == "fail":
             await member.ended.wait()
-            assert isinstance(failure(member), OffsetOutOfRangeError)
+            assert isinstance(claim_failure(member), OffsetOutOfRangeError)
         else:
             await eventually(lambda: handler.taken == {0: [0, 1, 2, 6, 7, 8, 9]})
             assert member.seen(OffsetReset) == [OffsetReset(ZERO, 3, 6, "oldest")]

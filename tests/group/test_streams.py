@@ -29,7 +29,7 @@ from sarameya import (
 )
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import ClaimCancelled, ClaimEnded, SessionEnding, SessionStarted, TaskStuck
-from tests.group.kit import Recorder, Running, committed, deadline, eventually, fill, orders, start_member
+from tests.group.kit import Recorder, Running, committed, deadline, eventually, failure, fill, orders, start_member
 
 OnMessage = Callable[[Session, Stream, Message], Awaitable[None]]
 COOPERATIVE: dict[str, Any] = {"rebalance_strategies": ("cooperative-sticky",)}
@@ -79,12 +79,6 @@ class Streaming(StreamHandler):
     def partitions(self) -> list[list[int]]:
         """Of each stream, what it serves."""
         return [[tp.partition for tp in feed.claims] for feed in sorted(self.feeds, key=lambda feed: feed.index)]
-
-
-def failure(member: Running) -> BaseException:
-    assert isinstance(member.error, ExceptionGroup)
-    (error,) = member.error.exceptions
-    return error
 
 
 def many(cluster: EmbeddedCluster, number: int, batches: int, size: int) -> None:

@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,20 @@ def policy(on_failure: FailurePolicy = "stop") -> ServiceSection:
     return ServiceSection(on_failure=on_failure, restart_backoff=0.05, restart_backoff_max=0.2)
 
 
+@asynccontextmanager
+async def at_work(supervisor: Supervisor, stop: Stop) -> AsyncIterator[list[ExitCode]]:
+    """The supervisor runs until it has ended, within 20 s; what is yielded has its exit code then."""
+    codes: list[ExitCode] = []
+
+    async def run() -> None:
+        codes.append(await supervisor.run(stop))
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            yield codes
+
+
 def is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -56,18 +71,12 @@ def is_running(pid: int) -> bool:
 
 
 async def test_stop_lets_every_worker_drain(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    stop, codes = Stop(), list[ExitCode]()
+    stop = Stop()
     supervisor = Supervisor([worker(tmp_path, name, PATIENT) for name in "ab"], policy())
-    with trio.fail_after(20):
-        async with trio.open_nursery() as nursery:
-
-            async def run() -> None:
-                codes.append(await supervisor.run(stop))
-
-            nursery.start_soon(run)
-            await pids(tmp_path, "a", 1)
-            await pids(tmp_path, "b", 1)
-            stop.ask("test")
+    async with at_work(supervisor, stop) as codes:
+        await pids(tmp_path, "a", 1)
+        await pids(tmp_path, "b", 1)
+        stop.ask("test")
     assert codes == [ExitCode.OK]
     assert capfd.readouterr().out == "drained\n" * 2
 
@@ -80,19 +89,13 @@ async def test_worker_that_fails_under_policy_stop_ends_all(tmp_path: Path, capf
 
 
 async def test_killed_worker_under_policy_restart_is_started_again(tmp_path: Path) -> None:
-    stop, codes = Stop(), list[ExitCode]()
+    stop = Stop()
     supervisor = Supervisor([worker(tmp_path, "a", PATIENT)], policy("restart"))
-    with trio.fail_after(20):
-        async with trio.open_nursery() as nursery:
-
-            async def run() -> None:
-                codes.append(await supervisor.run(stop))
-
-            nursery.start_soon(run)
-            (first,) = await pids(tmp_path, "a", 1)
-            os.kill(first, signal.SIGKILL)
-            await pids(tmp_path, "a", 2)
-            stop.ask("test")
+    async with at_work(supervisor, stop) as codes:
+        (first,) = await pids(tmp_path, "a", 1)
+        os.kill(first, signal.SIGKILL)
+        await pids(tmp_path, "a", 2)
+        stop.ask("test")
     assert codes == [ExitCode.OK]
 
 
@@ -104,36 +107,24 @@ async def test_worker_with_a_wrong_configuration_is_not_restarted(tmp_path: Path
 
 
 async def test_worker_that_ends_well_by_itself_leaves_the_others_alone(tmp_path: Path) -> None:
-    stop, codes = Stop(), list[ExitCode]()
+    stop = Stop()
     supervisor = Supervisor([worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", "")], policy("restart"))
-    with trio.fail_after(20):
-        async with trio.open_nursery() as nursery:
-
-            async def run() -> None:
-                codes.append(await supervisor.run(stop))
-
-            nursery.start_soon(run)
-            (patient,) = await pids(tmp_path, "a", 1)
-            (quick,) = await pids(tmp_path, "b", 1)
-            await until(lambda: not is_running(quick))
-            assert is_running(patient)
-            assert not stop.asked
-            stop.ask("test")
+    async with at_work(supervisor, stop) as codes:
+        (patient,) = await pids(tmp_path, "a", 1)
+        (quick,) = await pids(tmp_path, "b", 1)
+        await until(lambda: not is_running(quick))
+        assert is_running(patient)
+        assert not stop.asked
+        stop.ask("test")
     assert codes == [ExitCode.OK]
 
 
 async def test_worker_that_fails_while_draining_makes_the_exit_code(tmp_path: Path) -> None:
-    stop, codes = Stop(), list[ExitCode]()
+    stop = Stop()
     supervisor = Supervisor([worker(tmp_path, "a", "import sys; sys.stdin.read(); raise SystemExit(1)")], policy())
-    with trio.fail_after(20):
-        async with trio.open_nursery() as nursery:
-
-            async def run() -> None:
-                codes.append(await supervisor.run(stop))
-
-            nursery.start_soon(run)
-            await pids(tmp_path, "a", 1)
-            stop.ask("test")
+    async with at_work(supervisor, stop) as codes:
+        await pids(tmp_path, "a", 1)
+        stop.ask("test")
     assert codes == [ExitCode.FAILURE]
 
 

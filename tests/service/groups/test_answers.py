@@ -39,6 +39,13 @@ async def admin_of(cluster: EmbeddedCluster) -> AsyncIterator[GroupAdmin]:
         yield admin
 
 
+def lose_old(request: Any, answer: Any) -> None:
+    """Metadata in which the topic `old` does not exist any more."""
+    for topic in answer.topics:
+        if topic.name == "old":
+            topic.error_code, topic.partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+
+
 async def settled(nursery: trio.Nursery, cluster: EmbeddedCluster, *names: str, **options: Any) -> list[Running]:
     """Members by these client ids, all of which have a session of the last generation."""
     handlers = [Recorder() for _ in names]
@@ -157,14 +164,8 @@ async def test_cluster_without_groups_has_none_to_describe(autojump_clock: MockC
 async def test_commit_of_a_topic_that_is_gone_is_shown_without_an_end(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1, "old": 1}) as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("g", {tp("orders-0"): 0, tp("old-0"): 0})
-
-        def forget(request: Any, answer: Any) -> None:
-            for topic in answer.topics:
-                if topic.name == "old":
-                    topic.error_code, topic.partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
-
         with pytest.MonkeyPatch.context() as monkeypatch:
-            edit_answers(monkeypatch, Api.METADATA, forget)
+            edit_answers(monkeypatch, Api.METADATA, lose_old)
             (document,) = (await answers.describe(admin, ["g"])).document["groups"]
         old, here = document["partitions"]
         assert (old["topic"], old["committed_offset"], old["log_end_offset"]) == ("old", 0, None)
@@ -327,14 +328,8 @@ async def test_reset_of_all_topics_takes_what_is_committed_and_leaves_what_is_go
         for partition in range(3):
             fill(cluster, 5, partition=partition)
         await admin.commit("g", {tp("orders-0"): 1, tp("orders-2"): 1, tp("old-0"): 0})
-
-        def forget(request: Any, answer: Any) -> None:
-            for topic in answer.topics:
-                if topic.name == "old":
-                    topic.error_code, topic.partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
-
         with pytest.MonkeyPatch.context() as monkeypatch:
-            edit_answers(monkeypatch, Api.METADATA, forget)
+            edit_answers(monkeypatch, Api.METADATA, lose_old)
             answer = await answers.reset(admin, "g", [], LATEST, execute=True)
         assert committed(cluster) == {"orders-0": 5, "orders-2": 5, "old-0": 0}
         assert [(row["topic"], row["partition"], row["new_offset"]) for row in answer.document["partitions"]] == [
