@@ -249,7 +249,7 @@ class ConsumerGroup(Pausing):
 
     async def _between_sessions(self, member: Member, short: int, lasted: float, outcome: Outcome) -> Outcome | None:
         """Wait where a rejoin at once would do harm, or nothing is subscribed to; the outcome if that is the end."""
-        if member.subscribed.wanted is None:
+        if member.wanted is None:
             return await self._without_subscription(member, outcome)
         if short > 1:
             # A handler that returns at once, again and again, must not become a rebalance storm.
@@ -263,7 +263,7 @@ class ConsumerGroup(Pausing):
         outcome.next = None
         with trio.move_on_after(self.config.close_timeout):
             await _leave(member, outcome.reason)
-        while member.subscribed.wanted is None:
+        while member.wanted is None:
             if (last := self._last_word(await member.notices.receive())) is not None:
                 return last
         return None

@@ -76,7 +76,7 @@ class CloseWanted:
 
 @attrs.frozen(slots=True)
 class SubscriptionChanged:
-    """Somebody subscribed anew, or dropped the subscription; what holds is `Member.subscribed`."""
+    """Somebody subscribed anew, or dropped the subscription; what holds is `Member.wanted`."""
 
 
 Notice = NewAssignment | PrepareRebalance | MembershipLost | Left | Fail | CloseWanted | SubscriptionChanged
@@ -106,7 +106,9 @@ class Member:
         self._metadata = metadata
         self._observer = observer
         self._leader = Leader(group, self._assignors, metadata, observer, backoff, run_sync, self.growth)
-        self.subscribed = Subscribed(wanted, self._assignors, metadata, self._leader.watch, self.growth, config.rack_id)
+        self._subscribed = Subscribed(
+            wanted, self._assignors, metadata, self._leader.watch, self.growth, config.rack_id
+        )
         self._machine = Membership(
             MembershipOptions(
                 group=group,
@@ -133,9 +135,19 @@ class Member:
 
     def subscribe(self, wanted: Wanted | None) -> None:
         """Subscribe to something else, None for nothing. A member that is in the group rejoins it for that."""
-        self.subscribed.change(wanted)
+        self._subscribed.change(wanted)
         self.notify(SubscriptionChanged())
         self._look(self._metadata.current)
+
+    @property
+    def wanted(self) -> Wanted | None:
+        """What is subscribed to; None once the subscription was dropped."""
+        return self._subscribed.wanted
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics subscribed to, as the newest metadata has them."""
+        return self._subscribed.topics
 
     async def coordinator(self) -> int:
         """The node id of the group's coordinator; waits while none is known."""
@@ -159,7 +171,7 @@ class Member:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Drive the machine until cancelled."""
-        self.subscribed.follow()
+        self._subscribed.follow()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_topics)
             task_status.started()
@@ -218,7 +230,7 @@ class Member:
         try:
             match command:
                 case SendJoin():
-                    self.post(await self.client.join(node_id, command, await self.subscribed.for_join(command)))
+                    self.post(await self.client.join(node_id, command, await self._subscribed.for_join(command)))
                 case SendSync():
                     self.post(await self.client.sync(node_id, command))
                 case SendHeartbeat():
@@ -239,15 +251,15 @@ class Member:
     async def _watch_topics(self) -> None:
         """Topics that grow, appear or vanish are dealt anew. A failed look-up is not a change."""
         while True:
-            self._look(await self.subscribed.next_metadata())
+            self._look(await self._subscribed.next_metadata())
 
     def _look(self, metadata: ClusterMetadata) -> None:
         """Is there a reason to rebalance? Asked whenever metadata comes, and after each assignment."""
-        self.subscribed.grow(metadata)
+        self._subscribed.grow(metadata)
         generation = self._machine.generation
         if self._machine.state is not State.STABLE or generation is None:
             return
-        if (reason := self.subscribed.outdated(metadata, is_leader=generation.is_leader)) is not None:
+        if (reason := self._subscribed.outdated(metadata, is_leader=generation.is_leader)) is not None:
             self.post(RebalanceWanted(reason))
 
     async def _assign(self, command: Assign) -> None:

@@ -174,7 +174,7 @@ class SessionRun:
         await self._take_on([partition for partition in assigned if partition not in self._claims.partitions])
 
     def _unsubscribed(self) -> list[TopicPartition]:
-        topics = frozenset(self._member.subscribed.topics)
+        topics = frozenset(self._member.topics)
         return [partition for partition in self._owned if partition.topic not in topics]
 
     def _rejoin(self, reason: str) -> None:
@@ -385,7 +385,7 @@ class SessionRun:
                 case CloseWanted(reason=reason):
                     self._outcome.closing = True
                     self._end(reason, deadline=trio.current_time() + config.close_timeout)
-                case SubscriptionChanged() if self._member.subscribed.wanted is None:
+                case SubscriptionChanged() if self._member.wanted is None:
                     self._end("the subscription was dropped", deadline=trio.current_time() + config.close_timeout)
                 case Fail(error=error):
                     self._outcome.fatal = error
