@@ -110,6 +110,7 @@ class Membership:
         self._assignments: Mapping[str, bytes] | None = None
         self._leave_reason = ""
         self._join_reason = ""
+        self._joined_as = ""
         # What is kept through the next join, and in which generation it was assigned.
         self._owned: Assignment = {}
         self._owned_since = NO_GENERATION
@@ -172,6 +173,7 @@ class Membership:
                     self._owned,
                     self._owned_since if self._owned else NO_GENERATION,
                 )
+                self._joined_as = self.member_id
                 self._send(join, Request.JOIN, now)
         elif self.state is State.LEAVING:
             if now >= self._send_at:
@@ -196,8 +198,11 @@ class Membership:
 
     def _handle(self, event: Event, now: float) -> None:
         match event:
-            case JoinWanted(reason=reason, owned=owned):
-                if self.state not in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):  # already on its way in
+            case JoinWanted(reason=reason, owned=owned, generation=generation):
+                on_its_way = self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
+                # A session that has not heard yet that it is lost would join over what still runs of it.
+                is_stale = generation is not None and (self.generation is None or self.generation.id != generation)
+                if not (on_its_way or is_stale):
                     self._join(now, reason, owned)
             case RebalanceWanted(reason=reason):
                 if self.state is State.STABLE:  # else one is under way
@@ -244,7 +249,8 @@ class Membership:
             self.member_id = event.member_id
         if self._react(flight.request, event.code, now) is not Reaction.PROCEED:
             return
-        self._retries.pop(flight.request, None)
+        if flight.request is not Request.JOIN:  # it is not over before the sync
+            self._retries.pop(flight.request, None)
         match event:
             case JoinAnswered():
                 self._joined(event, now)
@@ -252,6 +258,7 @@ class Membership:
                 assert self.generation is not None
                 self._assignments = None
                 self._setbacks = 0
+                self._retries.pop(Request.JOIN, None)
                 self._heard(now)
                 self._owned_since = self.generation.id
                 self._move(Input.SYNCED, now, "assigned")
@@ -298,10 +305,11 @@ class Membership:
             case Reaction.FORGET_MEMBER | Reaction.DROP_GENERATION | Reaction.ADOPT_MEMBER_ID:
                 if reaction is Reaction.FORGET_MEMBER:
                     self.member_id = ""
+                # The first one is met at once; a coordinator that goes on like that must not be met with a storm.
                 self._setbacks += 1
                 self._move(INPUTS[reaction], now, cause)
-                # The first one is met at once; a coordinator that goes on like that must not be met with a storm.
-                if self._setbacks > 1 and reaction is Reaction.ADOPT_MEMBER_ID:
+                # An id that we had none of before expires if we do not come back with it (KIP-394): no time to lose.
+                if self._joined_as and reaction is Reaction.ADOPT_MEMBER_ID:
                     self._retry(Request.JOIN, now, cause)
         return reaction
 

@@ -29,11 +29,13 @@ class GroupMember:
 class JoinWanted:
     """Become a member, or rejoin: what a rebalance wants given up has been given up.
 
-    `owned` is what is kept (KIP-429), nothing under an eager assignor. `reason` goes to the broker (KIP-800).
+    `owned` is what is kept (KIP-429), nothing under an eager assignor. `reason` goes to the broker (KIP-800). A session
+    that goes on names the `generation` it speaks for: where that is over, its wish is, too.
     """
 
     reason: str = ""
     owned: Assignment = attrs.field(factory=dict)
+    generation: int | None = None
 
 
 @attrs.frozen(slots=True)
