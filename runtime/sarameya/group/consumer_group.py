@@ -19,7 +19,7 @@ from sarameya.config import Config
 from sarameya.errors import ConfigError
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.leader import RunSync
-from sarameya.group.member import CloseWanted, Member, NewAssignment, Notice
+from sarameya.group.member import CloseWanted, Member, NewAssignment, Notice, SubscriptionChanged
 from sarameya.group.outcome import Outcome
 from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.runtime import Runtime, open_runtime
@@ -243,37 +243,54 @@ class ConsumerGroup(Pausing):
                     member.post(JoinWanted(outcome.reason))
                 case PrepareRebalance(reason=reason) | MembershipLost(reason=reason):
                     member.post(JoinWanted(reason))  # nothing runs that would have to be given up first
+                case SubscriptionChanged() if member.wanted is None:
+                    if (last := await self._without_subscription(member, "the subscription was dropped")) is not None:
+                        return last
+                    member.post(JoinWanted("subscribed anew"))
                 case _ if (last := self._last_word(notice)) is not None:
                     return last
         raise AssertionError("the membership stopped without a word")
 
     async def _between_sessions(self, member: Member, short: int, lasted: float, outcome: Outcome) -> Outcome | None:
         """Wait where a rejoin at once would do harm, or nothing is subscribed to; the outcome if that is the end."""
-        if member.wanted is None:
-            return await self._without_subscription(member, outcome)
-        if short > 1:
+        if short > 1 and member.wanted is not None:
             # A handler that returns at once, again and again, must not become a rebalance storm.
             delay = self._backoff.delay(short - 1)
             self._observer(Retrying("session", short, lasted, delay, outcome.reason))
-            return await self._pause(member, delay)
+            if (last := await self._pause(member, delay, outcome)) is not None:
+                return last
+        if member.wanted is None:
+            outcome.next = None
+            return await self._without_subscription(member, outcome.reason)
         return None
 
-    async def _without_subscription(self, member: Member, outcome: Outcome) -> Outcome | None:
+    async def _without_subscription(self, member: Member, reason: str) -> Outcome | None:
         """Leave the group, and wait until something is subscribed to again."""
-        outcome.next = None
-        with trio.move_on_after(self.config.close_timeout):
-            await _leave(member, outcome.reason)
-        while member.wanted is None:
-            if (last := self._last_word(await member.notices.receive())) is not None:
+        member.post(LeaveWanted(reason))
+        has_left = False
+        while not has_left or member.wanted is None:
+            notice = await member.notices.receive()
+            has_left = has_left or isinstance(notice, Left)
+            if (last := self._last_word(notice)) is not None:
                 return last
         return None
 
-    async def _pause(self, member: Member, seconds: float) -> Outcome | None:
-        """Wait, unless the group is closed or fails meanwhile."""
+    async def _pause(self, member: Member, seconds: float, outcome: Outcome) -> Outcome | None:
+        """Wait, unless the group is closed, fails, or waits for us. What is assigned or lost meanwhile is noted."""
         with trio.move_on_after(seconds):
             async for notice in member.notices:
-                if (last := self._last_word(notice)) is not None:
-                    return last
+                match notice:
+                    case NewAssignment():
+                        outcome.next = notice
+                    case MembershipLost():
+                        outcome.next = None
+                    case PrepareRebalance():
+                        outcome.next = None
+                        return None
+                    case SubscriptionChanged() if member.wanted is None:
+                        return None
+                    case _ if (last := self._last_word(notice)) is not None:
+                        return last
         return None
 
     def _last_word(self, notice: Notice) -> Outcome | None:

@@ -53,7 +53,7 @@ from sarameya.protocol.membership_messages import (
     StateChanged,
     Supervise,
 )
-from sarameya.protocol.membership_states import COMMITTING, State
+from sarameya.protocol.membership_states import COMMITTING, SILENT, State
 from sarameya.protocol.metadata import ClusterMetadata
 from sarameya.protocol.rebalance import decode_added, decode_assignment
 from sarameya.protocol.subscription import Growth, Wanted
@@ -61,10 +61,15 @@ from sarameya.protocol.subscription import Growth, Wanted
 
 @attrs.frozen(slots=True)
 class NewAssignment:
-    """What is ours in `generation`, until the next one or until the membership is lost."""
+    """What is ours in `generation`, until the next one or until the membership is lost.
+
+    `claimed` is what the join said is ours: what of it is not `assignment`'s is kept from others until we join again
+    without it, whether it has been given up meanwhile or is yet to be (KIP-429).
+    """
 
     generation: Generation
     assignment: Assignment
+    claimed: Assignment = attrs.field(factory=dict)
 
 
 @attrs.frozen(slots=True)
@@ -122,6 +127,7 @@ class Member:
         self._send_event, self._events = trio.open_memory_channel[Event](math.inf)
         self._send_notice, self.notices = trio.open_memory_channel[Notice](math.inf)
         self._stepped = trio.Event()
+        self._claimed: Assignment = {}
 
     # -- for the group loop and the session ----------------------------------------------------------
 
@@ -149,11 +155,12 @@ class Member:
         """The topics subscribed to, as the newest metadata has them."""
         return self._subscribed.topics
 
-    async def coordinator(self) -> int:
-        """The node id of the group's coordinator; waits while none is known."""
-        while (node_id := self._machine.coordinator) is None:
+    async def coordinator(self) -> int | None:
+        """The node id of the group's coordinator; waits while none is known. None: the membership is over, and nobody
+        looks for it any more."""
+        while self._machine.coordinator is None and self._machine.state not in SILENT:
             await self._stepped.wait()
-        return node_id
+        return self._machine.coordinator
 
     async def commit_generation(self) -> Generation | None:
         """The generation to commit under; waits between a join's answer and the sync's, when the coordinator takes
@@ -230,6 +237,7 @@ class Member:
         try:
             match command:
                 case SendJoin():
+                    self._claimed = command.owned
                     self.post(await self.client.join(node_id, command, await self._subscribed.for_join(command)))
                 case SendSync():
                     self.post(await self.client.sync(node_id, command))
@@ -288,6 +296,6 @@ class Member:
             return
         if not generation.is_leader:
             self._leader.watch.dealt_from({})
-        self.notify(NewAssignment(generation, assignment))
+        self.notify(NewAssignment(generation, assignment, self._claimed))
         # What has changed since the leader looked is dealt anew at once.
         self._look(self._metadata.current)

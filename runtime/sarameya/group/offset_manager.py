@@ -17,6 +17,7 @@ import trio
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
+    ADVICE,
     CommitError,
     KafkaError,
     Reaction,
@@ -48,8 +49,8 @@ class Coordination(Protocol):
 
     client: CoordinatorClient
 
-    async def coordinator(self) -> int:
-        """The coordinator's node id; waits while none is known."""
+    async def coordinator(self) -> int | None:
+        """The coordinator's node id; waits while none is known. None: no longer a member."""
 
     async def commit_generation(self) -> Generation | None:
         """The generation to commit under; waits while the coordinator takes no commits. None: no longer a member."""
@@ -120,6 +121,8 @@ class OffsetManager:
     ) -> str | None:
         """Ask once, filling `found`; why it has to be asked again, or None."""
         node_id = await self._coordination.coordinator()
+        if node_id is None:
+            raise self._too_late()
         try:
             answer = await self._coordination.client.fetch_offsets(node_id, wanted)
         except UnsupportedVersionError:
@@ -260,9 +263,9 @@ class OffsetManager:
     ) -> tuple[dict[TopicPartition, int], str]:
         """Send one commit: the code of each partition that was answered, and why others must be sent again."""
         generation = await self._coordination.commit_generation()
-        if generation is None:
+        node_id = await self._coordination.coordinator() if generation is not None else None
+        if generation is None or node_id is None:
             raise self._too_late()
-        node_id = await self._coordination.coordinator()
         try:
             codes = await self._coordination.client.commit(node_id, generation.id, generation.member_id, offsets)
         except UnsupportedVersionError:
@@ -287,7 +290,14 @@ class OffsetManager:
     def _refused(self, code: int, generation: Generation) -> KafkaError:
         if generation.id == NO_GENERATION and code == ErrorCode.UNKNOWN_MEMBER_ID:
             return CommitError(code, f"commit for group {self._group!r}, as no member of it", _IN_USE)
-        return kafka_error(code, f"commit of group {self._group!r}, generation {generation.id}", CommitError)
+        if generation.id == NO_GENERATION:
+            return kafka_error(code, f"commit for group {self._group!r}", CommitError)
+        # Whatever the code: what `consume` raises, where it is fatal, is the membership's.
+        return CommitError(
+            code,
+            f"commit of group {self._group!r}, generation {generation.id}",
+            ADVICE.get(ErrorCode.of(code), ""),
+        )
 
     def _retries(self, what: str) -> Retries:
         return Retries(f"{what} of group {self._group}", self._backoff, self._observer)

@@ -37,7 +37,9 @@ class Subscribed:
         self._watch = watch
         self._growth = growth
         self._rack_id = rack_id
+        # The topics that the group knows us to want, and what they were made of.
         self._joined_with: tuple[str, ...] = ()
+        self._joined_for: Wanted | None = None
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -52,6 +54,7 @@ class Subscribed:
         """Subscribe to something else, None for nothing."""
         self.wanted = wanted
         self.follow()
+        self._metadata.request_refresh()
 
     def follow(self) -> None:
         """Have the metadata tell of what is wanted."""
@@ -65,7 +68,7 @@ class Subscribed:
         if self._has_pattern:
             # Metadata must be fresh before the join, or one rebalance follows the other.
             self.grow(await self._metadata.refresh())
-        self._joined_with = self.topics
+        self._joined_with, self._joined_for = self.topics, self.wanted
         return [
             (
                 name,
@@ -96,8 +99,11 @@ class Subscribed:
         if self.wanted is None:
             return None
         topics = self.topics
-        # What a pattern no longer matches may just not have been seen; the leader's watch decides that.
-        if topics != self._joined_with and (not self._has_pattern or set(topics) - set(self._joined_with)):
+        if topics == self._joined_with:
+            self._joined_for = self.wanted
+        # What a pattern no longer matches may just not have been seen, unless the pattern is another one; the leader's
+        # watch decides that.
+        elif not self._has_pattern or self.wanted != self._joined_for or set(topics) - set(self._joined_with):
             return f"subscribed to {', '.join(topics)}"
         if is_leader and (changed := self._watch.changes(metadata)):
             self._growth.forget(topic for topic, count in changed.items() if not count)
