@@ -67,6 +67,7 @@ async def test_kept_partitions_are_read_on_while_the_others_move(autojump_clock:
         second = await start(nursery, cluster, two)
         await two.until(lambda: len(two.claims) == 2)
         await one.received(40 * 4)
+        await eventually(lambda: len(second.seen(ClaimStarted)) == 2)
         assert [e.partitions for e in first.seen(PartitionsRevoked)] == [
             tuple(TopicPartition("orders", p) for p in two.claims)
         ]

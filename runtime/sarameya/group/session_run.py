@@ -40,6 +40,7 @@ from sarameya.group.outcome import Outcome
 from sarameya.group.pauses import Pauses
 from sarameya.group.runtime import Runtime
 from sarameya.group.session import Session
+from sarameya.group.starting import Starting
 from sarameya.group.starts import Start, find_starts
 from sarameya.group.streams import Streams
 from sarameya.model import CommittedOffset, TopicPartition, by_topic, topic_partitions
@@ -64,7 +65,8 @@ _UNWIND_SECONDS = 0.5
 """How long a task may take to unwind once it is cancelled, before it counts as stuck."""
 
 _GRACE_SHARE = 0.8
-"""Of the time until the deadline, what the claims may have at the most: cleanup and the last commit need the rest."""
+"""Of the time until the deadline, what the claims may have at the most, and then what the handler does about them:
+cleanup and the last commit need the rest."""
 
 
 class SessionRun:
@@ -112,15 +114,19 @@ class SessionRun:
         self._next: NewAssignment | None = first
         self._rebalance: PrepareRebalance | None = None
         self._wanted = trio.Event()
-        self._running: dict[str, trio.lowlevel.Task] = {}
+        self._running: dict[trio.lowlevel.Task, str] = {}
         self._ended = trio.Event()
         self._needs_cleanup = False
-        self._start_scope = trio.CancelScope()
+        self._starting = Starting(self._find_starts, self._begin)
+        self._fetch_scope = trio.CancelScope()
         self._handler_scope = trio.CancelScope()
         self._handler_deadline = math.inf
         self._services_scope = trio.CancelScope(shield=True)
         self._services_running = trio.Event()
+        self._revoked_scope = trio.CancelScope()
         self._finish_scope = trio.CancelScope(shield=True)
+        # By when all that is being given up has to be; watched by a scope that moves with it.
+        self._deadline = math.inf
         self._deadline_scope = trio.CancelScope()
 
     async def run(self) -> Outcome:
@@ -147,13 +153,15 @@ class SessionRun:
     async def _work(self) -> None:
         async with trio.open_nursery() as nursery:
             self._claims.run_in(nursery)
+            self._starting.run_in(nursery)
             while not self._ended.is_set():
                 if self._next is not None:
                     new, self._next = self._next, None
                     await self._reassign(new)
                 elif self._rebalance is not None:
                     await self._give_up(self._unsubscribed(), self._rebalance.deadline)
-                    self._rejoin(self._rebalance.reason)
+                    if self._rebalance is not None:  # else it has been answered, and an assignment has come
+                        self._rejoin(self._rebalance.reason)
                 else:
                     self._wanted = trio.Event()
                     await self._wanted.wait()
@@ -168,10 +176,12 @@ class SessionRun:
         if change.revoked:
             within = config.rebalance_timeout - config.rebalance_margin
             await self._give_up(change.revoked, trio.current_time() + within)
+        if change.revoked or diff(topic_partitions(new.claimed), assigned).revoked:
             self._rejoin("partitions were given up")
         elif self._rebalance is not None:
             self._rejoin(self._rebalance.reason)
-        await self._take_on([partition for partition in assigned if partition not in self._claims.partitions])
+        begun = self._claims.partitions | self._starting.partitions
+        await self._take_on([partition for partition in assigned if partition not in begun])
 
     def _unsubscribed(self) -> list[TopicPartition]:
         topics = frozenset(self._member.topics)
@@ -180,7 +190,7 @@ class SessionRun:
     def _rejoin(self, reason: str) -> None:
         self._rebalance = None
         if not self._ended.is_set():
-            self._member.post(JoinWanted(reason, by_topic(sorted(self._owned))))
+            self._member.post(JoinWanted(reason, by_topic(sorted(self._owned)), self._generation.id))
 
     async def _give_up(self, partitions: Iterable[TopicPartition], deadline: float) -> None:
         """End these claims, and only these: they finish, the handler is told, their marks are committed."""
@@ -189,22 +199,34 @@ class SessionRun:
             return
         self._runtime.observer(PartitionsRevoked(self._runtime.group, self._generation, tuple(sorted(leaving))))
         self._hasten(deadline)
+        await self._starting.stop(leaving)
         await self._claims.ended(leaving)
         told = sorted(leaving & self._told)
         if told and not self._ended.is_set():
-            await self._guarded("partitions_revoked", self._handler.partitions_revoked(self._session, told))
-            self._told -= leaving
+            await self._tell_revoked(told)
             await self._commit(deadline)
         if not self._ended.is_set():  # else all is given up at once, in `_finish`
             self._offsets.ledger.drop(leaving)
             self._own(self._owned - leaving)
             self._leaving = frozenset()
-            self._deadline_scope.deadline = self._handler_deadline = math.inf
+            self._handler_deadline = math.inf
+            self._be_done_by(math.inf)
+
+    async def _tell_revoked(self, told: Sequence[TopicPartition]) -> None:
+        """As at a session's end, what the handler does here may take until the deadline; cancelling `consume()` ends
+        the session, which leaves it less time, and not none."""
+        self._told -= frozenset(told)
+        with trio.CancelScope(shield=True, deadline=_most_of(self._deadline)) as self._revoked_scope:
+            await self._guarded(
+                "partitions_revoked", self._handler.partitions_revoked(self._session, told), in_grace=False
+            )
+        if self._revoked_scope.cancelled_caught:
+            self._fail("partitions_revoked is too slow", self._outlived("partitions_revoked"))
 
     async def _take_on(self, partitions: Sequence[TopicPartition]) -> None:
-        """Begin to read partitions. An assignment that comes meanwhile goes first: what it leaves is done then."""
+        """Begin to read partitions. An assignment that comes before their offsets are had goes first."""
         committed: Mapping[TopicPartition, CommittedOffset | None] | None = None
-        with trio.CancelScope() as self._start_scope:
+        with trio.CancelScope() as self._fetch_scope:
             if not self._must_move_on:
                 try:
                     committed = await self._offsets.fetch(partitions)
@@ -213,11 +235,8 @@ class SessionRun:
         if committed is None or self._ended.is_set():
             return
         await self._tell(partitions)
-        starts: dict[TopicPartition, Start] = {}
-        if not self._must_move_on:
-            await self._guarded("start_offset", self._find_starts(committed, starts))
         if not self._ended.is_set():
-            self._begin(starts)
+            self._starting.start(committed)
 
     async def _tell(self, partitions: Sequence[TopicPartition]) -> None:
         """The handler is told what is new to it, and before the first time set up."""
@@ -235,13 +254,21 @@ class SessionRun:
         return self._ended.is_set() or self._next is not None or self._rebalance is not None
 
     async def _find_starts(
-        self, committed: Mapping[TopicPartition, CommittedOffset | None], starts: dict[TopicPartition, Start]
-    ) -> None:
-        with trio.CancelScope() as self._start_scope:
-            config, is_new = self._runtime.config, self._member.growth.is_new
-            starts.update(await find_starts(committed, self._handler, self._offsets, self._lookup, config, is_new))
+        self, committed: Mapping[TopicPartition, CommittedOffset | None], answers: dict[TopicPartition, int | None]
+    ) -> Mapping[TopicPartition, Start]:
+        starts: dict[TopicPartition, Start] = {}
+
+        async def find() -> None:
+            handler, offsets, lookup, config = self._handler, self._offsets, self._lookup, self._runtime.config
+            is_new = self._member.growth.is_new
+            starts.update(await find_starts(committed, handler, offsets, lookup, config, is_new, answers))
+
+        await self._guarded("start_offset", find(), in_grace=False)
+        return starts
 
     def _begin(self, starts: Mapping[TopicPartition, Start]) -> None:
+        if self._ended.is_set():
+            return
         config = self._runtime.config
         consumers = [
             PartitionConsumer(FetchCursor(partition, start.offset), config.channel_buffer_fetches)
@@ -304,14 +331,15 @@ class SessionRun:
         outcome = self._outcome
         wanted = now + self._runtime.config.rebalance_timeout if deadline is None else deadline
         # A deadline that is over when we hear of it (the coordinator was away) still leaves time to end in order.
-        outcome.deadline = min(outcome.deadline, max(wanted, now + _LEAST_SECONDS))
+        outcome.deadline = min(outcome.deadline, max(min(wanted, self._deadline), now + _LEAST_SECONDS))
         outcome.lost = outcome.lost or lost
         if not self._ended.is_set():
             outcome.reason = reason
             self._ended.set()
             self._wanted.set()
             self._runtime.observer(SessionEnding(self._runtime.group, self._generation, reason, lost))
-            self._start_scope.cancel()
+            self._fetch_scope.cancel()
+            self._starting.stop_all()
             self._fetcher.stop()
         self._leaving = self._claims.partitions
         self._hasten(outcome.deadline)
@@ -320,10 +348,11 @@ class SessionRun:
     def _hasten(self, deadline: float) -> None:
         """What is being given up has until `deadline`: claims a grace, then they are cancelled. Only ever earlier."""
         now = trio.current_time()
-        grace = min(self._runtime.config.claim_grace, _GRACE_SHARE * max(deadline - now, _LEAST_SECONDS))
+        grace = min(self._runtime.config.claim_grace, _most_of(deadline) - now)
         self._handler_deadline = min(self._handler_deadline, now + grace)
         self._handler_scope.deadline = min(self._handler_scope.deadline, self._handler_deadline)
-        self._deadline_scope.deadline = min(self._deadline_scope.deadline, max(deadline, now + _LEAST_SECONDS))
+        self._be_done_by(min(self._deadline, max(deadline, now + _LEAST_SECONDS)))
+        self._revoked_scope.deadline = min(self._revoked_scope.deadline, _most_of(self._deadline))
         ending = self._ended.is_set()
         asked = self._claims.ask_all(now + grace) if ending else self._claims.ask(self._leaving, now + grace)
         self._fetcher.release(claim._consumer for claim in asked)
@@ -333,20 +362,31 @@ class SessionRun:
         self._end_cancelled()  # unless it has ended already
         outcome, group, handler, session = self._outcome, self._runtime.group, self._handler, self._session
         with self._finish_scope:
-            if (told := sorted(self._told)) and outcome.lost:
-                await self._guarded("partitions_lost", handler.partitions_lost(session, told), in_grace=False)
-            elif told:
-                await self._guarded("partitions_revoked", handler.partitions_revoked(session, told), in_grace=False)
+            if told := sorted(self._told):
+                await self._tell_last(told)
             if self._needs_cleanup:
                 await self._guarded("cleanup", handler.cleanup(session), in_grace=False)
                 self._needs_cleanup = False
             await self._commit(math.inf)
         if self._finish_scope.cancelled_caught:
             if self._needs_cleanup:
-                outcome.failures.append(RebalanceDeadlineError(f"cleanup of group {group!r} outlived the deadline"))
+                outcome.failures.append(self._outlived("cleanup"))
             else:
                 self._runtime.observer(CommitFailed(group, "the last commit was not answered by the deadline"))
         self._runtime.observer(SessionEnded(group, self._generation, outcome.reason))
+
+    async def _tell_last(self, told: Sequence[TopicPartition]) -> None:
+        """The handler gives up or loses all that it was told of; cleanup needs what is left of the time."""
+        name, tell = "partitions_revoked", self._handler.partitions_revoked
+        if self._outcome.lost:
+            name, tell = "partitions_lost", self._handler.partitions_lost
+        with trio.move_on_at(_most_of(self._outcome.deadline)) as scope:
+            await self._guarded(name, tell(self._session, told), in_grace=False)
+        if scope.cancelled_caught:
+            self._outcome.failures.append(self._outlived(name))
+
+    def _outlived(self, name: str) -> RebalanceDeadlineError:
+        return RebalanceDeadlineError(f"{name} of group {self._runtime.group!r} outlived the deadline")
 
     async def _commit(self, deadline: float) -> None:
         """With autocommit, commit what is marked before it is given up."""
@@ -376,7 +416,7 @@ class SessionRun:
             match notice:
                 case NewAssignment():
                     self._next, self._rebalance = notice, None
-                    self._start_scope.cancel()
+                    self._fetch_scope.cancel()
                 case PrepareRebalance():
                     self._prepare_rebalance(notice)
                 case MembershipLost(reason=reason):
@@ -403,21 +443,27 @@ class SessionRun:
             self._rebalance = rebalance
             if self._leaving:
                 self._hasten(rebalance.deadline)
-            self._start_scope.cancel()
+            self._fetch_scope.cancel()
         else:
             self._rejoin(rebalance.reason)
 
     async def _watch_deadline(self) -> None:
         """Python cannot stop a task that swallows its cancellation: at the deadline the member leaves without it."""
         while True:
-            with trio.CancelScope(deadline=self._deadline_scope.deadline) as self._deadline_scope:
+            # What is cancelled at the deadline itself needs a moment to unwind.
+            with trio.CancelScope(deadline=self._deadline + _UNWIND_SECONDS) as self._deadline_scope:
                 await trio.sleep_forever()
-            # What was cancelled at the deadline itself needs a moment to unwind.
-            await trio.sleep(_UNWIND_SECONDS)
-            if stuck := {**self._running, **self._claims.tasks(self._leaving)}:
+            if trio.current_time() < self._deadline + _UNWIND_SECONDS:
+                continue  # all was done in this very turn
+            hooks = {name: task for task, name in self._running.items()}
+            if stuck := {**hooks, **self._claims.tasks(self._leaving)}:
                 self._leave_without(stuck)
                 return
-            self._deadline_scope.deadline = math.inf
+            self._be_done_by(math.inf)
+
+    def _be_done_by(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._deadline_scope.deadline = deadline + _UNWIND_SECONDS
 
     def _leave_without(self, stuck: Mapping[str, trio.lowlevel.Task]) -> None:
         for name, task in stuck.items():
@@ -440,7 +486,8 @@ class SessionRun:
 
     async def _guarded(self, name: str, work: Awaitable[None], *, in_grace: bool = True) -> None:
         """Run a part of the handler that is no claim; a failure ends the session, and the grace's end cuts it off."""
-        self._running[name] = trio.lowlevel.current_task()
+        task = trio.lowlevel.current_task()
+        self._running[task] = name
         try:
             with trio.CancelScope(deadline=self._handler_deadline if in_grace else math.inf) as scope:
                 if in_grace:
@@ -453,7 +500,13 @@ class SessionRun:
             error.add_note(f"in {name} of group {self._runtime.group!r}, generation {self._generation.id}")
             self._fail(f"{name} failed", error)
         finally:
-            del self._running[name]
+            del self._running[task]
+
+
+def _most_of(deadline: float) -> float:
+    """Until when something may go on that other things have to follow before `deadline`."""
+    now = trio.current_time()
+    return now + _GRACE_SHARE * max(deadline - now, _LEAST_SECONDS)
 
 
 def _is_commit_error(error: Exception) -> bool:

@@ -35,14 +35,16 @@ async def find_starts(
     lookup: OffsetLookup,
     config: Config,
     is_new: Callable[[TopicPartition], bool],
+    answers: dict[TopicPartition, int | None],
 ) -> dict[TopicPartition, Start]:
     """The start of each partition in `committed`; where nothing is and `is_new` (it was added while we ran), its very
-    beginning. Raises what `start_offset` raises, HandlerError if it returns no
-    offset, CommitError if the generation is over meanwhile."""
+    beginning. `answers` has what the handler has said, and gets what it says. Raises what `start_offset` raises,
+    HandlerError if it returns no offset, CommitError if the generation is over meanwhile."""
     starts: dict[TopicPartition, Start] = {}
     for partition, commit in committed.items():
-        chosen = await handler.start_offset(partition, commit)
-        if chosen is not None:
+        if partition not in answers:
+            answers[partition] = await handler.start_offset(partition, commit)
+        if (chosen := answers[partition]) is not None:
             if not is_offset(chosen):
                 raise HandlerError(f"start_offset({partition}) returned {chosen!r}: must be an offset (an int) or None")
             starts[partition] = Start(chosen, "handler")

@@ -1,0 +1,144 @@
+"""What a cooperative member does about partitions that it gives up, and how long that may take. Virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Claim, ErrorCode, RebalanceDeadlineError, Session, TopicPartition
+from sarameya.observe import TaskStuck
+from sarameya.protocol.versions import Api
+from tests.group.kit import deadline, eventually, fill, orders
+from tests.group.test_cooperative import Partitions, start
+
+
+class Flushes(Partitions):
+    """Takes its time with what is revoked, and says when that is done."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+        self._note("flushing")
+        await trio.sleep(self.seconds)
+        await super().partitions_revoked(session, partitions)
+
+    @property
+    def revoked(self) -> list[str]:
+        return [call for call in self.calls if call.startswith("revoked")]
+
+
+async def test_revocation_is_told_in_full_where_claims_have_used_up_their_grace(autojump_clock: MockClock) -> None:
+    class Deaf(Flushes):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            self._note("claim")
+            await trio.sleep_forever()
+
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Deaf(25.0), Partitions()
+        first = await start(nursery, cluster, one, claim_grace=5.0)
+        await one.until(lambda: one.calls.count("claim") == 2)
+        await start(nursery, cluster, two)
+        await two.until(lambda: len(two.claims) == 1)
+        assert one.revoked == [f"revoked {two.claims[0]}"]
+        assert first.error is None
+
+
+async def test_revocation_that_outlives_the_deadline_is_said(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Flushes(1000.0), Partitions()
+        first = await start(nursery, cluster, one, rebalance_timeout=20.0)
+        await one.until(lambda: len(one.claims) == 2)
+        began = trio.current_time()
+        await start(nursery, cluster, two, rebalance_timeout=20.0)
+        await first.ended.wait()
+        assert trio.current_time() - began < 45, "one for what is revoked, one for what is left"
+        assert isinstance(first.error, ExceptionGroup)
+        assert "partitions_revoked" in str(first.error.exceptions[0])
+        assert not first.seen(TaskStuck)
+        assert one.calls[-1] == "cleanup"
+        await two.until(lambda: len(two.claims) == 2)
+
+
+async def test_revocation_is_told_once_though_consume_is_cancelled_meanwhile(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Flushes(1.0), Partitions()
+        first = await start(nursery, cluster, one)
+        await one.until(lambda: len(one.claims) == 2)
+        await start(nursery, cluster, two)
+        await one.until(lambda: "flushing" in one.calls)
+        first.scope.cancel()
+        await first.ended.wait()
+        assert sorted(" ".join(one.revoked).replace("revoked", "").split()) == ["0", "1"]
+        assert one.calls[-1] == "cleanup"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_hook_that_hangs_at_the_end_leaves_time_for_cleanup_and_is_named(
+    autojump_clock: MockClock, lost: bool
+) -> None:
+    class Hangs(Flushes):
+        async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+            await trio.sleep(self.seconds)
+
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Hangs(1000.0)
+        member = await start(nursery, cluster, one, close_timeout=5.0, rebalance_timeout=10.0)
+        await one.until(lambda: bool(one.claims))
+        if lost:
+            cluster.fail_next(Api.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID)
+        else:
+            member.group.close_nowait()
+        await member.ended.wait()
+        assert "cleanup" in one.calls
+        assert isinstance(member.error, ExceptionGroup)
+        (failure,) = member.error.exceptions
+        assert isinstance(failure, RebalanceDeadlineError)
+        assert ("partitions_lost" if lost else "partitions_revoked") in str(failure)
+        assert not member.seen(TaskStuck)
+
+
+async def test_what_begins_at_the_deadline_of_what_was_given_up_is_not_stuck(autojump_clock: MockClock) -> None:
+    """The last commit of what is given up is not answered until its deadline; the next hook has its own time."""
+
+    class Slow(Partitions):
+        async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+            await trio.sleep(2)
+            await super().partitions_assigned(session, partitions)
+
+    async with orders(4) as cluster, deadline() as nursery:
+        one, two = Slow(), Partitions()
+        first = await start(nursery, cluster, one, rebalance_timeout=20.0, client_id="one")
+        await one.until(lambda: len(one.claims) == 4)
+        await trio.sleep(5)
+        for partition in range(4):
+            fill(cluster, 3, partition)
+        await one.received(12)
+        cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None, client_id="one")
+        second = await start(nursery, cluster, two, rebalance_timeout=20.0)
+        await one.until(lambda: any(call.startswith("revoked") for call in one.calls))
+        await trio.sleep(10)
+        await second.close()  # what one gives up is its own again
+        await eventually(lambda: first.ended.is_set() or one.calls.count("assigned 2 3") == 1)
+        assert not first.seen(TaskStuck)
+        assert not first.ended.is_set()
+
+
+async def test_partitions_of_a_session_that_ends_while_its_join_is_out_are_left_to_others(
+    autojump_clock: MockClock,
+) -> None:
+    """The join said that they are ours: the others wait for one that says they no longer are."""
+    async with orders(4) as cluster, deadline() as nursery:
+        one, two = Partitions(), Partitions()
+        await start(nursery, cluster, one, client_id="one")
+        await one.until(lambda: len(one.claims) == 4)
+        cluster.delay_next(Api.SYNC_GROUP, 2.0, client_id="one")
+        await start(nursery, cluster, two)
+        await eventually(lambda: cluster.describe_group("g").generation == 2)
+        one.sessions[-1].end("enough")
+        await trio.sleep(30)
+        assert sorted(one.claims + two.claims) == [0, 1, 2, 3]

@@ -1,0 +1,166 @@
+"""Subscriptions that change at awkward moments: on the way in, between sessions, while the group is being left. Virtual
+time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Claim, ErrorCode, GroupAuthorizationError, Session, TopicPartition
+from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded.groups.states import GroupState
+from sarameya.protocol.versions import Api
+from tests.group.kit import CutOff, Recorder, deadline, eventually, orders, start_member
+from tests.group.test_cooperative import COOPERATIVE, Partitions, start
+
+
+def two_topics() -> EmbeddedCluster:
+    return EmbeddedCluster(topics={"orders": 1, "users": 1}, in_memory=True, seed=1)
+
+
+def claims(handler: Recorder) -> dict[str, tuple[int, ...]]:
+    return dict(handler.sessions[-1].claims) if handler.sessions else {}
+
+
+async def test_subscription_that_changes_while_partitions_are_given_up_is_taken_up(autojump_clock: MockClock) -> None:
+    """Two reasons to rejoin at once: the join that answers the one is under way when the other is dealt with."""
+
+    class Changes(Partitions):
+        async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+            first.group.subscribe(["users"])
+
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async for _ in claim:
+                pass
+            await trio.sleep(4)
+
+    async with EmbeddedCluster(topics={"orders": 4, "users": 2}, in_memory=True) as cluster, deadline() as nursery:
+        one, two = Changes(), Partitions()
+        first = await start(nursery, cluster, one, autocommit=False)
+        await one.until(lambda: len(one.claims) == 4)
+        await start(nursery, cluster, two)
+        await eventually(lambda: first.ended.is_set() or claims(one) == {"users": (0, 1)})
+        assert first.error is None
+        await two.until(lambda: len(two.claims) == 4)
+
+
+@pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_subscription_dropped_during_the_first_join_leaves_the_group(
+    autojump_clock: MockClock, options: dict[str, Any]
+) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        cluster.delay_next(Api.JOIN_GROUP, 5.0)
+        one = Partitions()
+        member = await start_member(nursery, cluster, one, **options)
+        await trio.sleep(2)
+        member.group.unsubscribe()
+        await trio.sleep(20)
+        assert cluster.describe_group("g").members == ()
+        assert "cleanup" in one.calls or one.calls == []
+        member.group.subscribe(["orders"])
+        await eventually(lambda: claims(one) == {"orders": (0,)})
+
+
+@pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_subscription_dropped_during_a_rebalance_leaves_the_group(
+    autojump_clock: MockClock, options: dict[str, Any]
+) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Partitions(), Partitions()
+        cut = CutOff(cluster.transport)
+        member = await start_member(nursery, cluster, one, **options)
+        await start_member(
+            nursery, cluster, two, transport=cut, session_timeout=30.0, rebalance_timeout=40.0, **options
+        )
+        await eventually(lambda: len(one.claims) == len(two.claims) == 1)
+        cut.alive = False  # it will not rejoin: the join phase takes as long as it may
+        await start_member(nursery, cluster, Partitions(), **options)
+        await trio.sleep(10)
+        assert cluster.describe_group("g").state is GroupState.PREPARING_REBALANCE
+        member.group.unsubscribe()
+        await trio.sleep(60)
+        assert one.calls[-1] == "cleanup"
+        assert len(cluster.describe_group("g").members) == 1
+
+
+async def test_subscription_dropped_during_the_pause_between_sessions_leaves_the_group(
+    autojump_clock: MockClock,
+) -> None:
+    class Returns(Recorder):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            return
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = Returns()
+        member = await start_member(nursery, cluster, handler, retry_backoff=100.0, retry_backoff_max=200.0)
+        await handler.until(lambda: len(handler.sessions) >= 2)
+        await trio.sleep(1)
+        member.group.unsubscribe()
+        await trio.sleep(1)
+        assert cluster.describe_group("g").members == ()
+
+
+async def test_close_while_an_unsubscribed_member_leaves_is_heard(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        one = Recorder()
+        member = await start_member(nursery, cluster, one)
+        await one.until(lambda: bool(one.sessions))
+        cluster.delay_next(Api.LEAVE_GROUP, 2.0)
+        member.group.unsubscribe()
+        await trio.sleep(1)
+        asked = trio.current_time()
+        await member.close()
+        assert trio.current_time() - asked < 2
+        assert cluster.describe_group("g").members == ()
+
+
+async def test_leave_of_an_unsubscribed_member_that_is_refused_is_raised(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        one = Recorder()
+        member = await start_member(nursery, cluster, one)
+        await one.until(lambda: bool(one.sessions))
+        cluster.fail_next(Api.LEAVE_GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        member.group.unsubscribe()
+        await member.ended.wait()
+        assert isinstance(member.error, GroupAuthorizationError)
+
+
+async def test_subscription_taken_up_before_the_leave_is_answered_waits_for_it(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        one = Partitions()
+        member = await start_member(nursery, cluster, one, close_timeout=5.0)
+        await one.until(lambda: bool(one.claims))
+        cluster.drop_next(Api.LEAVE_GROUP, half="request", hang_up=False)
+        member.group.unsubscribe()
+        await trio.sleep(8)
+        member.group.subscribe(["orders"])
+        await one.until(lambda: one.calls.count("setup") == 2)
+        assert member.error is None
+
+
+@pytest.mark.parametrize("before", [("orders", "users"), re.compile("orders|users")], ids=["names", "pattern"])
+async def test_pattern_that_matches_less_gives_the_rest_up(
+    autojump_clock: MockClock, before: tuple[str, ...] | re.Pattern[str]
+) -> None:
+    async with two_topics() as cluster, deadline() as nursery:
+        one = Partitions()
+        member = await start_member(nursery, cluster, one, topics=before)
+        await eventually(lambda: len(claims(one)) == 2)
+        member.group.subscribe(pattern=re.compile("ord.*"))
+        await trio.sleep(10)
+        assert claims(one) == {"orders": (0,)}
+
+
+async def test_pattern_is_looked_up_as_soon_as_it_is_subscribed_to(autojump_clock: MockClock) -> None:
+    async with two_topics() as cluster, deadline() as nursery:
+        one = Partitions()
+        member = await start_member(nursery, cluster, one)
+        await eventually(lambda: claims(one) == {"orders": (0,)})
+        member.group.subscribe(pattern=re.compile(".*"))
+        await trio.sleep(10)
+        assert claims(one) == {"orders": (0,), "users": (0,)}

@@ -1,0 +1,63 @@
+"""Handlers that take long to say where to begin, while the group moves on. Virtual time."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from sarameya import CommittedOffset, TopicPartition
+from sarameya.observe import ClaimStarted
+from tests.group.kit import deadline, eventually, orders
+from tests.group.test_cooperative import Partitions, start
+
+
+class Asks(Partitions):
+    """Asks somebody else where to begin, who takes his time."""
+
+    async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+        self._note(f"asked {partition.partition}")
+        await trio.sleep(8)
+        return 2
+
+
+async def test_rebalances_that_take_nothing_do_not_keep_a_claim_from_beginning(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Asks(), Partitions()
+        first = await start(nursery, cluster, one)
+        await start(nursery, cluster, two)
+        await eventually(lambda: len(one.claims) == len(two.claims) == 1)
+        began = trio.current_time()
+        for _ in range(4):
+            surplus = await start(nursery, cluster, Partitions())
+            await trio.sleep(4)
+            await surplus.close()
+            await trio.sleep(4)
+        assert [e.offset for e in first.seen(ClaimStarted)] == [2]
+        assert one.calls.count(f"asked {one.claims[0]}") <= 2, "the second time since the other partition went"
+        assert trio.current_time() - began > 30
+
+
+async def test_partition_that_goes_while_its_start_is_looked_for_never_begins(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Asks(), Partitions()
+        first = await start(nursery, cluster, one)
+        await start(nursery, cluster, two)
+        await eventually(lambda: len(two.claims) == 1)
+        assert first.seen(ClaimStarted) == []
+        await eventually(lambda: bool(first.seen(ClaimStarted)))
+        await trio.sleep(30)
+        assert [e.partition.partition for e in first.seen(ClaimStarted)] == list(one.claims)
+        assert f"revoked {two.claims[0]}" in one.calls
+
+
+async def test_start_that_is_looked_for_ends_with_its_session(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one = Asks()
+        first = await start(nursery, cluster, one)
+        await one.until(lambda: "asked 0" in one.calls)
+        await trio.sleep(1)
+        asked = trio.current_time()
+        await first.close()
+        assert trio.current_time() - asked < 1
+        assert first.seen(ClaimStarted) == []
+        assert one.calls[-1] == "cleanup"

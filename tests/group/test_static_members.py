@@ -1,0 +1,120 @@
+"""Static membership (KIP-345), as eager and cooperative members live it. Virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Claim, FencedInstanceError, Message, Session
+from tests.group.kit import CutOff, committed, deadline, eventually, fill, orders, start_member
+from tests.group.test_cooperative import COOPERATIVE, Partitions
+
+protocols = pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+
+
+@protocols
+@pytest.mark.parametrize("who", [0, 1], ids=["leader", "follower"])
+async def test_restart_within_the_session_timeout_moves_nothing(
+    autojump_clock: MockClock, options: dict[str, Any], who: int
+) -> None:
+    async with orders(4) as cluster, deadline() as nursery:
+        options = {**options, "session_timeout": 30.0}
+        handlers = [Partitions(), Partitions()]
+        members = [
+            await start_member(nursery, cluster, handler, group_instance_id=f"i-{number}", **options)
+            for number, handler in enumerate(handlers)
+        ]
+        await eventually(lambda: [len(handler.claims) for handler in handlers] == [2, 2])
+        await trio.sleep(10)
+        before, generation = [handler.claims for handler in handlers], cluster.describe_group("g").generation
+        calls = list(handlers[1 - who].calls)
+        await members[who].close()
+        await trio.sleep(10)
+        handlers[who] = Partitions()
+        members[who] = await start_member(
+            nursery, cluster, handlers[who], group_instance_id=f"i-{who}", metadata_max_age=20.0, **options
+        )
+        await eventually(lambda: bool(handlers[who].claims))
+        await trio.sleep(40)
+        assert [handler.claims for handler in handlers] == before
+        assert handlers[1 - who].calls == calls, "the other has heard of nothing"
+        assert cluster.describe_group("g").generation == generation
+        if who == 0:
+            cluster.add_partitions("orders", 6)
+            await eventually(lambda: [len(handler.claims) for handler in handlers] == [3, 3])
+
+
+@protocols
+@pytest.mark.parametrize("commits", [False, True])
+async def test_newcomer_with_the_same_instance_id_fences_the_member_whatever_it_does(
+    autojump_clock: MockClock, options: dict[str, Any], commits: bool
+) -> None:
+    async def commit(session: Session, claim: Claim, message: Message) -> None:
+        session.mark_message(message)
+        if commits:
+            await session.commit()
+
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two, other = Partitions(commit), Partitions(commit), Partitions()
+        await start_member(nursery, cluster, other, **options)
+        await eventually(lambda: len(other.claims) == 2)
+        first = await start_member(nursery, cluster, one, group_instance_id="i-1", **options)
+        await eventually(lambda: len(one.claims) == 1)
+        await trio.sleep(7)
+        generation = cluster.describe_group("g").generation
+        second = await start_member(nursery, cluster, two, group_instance_id="i-1", **options)
+        for partition in (0, 1):
+            fill(cluster, 3, partition)
+        await first.ended.wait()
+        assert isinstance(first.error, FencedInstanceError)
+        assert "group_instance_id" in str(first.error)
+        assert one.calls[-2:] == [f"lost {one.sessions[-1].claims['orders'][0]}", "cleanup"]
+        await eventually(lambda: committed(cluster) == {"orders-0": 3, "orders-1": 3})
+        assert not second.ended.is_set()
+        assert len(two.claims) == 1
+        assert cluster.describe_group("g").generation == generation
+
+
+@protocols
+async def test_member_that_comes_back_to_find_its_instance_id_taken_is_fenced(
+    autojump_clock: MockClock, options: dict[str, Any]
+) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        options = {**options, "group_instance_id": "i-1", "session_timeout": 40.0}
+        one, two = Partitions(), Partitions()
+        cut = CutOff(cluster.transport)
+        first = await start_member(nursery, cluster, one, transport=cut, **options)
+        await eventually(lambda: len(one.claims) == 2)
+        cut.alive = False
+        await trio.sleep(1)
+        second = await start_member(nursery, cluster, two, **options)
+        await eventually(lambda: len(two.claims) == 2)
+        cut.alive = True
+        await first.ended.wait()
+        assert isinstance(first.error, FencedInstanceError)
+        await trio.sleep(60)
+        assert not second.ended.is_set()
+        assert two.calls.count("setup") == 1
+
+
+@protocols
+async def test_member_is_fenced_while_its_join_is_held(autojump_clock: MockClock, options: dict[str, Any]) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two, silent = Partitions(), Partitions(), Partitions()
+        cut = CutOff(cluster.transport)
+        first = await start_member(nursery, cluster, one, group_instance_id="i-1", **options)
+        await start_member(
+            nursery, cluster, silent, transport=cut, session_timeout=30.0, rebalance_timeout=40.0, **options
+        )
+        await eventually(lambda: len(one.claims) == len(silent.claims) == 1)
+        cut.alive = False  # it will not rejoin: the join phase takes as long as it may
+        await start_member(nursery, cluster, Partitions(), **options)
+        await trio.sleep(10)
+        second = await start_member(nursery, cluster, two, group_instance_id="i-1", **options)
+        await first.ended.wait()
+        assert isinstance(first.error, FencedInstanceError)
+        await eventually(lambda: len(two.claims) == 1)
+        assert not second.ended.is_set()
