@@ -16,14 +16,15 @@ One task (`_work`) takes assignments one after the other; `_watch_membership` pu
 a rebalance itself where nothing has to be given up first, and hastens what is under way. The session's own services
 (fetcher, commits, the watches) are shielded: whoever cancels `consume()` cancels the handler's tasks, and these go on
 until the last commit.
+
+Left to others: the claims' tasks (`claims.py`, `streams.py`), finding out where partitions begin (`starting.py`), what
+else the handler is told and how long that may take (`handler_calls.py`), and what outlives a deadline (`deadline.py`).
 """
 
 from __future__ import annotations
 
 import math
-import traceback
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 
 import trio
 
@@ -32,8 +33,9 @@ from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.errors import ClaimError, CommitError, HandlerError, RebalanceDeadlineError, SarameyaError
 from sarameya.group.claim import Claim
-from sarameya.group.claims import Claims
-from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
+from sarameya.group.deadline import Deadline, Tasks, in_order, most_of, stack_of
+from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler_calls import HandlerCalls
 from sarameya.group.member import CloseWanted, Member, NewAssignment, SubscriptionChanged
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.outcome import Outcome
@@ -42,7 +44,7 @@ from sarameya.group.runtime import Runtime
 from sarameya.group.session import Session
 from sarameya.group.starting import Starting
 from sarameya.group.starts import Start, find_starts
-from sarameya.group.streams import Streams
+from sarameya.group.streams import readers
 from sarameya.model import CommittedOffset, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import (
     ClaimStarted,
@@ -57,16 +59,6 @@ from sarameya.observe import (
 from sarameya.protocol.fetch_cursor import FetchCursor
 from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
 from sarameya.protocol.rebalance import diff
-
-_LEAST_SECONDS = 1.0
-"""What a session has to end in order, whatever its deadline."""
-
-_UNWIND_SECONDS = 0.5
-"""How long a task may take to unwind once it is cancelled, before it counts as stuck."""
-
-_GRACE_SHARE = 0.8
-"""Of the time until the deadline, what the claims may have at the most, and then what the handler does about them:
-cleanup and the last commit need the rest."""
 
 
 class SessionRun:
@@ -105,29 +97,31 @@ class SessionRun:
             is_lost=lambda: self._outcome.lost,
             group_instance_id=runtime.config.group_instance_id,
         )
-        self._claims = self._readers(pauses)
-        # What is assigned to us and not given up; of it, what the handler was told of; what is being given up.
+        self._deadline = Deadline()
+        self._calls = HandlerCalls(
+            handler, self._session, self._deadline, on_failure=self._call_failed, on_late=self._call_was_late
+        )
+        self._claims = readers(
+            handler,
+            self._session,
+            on_failure=self._reader_failed,
+            on_return=self._end,
+            observer=runtime.observer,
+            pauses=pauses,
+        )
+        # What is assigned to us and not given up; what is being given up.
         self._owned: frozenset[TopicPartition] = frozenset()
-        self._told: frozenset[TopicPartition] = frozenset()
         self._leaving: frozenset[TopicPartition] = frozenset()
         # What the group wants of `_work`: the latest assignment, and a rebalance that cannot be answered at once.
         self._next: NewAssignment | None = first
         self._rebalance: PrepareRebalance | None = None
         self._wanted = trio.Event()
-        self._running: dict[trio.lowlevel.Task, str] = {}
         self._ended = trio.Event()
-        self._needs_cleanup = False
         self._starting = Starting(self._find_starts, self._begin)
         self._fetch_scope = trio.CancelScope()
-        self._handler_scope = trio.CancelScope()
-        self._handler_deadline = math.inf
         self._services_scope = trio.CancelScope(shield=True)
         self._services_running = trio.Event()
-        self._revoked_scope = trio.CancelScope()
         self._finish_scope = trio.CancelScope(shield=True)
-        # By when all that is being given up has to be; watched by a scope that moves with it.
-        self._deadline = math.inf
-        self._deadline_scope = trio.CancelScope()
 
     async def run(self) -> Outcome:
         """Live the session. Failures are in the outcome; only cancellation is raised."""
@@ -169,7 +163,7 @@ class SessionRun:
     async def _reassign(self, new: NewAssignment) -> None:
         """Let go of what is no longer assigned, and join again for that; begin with what is new."""
         config, assigned = self._runtime.config, topic_partitions(new.assignment)
-        change = diff(self._told, assigned)
+        change = diff(self._calls.told, assigned)
         self._generation = new.generation
         self._own(frozenset(assigned) | frozenset(change.revoked))
         self._runtime.observer(PartitionsAssigned(self._runtime.group, new.generation, change.added, change.kept))
@@ -201,27 +195,16 @@ class SessionRun:
         self._hasten(deadline)
         await self._starting.stop(leaving)
         await self._claims.ended(leaving)
-        told = sorted(leaving & self._told)
+        told = leaving & self._calls.told
         if told and not self._ended.is_set():
-            await self._tell_revoked(told)
+            await self._calls.revoked(told)
             await self._commit(deadline)
         if not self._ended.is_set():  # else all is given up at once, in `_finish`
             self._offsets.ledger.drop(leaving)
             self._own(self._owned - leaving)
             self._leaving = frozenset()
-            self._handler_deadline = math.inf
-            self._be_done_by(math.inf)
-
-    async def _tell_revoked(self, told: Sequence[TopicPartition]) -> None:
-        """As at a session's end, what the handler does here may take until the deadline; cancelling `consume()` ends
-        the session, which leaves it less time, and not none."""
-        self._told -= frozenset(told)
-        with trio.CancelScope(shield=True, deadline=_most_of(self._deadline)) as self._revoked_scope:
-            await self._guarded(
-                "partitions_revoked", self._handler.partitions_revoked(self._session, told), in_grace=False
-            )
-        if self._revoked_scope.cancelled_caught:
-            self._fail("partitions_revoked is too slow", self._outlived("partitions_revoked"))
+            self._calls.lift()
+            self._deadline.lift()
 
     async def _take_on(self, partitions: Sequence[TopicPartition]) -> None:
         """Begin to read partitions. An assignment that comes before their offsets are had goes first."""
@@ -240,14 +223,11 @@ class SessionRun:
 
     async def _tell(self, partitions: Sequence[TopicPartition]) -> None:
         """The handler is told what is new to it, and before the first time set up."""
-        if not self._needs_cleanup:
+        if not self._calls.needs_cleanup:
             self._runtime.observer(SessionStarted(self._runtime.group, self._generation, self._session.claims))
-            self._needs_cleanup = True
-            await self._guarded("setup", self._handler.setup(self._session))
-        untold = [partition for partition in partitions if partition not in self._told]
-        if untold and not self._ended.is_set():
-            self._told |= frozenset(untold)
-            await self._guarded("partitions_assigned", self._handler.partitions_assigned(self._session, untold))
+            await self._calls.setup()
+        if not self._ended.is_set():
+            await self._calls.assigned(partitions)
 
     @property
     def _must_move_on(self) -> bool:
@@ -263,7 +243,7 @@ class SessionRun:
             is_new = self._member.growth.is_new
             starts.update(await find_starts(committed, handler, offsets, lookup, config, is_new, answers))
 
-        await self._guarded("start_offset", find(), in_grace=False)
+        await self._calls.call("start_offset", find())
         return starts
 
     def _begin(self, starts: Mapping[TopicPartition, Start]) -> None:
@@ -283,33 +263,9 @@ class SessionRun:
         self._owned = partitions
         self._session._moved(self._generation, by_topic(sorted(partitions)))
 
-    # -- claims ---------------------------------------------------------------------------------------
-
-    def _readers(self, pauses: Pauses) -> Claims | Streams:
-        """One task a claim, or a task for several: as the handler wants it."""
-        handler, session, observer = self._handler, self._session, self._runtime.observer
-        if isinstance(handler, StreamHandler):
-            return Streams(
-                partial(handler.consume_stream, session),
-                handler.streams,
-                on_failure=self._reader_failed,
-                on_return=self._end,
-                observer=observer,
-                pauses=pauses,
-            )
-        return Claims(
-            partial(handler.consume_claim, session),
-            on_failure=self._reader_failed,
-            on_return=self._end,
-            observer=observer,
-            pauses=pauses,
-        )
+    # -- failures -------------------------------------------------------------------------------------
 
     def _reader_failed(self, name: str, claim: Claim | None, error: Exception) -> None:
-        if _is_commit_error(error):
-            # The handler's own commit came too late: its generation is over, which is no failure of the handler.
-            self._end(f"{name}: {error}", lost=True)
-            return
         generation = self._generation.id
         failure: SarameyaError
         if claim is not None:
@@ -317,13 +273,30 @@ class SessionRun:
         else:
             failure = HandlerError(f"{name}, generation {generation}: {type(error).__name__}: {error}")
         failure.__cause__ = error
-        self._fail(f"{name} failed", failure)
+        self._raised(name, error, failure)
 
-    # -- ending ---------------------------------------------------------------------------------------
+    def _call_failed(self, name: str, error: Exception) -> None:
+        error.add_note(f"in {name} of group {self._runtime.group!r}, generation {self._generation.id}")
+        self._raised(name, error, error)
+
+    def _call_was_late(self, name: str) -> None:
+        late = RebalanceDeadlineError(f"{name} of group {self._runtime.group!r} outlived the deadline")
+        self._outcome.failures.append(late)
+        if not self._ended.is_set():
+            self._end(f"{name} is too slow")
+
+    def _raised(self, name: str, error: Exception, failure: Exception) -> None:
+        if _is_commit_error(error):
+            # The handler's own commit came too late: its generation is over, which is no failure of the handler.
+            self._end(f"{name}: {error}", lost=True)
+        else:
+            self._fail(f"{name} failed", failure)
 
     def _fail(self, reason: str, error: Exception) -> None:
         self._outcome.failures.append(error)
         self._end(reason)
+
+    # -- ending ---------------------------------------------------------------------------------------
 
     def _end(self, reason: str, *, lost: bool = False, deadline: float | None = None) -> None:
         """Ask claims to finish; the first reason stands, a later call can only hasten or lose."""
@@ -331,7 +304,7 @@ class SessionRun:
         outcome = self._outcome
         wanted = now + self._runtime.config.rebalance_timeout if deadline is None else deadline
         # A deadline that is over when we hear of it (the coordinator was away) still leaves time to end in order.
-        outcome.deadline = min(outcome.deadline, max(min(wanted, self._deadline), now + _LEAST_SECONDS))
+        outcome.deadline = min(outcome.deadline, in_order(min(wanted, self._deadline.at)))
         outcome.lost = outcome.lost or lost
         if not self._ended.is_set():
             outcome.reason = reason
@@ -348,45 +321,26 @@ class SessionRun:
     def _hasten(self, deadline: float) -> None:
         """What is being given up has until `deadline`: claims a grace, then they are cancelled. Only ever earlier."""
         now = trio.current_time()
-        grace = min(self._runtime.config.claim_grace, _most_of(deadline) - now)
-        self._handler_deadline = min(self._handler_deadline, now + grace)
-        self._handler_scope.deadline = min(self._handler_scope.deadline, self._handler_deadline)
-        self._be_done_by(min(self._deadline, max(deadline, now + _LEAST_SECONDS)))
-        self._revoked_scope.deadline = min(self._revoked_scope.deadline, _most_of(self._deadline))
+        grace_ends = now + min(self._runtime.config.claim_grace, most_of(deadline) - now)
+        self._deadline.hasten(deadline)
+        self._calls.hasten(grace_ends)
         ending = self._ended.is_set()
-        asked = self._claims.ask_all(now + grace) if ending else self._claims.ask(self._leaving, now + grace)
+        asked = self._claims.ask_all(grace_ends) if ending else self._claims.ask(self._leaving, grace_ends)
         self._fetcher.release(claim._consumer for claim in asked)
 
     async def _finish(self) -> None:
         """What the handler is told at the end, and the last commit: shielded, but never beyond the deadline."""
         self._end_cancelled()  # unless it has ended already
-        outcome, group, handler, session = self._outcome, self._runtime.group, self._handler, self._session
+        outcome, group = self._outcome, self._runtime.group
         with self._finish_scope:
-            if told := sorted(self._told):
-                await self._tell_last(told)
-            if self._needs_cleanup:
-                await self._guarded("cleanup", handler.cleanup(session), in_grace=False)
-                self._needs_cleanup = False
+            await self._calls.finish(lost=outcome.lost, deadline=outcome.deadline)
             await self._commit(math.inf)
         if self._finish_scope.cancelled_caught:
-            if self._needs_cleanup:
-                outcome.failures.append(self._outlived("cleanup"))
+            if self._calls.needs_cleanup:
+                self._call_was_late("cleanup")
             else:
                 self._runtime.observer(CommitFailed(group, "the last commit was not answered by the deadline"))
         self._runtime.observer(SessionEnded(group, self._generation, outcome.reason))
-
-    async def _tell_last(self, told: Sequence[TopicPartition]) -> None:
-        """The handler gives up or loses all that it was told of; cleanup needs what is left of the time."""
-        name, tell = "partitions_revoked", self._handler.partitions_revoked
-        if self._outcome.lost:
-            name, tell = "partitions_lost", self._handler.partitions_lost
-        with trio.move_on_at(_most_of(self._outcome.deadline)) as scope:
-            await self._guarded(name, tell(self._session, told), in_grace=False)
-        if scope.cancelled_caught:
-            self._outcome.failures.append(self._outlived(name))
-
-    def _outlived(self, name: str) -> RebalanceDeadlineError:
-        return RebalanceDeadlineError(f"{name} of group {self._runtime.group!r} outlived the deadline")
 
     async def _commit(self, deadline: float) -> None:
         """With autocommit, commit what is marked before it is given up."""
@@ -448,26 +402,14 @@ class SessionRun:
             self._rejoin(rebalance.reason)
 
     async def _watch_deadline(self) -> None:
-        """Python cannot stop a task that swallows its cancellation: at the deadline the member leaves without it."""
-        while True:
-            # What is cancelled at the deadline itself needs a moment to unwind.
-            with trio.CancelScope(deadline=self._deadline + _UNWIND_SECONDS) as self._deadline_scope:
-                await trio.sleep_forever()
-            if trio.current_time() < self._deadline + _UNWIND_SECONDS:
-                continue  # all was done in this very turn
-            hooks = {name: task for task, name in self._running.items()}
-            if stuck := {**hooks, **self._claims.tasks(self._leaving)}:
-                self._leave_without(stuck)
-                return
-            self._be_done_by(math.inf)
+        """What outlives the deadline is told, and the member leaves without it."""
+        self._leave_without(
+            await self._deadline.outlived_by(lambda: {**self._calls.tasks, **self._claims.tasks(self._leaving)})
+        )
 
-    def _be_done_by(self, deadline: float) -> None:
-        self._deadline = deadline
-        self._deadline_scope.deadline = deadline + _UNWIND_SECONDS
-
-    def _leave_without(self, stuck: Mapping[str, trio.lowlevel.Task]) -> None:
+    def _leave_without(self, stuck: Tasks) -> None:
         for name, task in stuck.items():
-            self._runtime.observer(TaskStuck(name, _stack(task)))
+            self._runtime.observer(TaskStuck(name, stack_of(task)))
         names = ", ".join(stuck)
         self._end(f"{names} did not end by the rebalance deadline", lost=True)
         self._outcome.failures.append(RebalanceDeadlineError(f"{names} did not end by the rebalance deadline"))
@@ -484,37 +426,8 @@ class SessionRun:
         if not self._ended.is_set():
             self._end("cancelled", deadline=trio.current_time() + self._runtime.config.close_timeout)
 
-    async def _guarded(self, name: str, work: Awaitable[None], *, in_grace: bool = True) -> None:
-        """Run a part of the handler that is no claim; a failure ends the session, and the grace's end cuts it off."""
-        task = trio.lowlevel.current_task()
-        self._running[task] = name
-        try:
-            with trio.CancelScope(deadline=self._handler_deadline if in_grace else math.inf) as scope:
-                if in_grace:
-                    self._handler_scope = scope
-                await work
-        except Exception as error:  # noqa: BLE001 - the user's code: recorded, and raised by consume()
-            if _is_commit_error(error):
-                self._end(f"{name}: {error}", lost=True)
-                return
-            error.add_note(f"in {name} of group {self._runtime.group!r}, generation {self._generation.id}")
-            self._fail(f"{name} failed", error)
-        finally:
-            del self._running[task]
-
-
-def _most_of(deadline: float) -> float:
-    """Until when something may go on that other things have to follow before `deadline`."""
-    now = trio.current_time()
-    return now + _GRACE_SHARE * max(deadline - now, _LEAST_SECONDS)
-
 
 def _is_commit_error(error: Exception) -> bool:
     if isinstance(error, ExceptionGroup):
         return all(_is_commit_error(e) for e in error.exceptions)
     return isinstance(error, CommitError)
-
-
-def _stack(task: trio.lowlevel.Task) -> str:
-    frames = traceback.StackSummary.extract(task.iter_await_frames())
-    return f"{task.name}\n" + "".join(frames.format())

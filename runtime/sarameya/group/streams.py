@@ -15,8 +15,10 @@ import attrs
 import trio
 
 from sarameya.group.claim import Claim
-from sarameya.group.claims import OnFailure, run_reader
+from sarameya.group.claims import Claims, OnFailure, run_reader
+from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.pauses import Pauses
+from sarameya.group.session import Session
 from sarameya.group.stream import Stream
 from sarameya.model import TopicPartition
 from sarameya.observe import ClaimCancelled, ClaimEnded, Observer
@@ -166,6 +168,34 @@ class Streams:
             read.by.asked_at = read.by.scope.deadline = math.inf
         read.ended.set()
         self._observer(ClaimEnded(claim.topic_partition, claim.position))
+
+
+def readers(
+    handler: ConsumerGroupHandler,
+    session: Session,
+    *,
+    on_failure: OnFailure,
+    on_return: Callable[[str], None],
+    observer: Observer,
+    pauses: Pauses,
+) -> Claims | Streams:
+    """One task a claim, or a task for several: as the handler wants it."""
+    if isinstance(handler, StreamHandler):
+        return Streams(
+            partial(handler.consume_stream, session),
+            handler.streams,
+            on_failure=on_failure,
+            on_return=on_return,
+            observer=observer,
+            pauses=pauses,
+        )
+    return Claims(
+        partial(handler.consume_claim, session),
+        on_failure=on_failure,
+        on_return=on_return,
+        observer=observer,
+        pauses=pauses,
+    )
 
 
 def _hasten(running: _Running, deadline: float) -> None:
