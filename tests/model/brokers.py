@@ -1,0 +1,269 @@
+"""The brokers' side: the real coordinator machine on every node, a group that lives on one of them, and its faults."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from sarameya.embedded.group_coordinator import GroupCoordinator
+from sarameya.embedded.groups.config import CoordinatorConfig
+from sarameya.embedded.groups.group import Group, Member
+from sarameya.embedded.groups.messages import (
+    CommitAnswer,
+    CommitRequest,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    LeaveRequest,
+    OffsetFetchAnswer,
+    SyncAnswer,
+    SyncRequest,
+)
+from sarameya.embedded.groups.stored import GroupImage
+from sarameya.error_codes import ErrorCode
+from sarameya.model import TopicPartition
+from sarameya.protocol.assignors.base import TopicLayout
+from tests.model.network import Request
+from tests.model.scheduler import Scheduler
+
+GROUP = "orders"
+
+ALIVE = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+"""What a heartbeat is answered that keeps its member alive."""
+
+Reply = Callable[[Any], None]
+CommitTaken = Callable[[CommitRequest, Group], None]
+
+
+@attrs.frozen(slots=True)
+class FindRequest:
+    """FindCoordinator; any broker answers it."""
+
+
+@attrs.frozen(slots=True)
+class FindAnswer:
+    code: int
+    node_id: int = -1
+
+
+@attrs.frozen(slots=True)
+class FetchRequest:
+    """OffsetFetch of these partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Body = FindRequest | JoinRequest | SyncRequest | HeartbeatRequest | LeaveRequest | CommitRequest | FetchRequest
+
+
+@attrs.frozen(slots=True)
+class FakedCode:
+    """The next such request is answered with `code`; `carried_out`: after it was done, else instead of it."""
+
+    kind: type
+    code: int
+    carried_out: bool
+
+
+@attrs.define(slots=True)
+class Node:
+    id: int
+    coordinator: GroupCoordinator
+    is_up: bool = True
+
+
+class Brokers:
+    """A cluster as far as one group goes. `home` is the node that coordinates it, None while nobody does."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        rng: random.Random,
+        config: CoordinatorConfig,
+        topics: dict[str, int],
+        commit_taken: CommitTaken,
+    ) -> None:
+        self.topics = topics
+        self.home: int | None = 0
+        self.moved_at = -math.inf
+        self.faked: deque[FakedCode] = deque()
+        self.fatal: set[int] = set()
+        """Codes that were faked, of those that a client may take for the end."""
+        self.heard: dict[str, float] = {}
+        """Member id -> when the coordinator last took a heartbeat of it."""
+        self._scheduler = scheduler
+        self._commit_taken = commit_taken
+        self._is_loading = False
+        self._image: GroupImage | None = None
+        self.nodes = [
+            Node(
+                id,
+                GroupCoordinator(config, serves=lambda group, id=id: self._serves(id), rng=rng),  # type: ignore[misc]
+            )
+            for id in range(2)
+        ]
+        for node in self.nodes:
+            self._watch_failures(node.coordinator)
+
+    # -- a look inside -------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> Group | None:
+        """The group as its coordinator has it; None while there is none, or nobody has it."""
+        if self.home is None or self._is_loading:
+            return None
+        return self.nodes[self.home].coordinator._groups.get(GROUP)
+
+    def layouts(self) -> dict[str, TopicLayout]:
+        return {topic: TopicLayout(count) for topic, count in self.topics.items()}
+
+    def partitions(self, topics: set[str]) -> set[TopicPartition]:
+        return {TopicPartition(topic, n) for topic in topics for n in range(self.topics[topic])}
+
+    def _watch_failures(self, coordinator: GroupCoordinator) -> None:
+        """Nobody may be taken for dead who is heard."""
+        sessions = coordinator._rounds.sessions
+        failed = sessions._member_failed
+
+        def member_failed(group: Group, member: Member, now: float) -> None:
+            silent = now - self.heard.get(member.member_id, -math.inf)
+            assert silent > member.session_timeout - 0.001, f"{member.member_id} is heard and yet taken for dead"
+            failed(group, member, now)
+
+        sessions._member_failed = member_failed
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def serve(self, node_id: int, request: Request, reply: Reply) -> None:
+        """What a broker does with a request that has arrived. A node that is down says nothing."""
+        node, body = self.nodes[node_id], request.body
+        if not node.is_up:
+            return
+        faked = next((f for f in self.faked if isinstance(body, f.kind)), None)
+        if faked is None:
+            self._answer(node, body, reply)
+            return
+        self.faked.remove(faked)
+        self.fatal.add(faked.code)
+        refusal = _refusal(body, faked.code)
+        if faked.carried_out:
+            self._answer(node, body, lambda _: reply(refusal))
+        else:
+            reply(refusal)
+
+    def _answer(self, node: Node, body: Body, reply: Reply) -> None:
+        coordinator, now = node.coordinator, self._scheduler.now
+        match body:
+            case FindRequest():
+                reply(
+                    FindAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    if self.home is None
+                    else FindAnswer(ErrorCode.NONE, self.home)
+                )
+            case JoinRequest():
+                coordinator.join(body, now, reply)
+            case SyncRequest():
+                coordinator.sync(body, now, reply)
+            case HeartbeatRequest():
+                code = coordinator.heartbeat(body, now)
+                if self._serves(node.id) is ErrorCode.NONE and code in ALIVE:
+                    self.heard[body.member_id] = now
+                reply(code)
+            case LeaveRequest():
+                reply(coordinator.leave(body, now))
+            case CommitRequest():
+                before = coordinator.fetch_offsets(GROUP, body.offsets)
+                answer = coordinator.commit(body, now)
+                if not any(answer.errors.values()):
+                    assert all(body.offsets[tp].offset >= before.offsets[tp].offset for tp in body.offsets), (
+                        f"{body.member_id} commits what lies behind the group's {before.offsets}: {body.offsets}"
+                    )
+                    self._commit_taken(body, coordinator._groups[GROUP])
+                reply(answer)
+            case FetchRequest(partitions=partitions):
+                reply(coordinator.fetch_offsets(GROUP, partitions))
+
+    def _serves(self, node_id: int) -> ErrorCode:
+        if node_id != self.home:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._is_loading else ErrorCode.NONE
+
+    # -- what may befall them ------------------------------------------------------------------------
+
+    def move(self, gap: float, loading: float) -> None:
+        """The other node takes over: nobody coordinates for `gap` seconds, then the log is read for `loading`."""
+        target = 1 - self.home if self.home is not None else 0
+        self._give_up_group()
+        self._scheduler.after(gap, lambda: self._take_over(target, loading))
+
+    def stop(self, node_id: int, seconds: float) -> None:
+        """A node is killed; it is back after so many seconds. If the group was there, the other one takes over."""
+        node = self.nodes[node_id]
+        node.is_up = False
+        if self.home == node_id:
+            self.move(gap=1.0, loading=0.5)
+
+        def start() -> None:
+            node.is_up = True
+
+        self._scheduler.after(seconds, start)
+
+    def _give_up_group(self) -> None:
+        self.moved_at = self._scheduler.now
+        if self.home is not None and not self._is_loading:
+            node, self.home = self.nodes[self.home], None
+            self._image = node.coordinator.unload(GROUP, self._scheduler.now)
+        self.home = None
+
+    def _take_over(self, node_id: int, loading: float) -> None:
+        if self.home is not None:
+            return  # an earlier move has come to its end meanwhile
+        if not self.nodes[node_id].is_up:
+            self._scheduler.after(0.5, lambda: self._take_over(1 - node_id, loading))
+            return
+        self.home, self._is_loading = node_id, True
+        self._scheduler.after(loading, lambda: self._loaded(node_id))
+
+    def _loaded(self, node_id: int) -> None:
+        if self.home != node_id or not self._is_loading:
+            return  # it has moved on while it was read
+        self._is_loading = False
+        if self._image is not None:
+            image, self._image = self._image, None
+            self.nodes[node_id].coordinator.load(image, self._scheduler.now)
+
+    # -- time ----------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        deadlines = (node.coordinator.next_deadline() for node in self.nodes)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def handle_timer(self) -> None:
+        for node in self.nodes:
+            node.coordinator.handle_timer(self._scheduler.now)
+
+
+def _refusal(body: Body, code: int) -> Any:
+    error: Any = code  # codes that no ErrorCode has are what is to be met, too
+    match body:
+        case FindRequest():
+            return FindAnswer(code)
+        case JoinRequest():
+            # A coordinator that has moved names the id it was about to give, which the new one has never stored.
+            return JoinAnswer(error, body.member_id or "never-stored")
+        case SyncRequest():
+            return SyncAnswer(error)
+        case HeartbeatRequest():
+            return error
+        case LeaveRequest():
+            return LeaveAnswer(error)
+        case CommitRequest():
+            return CommitAnswer(dict.fromkeys(body.offsets, error))
+        case FetchRequest():
+            return OffsetFetchAnswer(error)

@@ -1,0 +1,140 @@
+"""A client's positions and commits: what `group/offset_manager.py` is to a member, without tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sarameya.embedded.groups.messages import CommitAnswer, CommitRequest, OffsetFetchAnswer
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import Reaction, Request, reaction_to
+from sarameya.model import CommittedOffset, Generation, TopicPartition
+from sarameya.protocol.membership import Membership
+from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost, Event
+from sarameya.protocol.membership_states import COMMITTING, State
+from tests.model.brokers import GROUP, Body, FetchRequest
+
+_ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})
+
+Ask = Callable[[int, Body, Callable[[Any], None], Callable[[str], None]], None]
+"""(node, request, what to do with the answer, what to do where none comes)"""
+
+
+class Offsets:
+    """Where each partition is read that is owned, and how far that is committed. One request of each kind at a time."""
+
+    def __init__(
+        self,
+        machine: Membership,
+        instance_id: str | None,
+        ask: Ask,
+        post: Callable[[Event], None],
+        later: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """`post` tells the machine something; `later` calls something in a moment, however often asked but once."""
+        self.positions: dict[TopicPartition, int | None] = {}
+        """What is owned -> the next offset to read; None until it is known where to begin."""
+        self.generation: Generation | None = None
+        """The generation in which all of that was assigned, or confirmed."""
+        self._machine = machine
+        self._instance_id = instance_id
+        self._ask = ask
+        self._post = post
+        self._later = later
+        self.committed: Callable[[], None] = lambda: None
+        """Called when a commit was taken."""
+        self.is_urgent: Callable[[], bool] = lambda: False
+        """Whether somebody waits for the commit."""
+        self._committed: dict[TopicPartition, int] = {}
+        self._is_committing = self._is_fetching = False
+
+    def dirty(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those of the partitions that are read, and read further than is committed."""
+        positions = {tp: position for tp in partitions if (position := self.positions.get(tp)) is not None}
+        return {tp: position for tp, position in positions.items() if position != self._committed[tp]}
+
+    def read_on(self, but: Iterable[TopicPartition] = ()) -> None:
+        """Read one message more of everything, but of these."""
+        drained = set(but)
+        for partition, position in self.positions.items():
+            if position is not None and partition not in drained:
+                self.positions[partition] = position + 1
+
+    # -- where to begin ------------------------------------------------------------------------------
+
+    def fetch(self) -> None:
+        """Find out where to begin what has just been assigned."""
+        wanted = tuple(tp for tp, position in self.positions.items() if position is None)
+        node_id, generation = self._machine.coordinator, self.generation
+        if not wanted or self._is_fetching:
+            return
+        if node_id is None:
+            self._later(self.fetch)
+            return
+
+        def answered(answer: OffsetFetchAnswer) -> None:
+            self._is_fetching = False
+            if answer.error:
+                if reaction_to(Request.OFFSET_FETCH, answer.error) is Reaction.FIND_COORDINATOR:
+                    self._post(CoordinatorLost(node_id, ErrorCode.describe(answer.error)))
+                self._later(self.fetch)
+                return
+            # An answer of an earlier generation may be older than the commits of who owned it in between.
+            for partition in wanted if generation == self.generation else ():
+                if partition in self.positions:
+                    position = max(answer.offsets[partition].offset, 0)
+                    self.positions[partition] = self._committed[partition] = position
+            self.fetch()
+
+        def failed(cause: str) -> None:
+            self._is_fetching = False
+            self._post(CoordinatorLost(node_id, cause))
+            self._later(self.fetch)
+
+        self._is_fetching = True
+        self._ask(node_id, FetchRequest(wanted), answered, failed)
+
+    # -- commits -------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Commit all that is dirty; what cannot be had is tried again at once only while something is given up."""
+        machine, dirty = self._machine, self.dirty(self.positions)
+        generation, node_id = machine.generation, machine.coordinator
+        if self._is_committing or not dirty:
+            return
+        if generation is None or node_id is None or machine.state not in COMMITTING:
+            self._try_again()
+            return
+
+        def answered(answer: CommitAnswer) -> None:
+            self._is_committing = False
+            codes = {code for code in answer.errors.values() if code}
+            if not codes:
+                self._committed.update((tp, dirty[tp]) for tp in dirty if tp in self.positions)
+                self.committed()
+            for code in codes:
+                self._refused(code, generation, node_id)
+            self._try_again()
+
+        def failed(cause: str) -> None:
+            self._is_committing = False
+            self._post(CoordinatorLost(node_id, cause))
+            self._try_again()
+
+        self._is_committing = True
+        offsets = {tp: CommittedOffset(position) for tp, position in dirty.items()}
+        body = CommitRequest(GROUP, offsets, generation.id, generation.member_id, self._instance_id)
+        self._ask(node_id, body, answered, failed)
+
+    def _try_again(self) -> None:
+        if self.is_urgent():
+            self._later(self.commit)
+
+    def _refused(self, code: int, generation: Generation, node_id: int) -> None:
+        machine, reaction = self._machine, reaction_to(Request.COMMIT, code)
+        if reaction in _ENDS_MEMBERSHIP:
+            # Else it has crossed the group's next generation, under which it is sent again.
+            if machine.generation == generation and machine.state is not State.PREPARING_REBALANCE:
+                self._post(CommitRefused(generation.id, code))
+        elif reaction is Reaction.FIND_COORDINATOR:
+            self._post(CoordinatorLost(node_id, ErrorCode.describe(code)))

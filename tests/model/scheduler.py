@@ -1,0 +1,52 @@
+"""Virtual time: what is to happen, and when. One clock for the whole world; it jumps from one thing to the next."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+import attrs
+
+
+@attrs.define(slots=True, eq=False)
+class Timer:
+    """Something that will happen, unless it is cancelled."""
+
+    when: float
+    action: Callable[[], None] | None
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+class Scheduler:
+    """The clock and what waits for it. `now` is in seconds, and never goes back."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._order = count()
+
+    def after(self, seconds: float, action: Callable[[], None]) -> Timer:
+        """Call `action` in so many seconds; what is due at one time happens in the order in which it was asked for."""
+        return self.at(self.now + seconds, action)
+
+    def at(self, when: float, action: Callable[[], None]) -> Timer:
+        timer = Timer(max(when, self.now), action)
+        heapq.heappush(self._heap, (timer.when, next(self._order), timer))
+        return timer
+
+    def next_deadline(self) -> float | None:
+        """When the next thing happens; None if nothing waits."""
+        while self._heap and self._heap[0][2].action is None:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take(self) -> None:
+        """Let the next thing happen, which must be due."""
+        when, _, timer = heapq.heappop(self._heap)
+        assert when <= self.now
+        action, timer.action = timer.action, None
+        if action is not None:
+            action()

@@ -1,0 +1,349 @@
+"""Client machine against coordinator machine, both pure, with lost, late and repeated answers.
+
+`World` has what must hold after each thing that happens; here is what may happen, and what must hold in the end: when
+faults stop, the group comes to rest in a stated time, stays at rest, and whoever then wants to leave has soon left.
+
+The ordinary run is short. `SARAMEYA_SOAK=100` makes a hundred times as many examples (`make soak`). A failure prints
+the steps that led to it and a `@reproduce_failure` line, which replays exactly.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from sarameya.embedded.groups.config import CoordinatorConfig
+from sarameya.embedded.groups.messages import (
+    CommitRequest,
+    HeartbeatRequest,
+    JoinRequest,
+    LeaveRequest,
+    SyncRequest,
+)
+from sarameya.error_codes import ErrorCode
+from sarameya.protocol.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    RangeAssignor,
+    RoundRobinAssignor,
+    StickyAssignor,
+)
+from sarameya.protocol.membership_messages import RebalanceWanted
+from tests.model.brokers import FakedCode, FetchRequest, FindRequest
+from tests.model.client import Client
+from tests.model.network import Connection
+from tests.model.surroundings import Timing
+from tests.model.world import World, describe
+
+EXAMPLES = 250
+STEPS = 50
+SOAK = int(os.environ.get("SARAMEYA_SOAK", "1"))
+
+STYLES: dict[str, list[list[type[Assignor]]]] = {
+    "eager": [[RangeAssignor, RoundRobinAssignor], [RoundRobinAssignor, RangeAssignor]],
+    "sticky": [[StickyAssignor]],
+    "cooperative": [[CooperativeStickyAssignor]],
+    # On the way from eager to cooperative, one bounce after the other (KIP-429).
+    "mixed": [[CooperativeStickyAssignor], [CooperativeStickyAssignor, RangeAssignor]],
+}
+
+STATIC = {"i1": ("t",), "i2": ("t", "u")}
+"""Instance ids and what their members subscribe to."""
+
+AT_MOST = 6
+"""Live clients."""
+
+Who = st.integers(0, AT_MOST - 1)
+Seconds = st.sampled_from([0.5, 2.0, 5.0, 12.0, 30.0])
+Restarts = st.sampled_from([None, 0.0, 2.0, 8.0])
+Waits = st.sampled_from([0.0, 0.02, 0.3, 1.0, 4.0])
+
+Topics = st.sampled_from([("t",), ("t", "u"), ("u",)])
+
+Spec = st.fixed_dictionaries(
+    {
+        "assignors": st.integers(0, 5),
+        "instance_id": st.sampled_from([None, None, None, "i1", "i2"]),
+        "topics": Topics,
+        "drain": st.sampled_from([0.0, 0.5, 4.0, 15.0]),
+        "assigning": st.sampled_from([0.0, 1.0, 5.0]),
+        "lag": st.sampled_from([0.0, 0.003]),
+    }
+)
+
+RETRIABLE = [
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.REQUEST_TIMED_OUT,
+]
+OF_MEMBERSHIP = [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS]
+FATAL = [ErrorCode.GROUP_AUTHORIZATION_FAILED, 999]
+
+Fakes = st.one_of(
+    st.builds(
+        FakedCode,
+        st.sampled_from([JoinRequest, SyncRequest, HeartbeatRequest, LeaveRequest, CommitRequest]),
+        st.sampled_from(3 * (RETRIABLE + OF_MEMBERSHIP) + FATAL),
+        st.booleans(),
+    ),
+    st.builds(FakedCode, st.sampled_from([FindRequest, FetchRequest]), st.sampled_from(RETRIABLE), st.just(False)),
+    st.builds(FakedCode, st.just(FindRequest), st.just(ErrorCode.GROUP_AUTHORIZATION_FAILED), st.just(False)),
+)
+
+
+Step = Callable[..., None]
+
+
+def step(**strategies: Any) -> Callable[[Step], Step]:
+    """A rule, and some time after it: one thing alone, or the next one right on its heels."""
+
+    def as_rule(what: Step) -> Step:
+        @functools.wraps(what)
+        def happens(self: GroupModel, wait: float, **drawn: Any) -> None:
+            what(self, **drawn)
+            self.world.run(wait)
+
+        return cast(Step, rule(wait=Waits, **strategies)(happens))
+
+    return as_rule
+
+
+class GroupModel(RuleBasedStateMachine):
+    """What may happen to a group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World({"t": 4})
+        self.style = STYLES["eager"]
+
+    @initialize(
+        style=st.sampled_from(sorted(STYLES)),
+        partitions=st.tuples(st.integers(1, 7), st.integers(0, 3)),
+        rebalance_timeout=st.sampled_from([20.0, 8.0]),
+        session_timeout=st.sampled_from([6.0, 12.0]),
+        delay=st.sampled_from([0.0, 3.0]),
+        seed=st.integers(0, 2**16),
+        clients=st.lists(Spec, min_size=2, max_size=4),
+    )
+    def begin(
+        self,
+        style: str,
+        partitions: tuple[int, int],
+        rebalance_timeout: float,
+        session_timeout: float,
+        delay: float,
+        seed: int,
+        clients: list[dict[str, Any]],
+    ) -> None:
+        self.style = STYLES[style]
+        self.world = World(
+            {"t": partitions[0], "u": partitions[1]},
+            CoordinatorConfig(initial_rebalance_delay=delay),
+            Timing(session_timeout=session_timeout, rebalance_timeout=rebalance_timeout),
+            seed,
+        )
+        for spec in clients:
+            self.start(wait=0.0, spec=spec)
+
+    def client(self, index: int) -> Client | None:
+        """One of those that live; None only while nobody does."""
+        clients = self.world.clients
+        return clients[index % len(clients)] if clients else None
+
+    # -- clients come and go -------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.world.clients) < AT_MOST)
+    @step(spec=Spec)
+    def start(self, spec: dict[str, Any]) -> None:
+        classes = self.style[spec["assignors"] % len(self.style)]
+        # A static member that comes back with other topics is not what is asked here: nobody would deal anew (KIP-345).
+        topics = STATIC.get(spec["instance_id"], spec["topics"])
+        self.world.start(**spec | {"topics": topics, "assignors": [assignor() for assignor in classes]})
+
+    @step(who=Who, restarts=Restarts)
+    def close(self, who: int, restarts: float | None) -> None:
+        if (client := self.client(who)) is not None:
+            client.do(client.close)
+            self.restart(client, restarts)
+
+    @step(who=Who, restarts=Restarts)
+    def crash(self, who: int, restarts: float | None) -> None:
+        if (client := self.client(who)) is not None:
+            client.crash()
+            self.restart(client, restarts)
+
+    def restart(self, client: Client, seconds: float | None) -> None:
+        """Somebody starts it again after so many seconds, perhaps before it has ended."""
+        if seconds is not None:
+            self.world.start_again(client, seconds)
+
+    @step(who=Who, seconds=Seconds)
+    def freeze(self, who: int, seconds: float) -> None:
+        if (client := self.client(who)) is not None:
+            client.freeze()
+            self.world.scheduler.after(seconds, client.thaw)
+
+    # -- what clients want ---------------------------------------------------------------------------
+
+    @step(who=Who)
+    def claim_returns(self, who: int) -> None:
+        if (client := self.client(who)) is not None:
+            client.do(client.claim_returns)
+
+    @step(who=Who, topics=Topics)
+    def subscribe(self, who: int, topics: tuple[str, ...]) -> None:
+        client = self.client(who)
+        if client is not None and client.instance_id is None:
+            client.do(lambda: client.subscribe(topics))
+
+    @step(who=Who)
+    def user_wants_a_rebalance(self, who: int) -> None:
+        if (client := self.client(who)) is not None:
+            client.post(RebalanceWanted("the user wants it"))
+
+    @step(who=Who)
+    def commit(self, who: int) -> None:
+        if (client := self.client(who)) is not None:
+            client.do(client.holdings.work)
+
+    @step(topic=st.sampled_from(["t", "u"]))
+    def add_a_partition(self, topic: str) -> None:
+        self.world.brokers.topics[topic] += 1
+
+    # -- faults --------------------------------------------------------------------------------------
+
+    def connection(self, who: int, which: int) -> tuple[Client, Connection] | None:
+        client = self.client(who)
+        if client is None:
+            return None
+        connections = client.wire.connections()
+        return (client, connections[which % len(connections)]) if connections else None
+
+    @step(who=Who, which=st.integers(0, 5))
+    def connection_breaks(self, who: int, which: int) -> None:
+        if (found := self.connection(who, which)) is not None:
+            client, connection = found
+            client.wire.break_off(connection, "reset by peer")
+
+    @step(who=Who, which=st.integers(0, 5))
+    def connection_swallows_all(self, who: int, which: int) -> None:
+        if (found := self.connection(who, which)) is not None:
+            found[1].cut()
+
+    @step(who=Who, which=st.integers(0, 5), seconds=Seconds, answers=st.booleans())
+    def connection_stalls(self, who: int, which: int, seconds: float, answers: bool) -> None:
+        if (found := self.connection(who, which)) is not None:
+            (found[1].stall_answers if answers else found[1].stall_requests)(seconds)
+
+    @step(who=Who, which=st.integers(0, 11))
+    def answer_comes_again(self, who: int, which: int) -> None:
+        client = self.client(who)
+        if client is not None and client.past:
+            client.post(client.past[which % len(client.past)])
+
+    @step(fake=Fakes)
+    def answer_is_faked(self, fake: FakedCode) -> None:
+        self.world.brokers.faked.append(fake)
+
+    @step(who=Who)
+    def assignor_fails(self, who: int) -> None:
+        if (client := self.client(who)) is not None:
+            client.assignor_fails = True
+
+    @step(gap=st.sampled_from([0.0, 0.5, 8.0]), loading=st.sampled_from([0.0, 0.5, 8.0]))
+    def coordinator_moves(self, gap: float, loading: float) -> None:
+        self.world.brokers.move(gap, loading)
+
+    @step(node_id=st.integers(0, 1), seconds=Seconds)
+    def broker_is_killed(self, node_id: int, seconds: float) -> None:
+        if self.world.brokers.nodes[node_id].is_up:
+            self.world.stop_node(node_id, seconds)
+
+    # -- time ----------------------------------------------------------------------------------------
+
+    @rule(number=st.integers(1, 40))
+    def things_happen(self, number: int) -> None:
+        self.world.take_steps(number)
+
+    @rule(seconds=st.sampled_from([0.05, 0.5, 2.0, 6.5, 25.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.run(seconds)
+
+    # -- and in the end ------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        if sys.exc_info()[0] is not None:
+            return  # it has failed already
+        world, timing = self.world, self.world.timing
+        world.heal()
+        if not world.clients:
+            self.world.start(topics=("t",), assignors=[assignor() for assignor in self.style[0]])
+        world.settle(within=settling_time(timing))
+        self._one_joins()
+        self._all_leave()
+
+    def _one_joins(self) -> None:
+        """An ordinary rebalance: nobody is lost, and what a cooperative member keeps it never lets go."""
+        world = self.world
+        before = {client: set(client.owned) for client in world.clients}
+        losses = {client: client.holdings.losses for client in before}
+        for client in before:  # longer than a member may be silent
+            client.holdings.drain = 1.5 * world.timing.session_timeout
+        never_let_go = {client: set(owned) for client, owned in before.items()}
+        world.start(topics=("t",), assignors=[assignor() for assignor in self.style[0]])
+        # Three rounds at the most: one as ever, one for what moves, and one more where eager members are among them.
+        until = world.now + 3 * (world.timing.rebalance_timeout + world.timing.join_margin)
+        while not world.is_settled() and world.now < until:
+            world.run(0.05)
+            for client, owned in never_let_go.items():
+                owned &= client.owned.keys()
+        assert world.is_settled(), f"one has joined: {world.clients}, {describe(world)}"
+        assert losses == {client: client.holdings.losses for client in before}
+        for client, owned in before.items():
+            assert not client.holdings.is_cooperative or owned & client.owned.keys() <= never_let_go[client]
+
+    def _all_leave(self) -> None:
+        world = self.world
+        clients = world.clients
+        for client in clients:
+            client.holdings.drain = 0.0
+            client.close()
+        world.run(LEAVING_TIME)
+        assert [client for client in clients if not client.has_left] == []
+        world.run(world.timing.session_timeout)  # static members are waited for
+        assert world.is_settled(), "the group is not empty when all have left"
+
+
+LEAVING_TIME = 2.0
+"""Seconds from the wish to leave to Left, where nothing is in the way."""
+
+
+def settling_time(timing: Timing) -> float:
+    """Seconds in which a group comes to rest once faults have stopped.
+
+    Who was frozen or cut off is heard again, or missed, after a session; what it asked is answered within a request's
+    time. Then a round waits for whoever has gone, as long as a rejoin may take, and so may the round after it.
+    """
+    last_of_the_faults = timing.session_timeout + timing.request_timeout
+    return last_of_the_faults + 2 * (timing.rebalance_timeout + timing.join_margin)
+
+
+TestGroupModel = GroupModel.TestCase
+TestGroupModel.settings = settings(
+    max_examples=EXAMPLES * SOAK,
+    stateful_step_count=STEPS,
+    database=None,
+    print_blob=True,
+    report_multiple_bugs=False,
+    phases=[Phase.generate, Phase.shrink],
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)

@@ -1,0 +1,178 @@
+"""A client's requests: over which connection, in which form, and what their answers are to the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from sarameya.embedded.groups.messages import (
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    LeaveRequest,
+    LeavingMember,
+    SupportedProtocol,
+    SyncAnswer,
+    SyncRequest,
+)
+from sarameya.model import Generation
+from sarameya.protocol.assignors.base import Assignor, Subscription
+from sarameya.protocol.membership_messages import (
+    Event,
+    GroupMember,
+    HeartbeatAnswered,
+    JoinAnswered,
+    LeaveAnswered,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    SyncAnswered,
+)
+from sarameya.protocol.rebalance import PROTOCOL_TYPE, encode_subscription
+from tests.model.brokers import GROUP, Body
+from tests.model.network import Connection, Request
+from tests.model.surroundings import Surroundings, Timing
+
+Exchange = SendJoin | SendSync | SendHeartbeat | SendLeave
+
+
+class Wire:
+    """The connections of one client, one for each node and purpose. `do` runs something in the client."""
+
+    def __init__(self, world: Surroundings, name: str, do: Callable[[Callable[[], None]], None]) -> None:
+        self._world = world
+        self._name = name
+        self._do = do
+        self._connections: dict[tuple[int, str], Connection] = {}
+        self._made = 0
+
+    def ask(
+        self,
+        node_id: int,
+        purpose: str,
+        body: Body,
+        timeout: float,
+        answered: Callable[[Any], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        """Send a request; one of the two is called, later."""
+        connection = self._connections.get((node_id, purpose))
+        if connection is None or not connection.is_open:
+            self._made += 1
+            connection = self._world.connect(self._name, self._made, node_id, self._do)
+        if connection is None:
+            self._connections.pop((node_id, purpose), None)
+            self._world.scheduler.after(0.05, lambda: self._do(lambda: failed("connection refused")))
+        else:
+            self._connections[node_id, purpose] = connection
+            connection.send(Request(body, timeout, answered, failed))
+
+    def connections(self, node_id: int | None = None) -> list[Connection]:
+        """Those that are open; those to one node alone, if one is named."""
+        return [
+            connection
+            for (to, _), connection in self._connections.items()
+            if connection.is_open and node_id in (None, to)
+        ]
+
+    def break_off(self, connection: Connection, cause: str) -> None:
+        """The connection is gone; the client is told."""
+        connection.cut()
+        self._do(lambda: connection.close(cause))
+
+    def close(self) -> None:
+        for connection in self.connections():
+            connection.close("the client is gone")
+
+
+def request_of(
+    command: Exchange,
+    instance_id: str | None,
+    client_id: str,
+    protocols: Callable[[SendJoin], tuple[SupportedProtocol, ...]],
+    timing: Timing,
+) -> tuple[Body, str, float]:
+    """(request, purpose of the connection, timeout) as `net/coordinator.py` has them."""
+    held = timing.rebalance_timeout + timing.join_margin
+    match command:
+        case SendJoin():
+            return _join(command, instance_id, client_id, protocols(command), timing), "coordinator", held
+        case SendSync(generation=generation, assignments=assignments):
+            return _sync(generation, instance_id, assignments), "coordinator", held
+        case SendHeartbeat(generation=generation):
+            body = HeartbeatRequest(GROUP, generation.id, generation.member_id, instance_id)
+            return body, "coordinator", timing.session_timeout / 2
+        case SendLeave():
+            leaving = LeavingMember(command.member_id, instance_id, command.reason)
+            return LeaveRequest(GROUP, (leaving,)), "leave", timing.close_timeout
+
+
+def supported(
+    command: SendJoin, topics: tuple[str, ...], assignors: Iterable[Assignor]
+) -> tuple[SupportedProtocol, ...]:
+    """What the member says of itself under each of its assignors."""
+    return tuple(
+        SupportedProtocol(
+            assignor.name,
+            encode_subscription(
+                Subscription(
+                    topics,
+                    assignor.subscription_user_data(),
+                    owned_partitions=command.owned,
+                    generation_id=command.owned_since,
+                )
+            ),
+        )
+        for assignor in assignors
+    )
+
+
+def _join(
+    command: SendJoin,
+    instance_id: str | None,
+    client_id: str,
+    protocols: tuple[SupportedProtocol, ...],
+    timing: Timing,
+) -> JoinRequest:
+    return JoinRequest(
+        GROUP,
+        PROTOCOL_TYPE,
+        protocols,
+        timing.session_timeout,
+        timing.rebalance_timeout,
+        command.member_id,
+        instance_id,
+        client_id=client_id,
+        reason=command.reason,
+    )
+
+
+def _sync(generation: Generation, instance_id: str | None, assignments: Mapping[str, bytes]) -> SyncRequest:
+    return SyncRequest(
+        GROUP, generation.id, generation.member_id, instance_id, PROTOCOL_TYPE, generation.protocol, assignments
+    )
+
+
+def event_of(token: int, answer: Any) -> Event:
+    """A broker's answer as the machine is told of it."""
+    match answer:
+        case JoinAnswer():
+            return JoinAnswered(
+                token,
+                answer.error,
+                answer.member_id,
+                answer.generation,
+                answer.protocol_name or "",
+                answer.leader,
+                tuple(GroupMember(*member) for member in answer.members),
+                answer.skip_assignment,
+            )
+        case SyncAnswer():
+            return SyncAnswered(token, answer.error, answer.assignment)
+        case LeaveAnswer():
+            code = answer.error or next((error for _, error in answer.members if error), 0)
+            return LeaveAnswered(token, code)
+        case _:
+            return HeartbeatAnswered(token, answer)
