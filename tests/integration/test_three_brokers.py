@@ -35,6 +35,8 @@ OUR_SECONDS = 5.0
 
 Seen: 0.2 s when stopped, up to 1.7 s when killed (leaders are looked for with growing pauses, of 2 s at the most).
 """
+SETTLE_SECONDS = 20.0
+"""What a group may take to agree, and to read what there is while nothing happens."""
 LAST_WORDS_SECONDS = 1.0
 """How long after a broker's end its last acknowledgements may be heard of, of messages it no longer gives out."""
 BROKER_SECONDS = 60.0
@@ -67,21 +69,32 @@ class Reading:
         claims = [member.sessions[-1].claims for member in self.members if member.sessions]
         return [len(numbers) for claimed in claims for numbers in claimed.values()] == [PARTITIONS // MEMBERS] * MEMBERS
 
-    async def has_read_on(self) -> None:
+    async def has_read_on(self, seconds: float) -> None:
         """Wait until something acknowledged from now on has been read of each partition."""
         seen = len(self.trickle.delivered)
-        await until(lambda: len({n for n, _ in self.trickle.delivered_after(seen) & self.read_at.keys()}) == PARTITIONS)
+        await self.until(
+            lambda: len({n for n, _ in self.trickle.delivered_after(seen) & self.read_at.keys()}) == PARTITIONS, seconds
+        )
 
     async def slowest_since(self, moment: float) -> float:
         """The longest time from the acknowledgement of a message to its being read, of all until now."""
         delivered = {place: at for place, at in self.trickle.delivered.items() if at > moment}
-        await until(lambda: delivered.keys() <= self.read_at.keys())
+        await self.until(lambda: delivered.keys() <= self.read_at.keys(), OUR_SECONDS)
         return max(self.read_at[place] - at for place, at in delivered.items())
 
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await trio.sleep(0.02)
+    async def until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait for something; raises AssertionError, with what was delivered and read, when it takes too long."""
+        with trio.move_on_after(seconds):
+            while not condition():
+                await trio.sleep(0.02)
+            return
+        now, shown = time.time(), [f"not after {seconds:g} s"]
+        for partition in range(PARTITIONS):
+            delivered = [(at, offset) for (number, offset), at in self.trickle.delivered.items() if number == partition]
+            read = [(at, offset) for (number, offset), at in self.read_at.items() if number == partition]
+            latest = [f"{offset} {now - at:.1f} s ago" for at, offset in (max(delivered), max(read))]
+            shown.append(f"partition {partition}: delivered {latest[0]}, read {latest[1]}")
+        raise AssertionError("\n".join([*shown, "at last:", *map(str, self.events[-40:])]))
 
 
 @asynccontextmanager
@@ -101,7 +114,7 @@ async def open_reading(kafka: RealKafka, topic: str, strategy: str) -> AsyncIter
         for _ in range(MEMBERS):
             reading.members.append(Recorder(reading.note))
             nursery.start_soon(member, reading.members[-1])
-        await until(reading.is_dealt)
+        await reading.until(reading.is_dealt, SETTLE_SECONDS)
         async with trio.open_nursery() as producing:
             producing.start_soon(reading.trickle.run)
             yield reading
@@ -138,20 +151,19 @@ async def test_brokers_that_end_one_after_the_other_cost_no_generation_and_no_me
     kafka = real_kafka_of_three
     topic = kafka.create_topic("hurt", PARTITIONS)
     async with open_reading(kafka, topic, strategy) as reading:
-        await reading.has_read_on()
+        await reading.has_read_on(SETTLE_SECONDS)
         await trio.to_thread.run_sync(in_step, kafka)
         settled, events = reading.memberships(), len(reading.events)
 
         for node in kafka.nodes:
             began = time.time()
-            with trio.fail_after(SECONDS[how]):
-                await trio.to_thread.run_sync(end, node)
-                gone = time.time()
-                await reading.has_read_on()
+            await trio.to_thread.run_sync(end, node)
+            gone = time.time()
+            await reading.has_read_on(began + SECONDS[how] - gone)
             took = time.time() - began
             node.start()
             await trio.to_thread.run_sync(in_step, kafka)
-            await reading.has_read_on()
+            await reading.has_read_on(SETTLE_SECONDS)
             slowest = await reading.slowest_since(gone + LAST_WORDS_SECONDS)
             print(f"broker {node.node_id} {how}: read on after {took:.1f} s, of which ours {slowest:.1f} s at the most")
             assert slowest < OUR_SECONDS
