@@ -14,6 +14,12 @@ def at(offset: int, metadata: str = "") -> CommittedOffset:
     return CommittedOffset(offset, metadata)
 
 
+def send(ledger: OffsetLedger) -> dict[TopicPartition, CommittedOffset]:
+    offsets = ledger.dirty()
+    ledger.send(offsets)
+    return offsets
+
+
 def test_fresh_ledger_is_clean() -> None:
     ledger = OffsetLedger({P0: at(5), P1: None})
     assert ledger.dirty() == {}
@@ -47,7 +53,7 @@ def test_first_mark_of_an_uncommitted_partition_may_be_zero() -> None:
 def test_acknowledged_mark_is_clean() -> None:
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
-    ledger.acknowledge(ledger.dirty())
+    ledger.acknowledge(send(ledger))
     assert ledger.dirty() == {}
     assert ledger.committed(P0) == at(8)
 
@@ -55,7 +61,7 @@ def test_acknowledged_mark_is_clean() -> None:
 def test_mark_that_moved_while_its_commit_was_under_way_stays_dirty() -> None:
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
-    sent = ledger.dirty()
+    sent = send(ledger)
     ledger.mark(P0, at(9))
     ledger.acknowledge(sent)
     assert ledger.dirty() == {P0: at(9)}
@@ -64,7 +70,7 @@ def test_mark_that_moved_while_its_commit_was_under_way_stays_dirty() -> None:
 def test_reset_while_a_commit_was_under_way_stays_dirty() -> None:
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
-    sent = ledger.dirty()
+    sent = send(ledger)
     ledger.reset(P0, at(6))
     ledger.acknowledge(sent)
     assert ledger.dirty() == {P0: at(6)}
@@ -73,8 +79,32 @@ def test_reset_while_a_commit_was_under_way_stays_dirty() -> None:
 def test_changed_metadata_alone_is_dirty() -> None:
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8, "a"))
-    ledger.acknowledge({P0: at(8, "b")})
-    assert ledger.dirty() == {P0: at(8, "a")}
+    sent = send(ledger)
+    ledger.reset(P0, at(5))
+    ledger.mark(P0, at(8, "b"))
+    ledger.acknowledge(sent)
+    assert ledger.dirty() == {P0: at(8, "b")}
+
+
+def test_reset_to_what_was_committed_before_a_commit_without_an_answer_is_dirty() -> None:
+    """The coordinator may have taken that commit: without another one it would keep the mark that was taken back."""
+    ledger = OffsetLedger({P0: at(5)})
+    ledger.mark(P0, at(8))
+    send(ledger)
+    ledger.reset(P0, at(5))
+    assert ledger.dirty() == {P0: at(5)}
+    ledger.acknowledge(send(ledger))
+    assert ledger.dirty() == {}
+
+
+def test_late_answer_to_a_commit_of_before_the_partition_was_lost_is_not_heard() -> None:
+    ledger = OffsetLedger({P0: at(5)})
+    ledger.mark(P0, at(8))
+    sent = send(ledger)
+    ledger.drop([P0])
+    ledger.add({P0: at(9)})
+    ledger.acknowledge(sent)
+    assert ledger.committed(P0) == at(9)
 
 
 def test_partition_that_is_not_owned_is_a_key_error() -> None:

@@ -266,6 +266,7 @@ class OffsetManager:
         node_id = await self._coordination.coordinator() if generation is not None else None
         if generation is None or node_id is None:
             raise self._too_late()
+        self.ledger.send(offsets)
         try:
             codes = await self._coordination.client.commit(node_id, generation.id, generation.member_id, offsets)
         except UnsupportedVersionError:

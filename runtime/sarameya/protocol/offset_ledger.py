@@ -2,7 +2,8 @@
 
 A mark is the next offset to read, with the metadata and leader epoch that go into the commit. Marks move
 forward, resets backward. A partition is dirty until the very mark that was sent is acknowledged: one that moved
-while the request was under way stays dirty.
+while the request was under way stays dirty, and so does one that went back to what was committed before a request
+whose answer was lost, since the coordinator may have taken it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from sarameya.model import CommittedOffset, TopicPartition
 class _Entry:
     marked: CommittedOffset | None = None
     committed: CommittedOffset | None = None
+    sent: CommittedOffset | None = None
+    """What the coordinator may have taken, or may take yet, instead of `committed`."""
 
 
 class OffsetLedger:
@@ -71,14 +74,20 @@ class OffsetLedger:
         return {
             tp: entry.marked
             for tp, entry in self._entries.items()
-            if entry.marked is not None and entry.marked != entry.committed
+            if entry.marked is not None and (entry.marked != entry.committed or entry.sent is not None)
         }
 
-    def acknowledge(self, sent: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """The coordinator has taken `sent`."""
-        for partition, offset in sent.items():
+    def send(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """`offsets` go out: until one is acknowledged, nobody knows what the group has committed for its partition."""
+        for partition, offset in offsets.items():
             if (entry := self._entries.get(partition)) is not None:
-                entry.committed = offset
+                entry.sent = offset
+
+    def acknowledge(self, sent: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """The coordinator has taken `sent`; it tells nothing of partitions dropped since, even if owned anew."""
+        for partition, offset in sent.items():
+            if (entry := self._entries.get(partition)) is not None and entry.sent == offset:
+                entry.committed, entry.sent = offset, None
 
     def marked(self, partition: TopicPartition) -> CommittedOffset | None:
         """The mark as it stands, committed or not."""
