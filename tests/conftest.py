@@ -11,8 +11,8 @@ from types import FrameType
 import pytest
 from hypothesis import settings
 
-# A busy machine makes an example slow, not wrong.
-settings.register_profile("sarameya", deadline=None)
+# A busy machine makes an example slow, not wrong. The ordinary run is the same each time; `make soak` looks further.
+settings.register_profile("sarameya", deadline=None, derandomize="SARAMEYA_SOAK" not in os.environ, print_blob=True)
 settings.load_profile("sarameya")
 
 _IN_CI = os.environ.get("CI") == "true"

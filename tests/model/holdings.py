@@ -48,6 +48,8 @@ class Holdings:
         client."""
         self.drain = drain
         self.is_cooperative = is_cooperative
+        self.is_idle = False
+        """There is nothing to read, and so nothing to commit."""
         self.ending: Ending | None = None
         self.is_closing = False
         self.claimed: frozenset[TopicPartition] = frozenset()
@@ -92,7 +94,8 @@ class Holdings:
     def work(self) -> None:
         """Read on in all that is not drained, and commit."""
         ending = self.ending
-        self._offsets.read_on(but=ending.partitions if ending is not None and ending.is_drained else ())
+        if not self.is_idle:
+            self._offsets.read_on(but=ending.partitions if ending is not None and ending.is_drained else ())
         self._offsets.commit()
 
     # -- what is assigned, and what is lost ----------------------------------------------------------

@@ -5,12 +5,16 @@ What must hold: no mark is forgotten. Where the ledger has nothing left to commi
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.protocol.offset_ledger import OffsetLedger
+
+SOAK = int(os.environ.get("SARAMEYA_SOAK", "1"))
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 
@@ -96,6 +100,7 @@ class LedgerModel(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         self.sent = dict(self.ledger.dirty())
+        self.ledger.send(self.sent)
 
     @precondition(lambda self: self.sent)
     @rule(refused=st.sets(Partitions))
@@ -147,4 +152,4 @@ class LedgerModel(RuleBasedStateMachine):
 
 
 TestLedgerModel = LedgerModel.TestCase
-TestLedgerModel.settings = settings(max_examples=200, stateful_step_count=40, database=None, print_blob=True)
+TestLedgerModel.settings = settings(max_examples=200 * SOAK, stateful_step_count=40)
