@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import CommittedOffset, TopicPartition
+from sarameya import CommittedOffset, Session, TopicPartition
 from sarameya.observe import ClaimStarted
-from tests.group.kit import deadline, eventually, orders
+from tests.group.kit import committed, deadline, eventually, fill, orders
 from tests.group.test_cooperative import Partitions, start
 
 
@@ -48,6 +51,37 @@ async def test_partition_that_goes_while_its_start_is_looked_for_never_begins(au
         await trio.sleep(30)
         assert [e.partition.partition for e in first.seen(ClaimStarted)] == list(one.claims)
         assert f"revoked {two.claims[0]}" in one.calls
+
+
+@pytest.mark.parametrize("hook", ["setup", "partitions_assigned"])
+async def test_mark_made_before_a_start_that_is_broken_off_is_kept(autojump_clock: MockClock, hook: str) -> None:
+    class Marks(Asks):
+        async def setup(self, session: Session) -> None:
+            await super().setup(session)
+            if hook == "setup":
+                self._mark(session, (0, 1))
+
+        async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+            await super().partitions_assigned(session, partitions)
+            if hook == "partitions_assigned":
+                self._mark(session, (tp.partition for tp in partitions))
+
+        def _mark(self, session: Session, partitions: Iterable[int]) -> None:
+            for partition in partitions:
+                session.mark_offset("orders", partition, 2, "the ones before are poisoned")
+
+    async with orders(2) as cluster, deadline() as nursery:
+        fill(cluster, 2, 0)
+        fill(cluster, 2, 1)
+        one, two = Marks(), Partitions()
+        first = await start(nursery, cluster, one, autocommit=False)
+        await one.until(lambda: bool(one.claims))
+        await start(nursery, cluster, two)
+        await eventually(lambda: bool(first.seen(ClaimStarted)))
+        assert one.calls.count(f"asked {one.claims[0]}") == 2, "its sibling has left"
+        assert committed(cluster).get(f"orders-{one.claims[0]}") is None
+        await one.sessions[-1].commit()
+        assert committed(cluster)[f"orders-{one.claims[0]}"] == 2
 
 
 async def test_start_that_is_looked_for_ends_with_its_session(autojump_clock: MockClock) -> None:

@@ -107,6 +107,32 @@ def test_late_answer_to_a_commit_of_before_the_partition_was_lost_is_not_heard()
     assert ledger.committed(P0) == at(9)
 
 
+def test_mark_that_is_still_to_be_committed_outlives_another_look_at_what_is() -> None:
+    ledger = OffsetLedger({P0: at(5), P1: at(5)})
+    ledger.mark(P0, at(8))
+    ledger.add({P0: at(6), P1: at(7)})
+    assert ledger.dirty() == {P0: at(8)}
+    assert (ledger.committed(P0), ledger.committed(P1)) == (at(6), at(7))
+    assert ledger.marked(P1) == at(7)
+
+
+def test_mark_that_was_committed_after_all_is_clean_after_another_look() -> None:
+    ledger = OffsetLedger({P0: at(5)})
+    ledger.mark(P0, at(8))
+    ledger.add({P0: at(8)})
+    assert ledger.dirty() == {}
+
+
+def test_commit_without_an_answer_is_made_again_whatever_another_look_says() -> None:
+    """It may be taken after that look."""
+    ledger = OffsetLedger({P0: at(5)})
+    ledger.mark(P0, at(8))
+    send(ledger)
+    ledger.reset(P0, at(5))
+    ledger.add({P0: at(5)})
+    assert ledger.dirty() == {P0: at(5)}
+
+
 def test_partition_that_is_not_owned_is_a_key_error() -> None:
     ledger = OffsetLedger({P0: None})
     with pytest.raises(KeyError):

@@ -98,7 +98,7 @@ class OffsetManager:
         self._is_over = False
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
-        """`look_up`; and the ledger begins there."""
+        """`look_up`; and the ledger begins there, but for marks that are still to be committed."""
         found = await self.look_up(partitions)
         self.ledger.add(found)
         return found

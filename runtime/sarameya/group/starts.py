@@ -107,11 +107,7 @@ async def find_chosen_starts(
 async def _take_up(
     offsets: OffsetManager, partitions: Iterable[TopicPartition], config: Config
 ) -> Mapping[TopicPartition, CommittedOffset | None]:
-    """What the group has committed; the ledger begins there, but for marks that are still to be committed."""
-    ledger = offsets.ledger
-    if config.autocommit and (marked := ledger.dirty().keys() & set(partitions)):
+    """What the group has committed, once it has what is marked: the ledger begins there."""
+    if config.autocommit and (marked := offsets.ledger.dirty().keys() & set(partitions)):
         await offsets.commit(marked)
-    committed = await offsets.look_up(partitions)
-    dirty = ledger.dirty()
-    ledger.add({tp: commit for tp, commit in committed.items() if tp not in dirty})
-    return committed
+    return await offsets.fetch(partitions)

@@ -32,8 +32,14 @@ class OffsetLedger:
         self.add(committed or {})
 
     def add(self, committed: Mapping[TopicPartition, CommittedOffset | None]) -> None:
-        """Partitions are owned from now on, with what the group has committed for each."""
-        self._entries.update({tp: _Entry(offset, offset) for tp, offset in committed.items()})
+        """Partitions are owned from now on, with what the group has committed for each; where one is owned already, a
+        mark that is still to be committed stands."""
+        dirty = self.dirty()
+        for partition, offset in committed.items():
+            if partition in dirty:
+                self._entries[partition].committed = offset
+            else:
+                self._entries[partition] = _Entry(offset, offset)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions are not owned any more; what is still dirty of them will not be committed."""
