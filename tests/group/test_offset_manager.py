@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -121,11 +123,21 @@ async def test_mark_made_while_a_commit_is_under_way_goes_out_an_interval_later(
         assert coordinator.taken == [{"orders-0": 7}, {"orders-0": 8}]
 
 
-async def test_mark_made_in_a_worker_thread_is_committed(autojump_clock: MockClock) -> None:
+def in_a_run_of_its_own(mark: Callable[[], bool]) -> None:
+    async def work() -> None:
+        mark()
+
+    trio.run(work)
+
+
+@pytest.mark.parametrize("work", [lambda mark: mark(), in_a_run_of_its_own], ids=["plain", "with a run of its own"])
+async def test_mark_made_in_a_worker_thread_is_committed(
+    autojump_clock: MockClock, work: Callable[[Callable[[], bool]], None]
+) -> None:
     coordinator = Taking()
     async with managed(coordinator, autocommit_interval=5.0) as manager:
         await wait_all_tasks_blocked()
-        await trio.to_thread.run_sync(manager.ledger.mark, ORDERS[0], CommittedOffset(7))
+        await trio.to_thread.run_sync(work, partial(manager.ledger.mark, ORDERS[0], CommittedOffset(7)))
         await trio.sleep(5.2)
         assert coordinator.taken == [{"orders-0": 7}]
 

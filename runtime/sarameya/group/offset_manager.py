@@ -172,9 +172,9 @@ class OffsetManager:
             self._round.include(None)
 
     def _marked(self, token: trio.lowlevel.TrioToken) -> None:
-        if trio.lowlevel.in_trio_run():
+        if trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is token:
             self._wake_after_interval()
-        else:  # handlers may mark in a worker thread of theirs
+        else:  # handlers may mark in a worker thread of theirs, and in a `trio.run` there
             token.run_sync_soon(self._wake_after_interval)
 
     def _wake_after_interval(self) -> None:
