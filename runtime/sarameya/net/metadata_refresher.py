@@ -68,12 +68,14 @@ class MetadataRefresher:
     async def reach_cluster(self, topics: Iterable[str]) -> ClusterMetadata:
         """Metadata in which every one of `topics` has its partitions; `Config.bootstrap_timeout` seconds at most.
 
-        Raises ConnectError, with the last cause, if no broker answered in that time, and UnknownTopicError (or
-        the topic's own error) if a topic is still unknown at its end.
+        A topic that is missing may be about to be created: it is looked up again, which observers are told. Raises
+        ConnectError, with the last cause, if no broker answered in that time, and UnknownTopicError (or the topic's own
+        error) if a topic is still unknown at its end.
         """
         wanted = tuple(topics)
         self.follow(wanted)
         seen = False
+        retries = Retries("look-up of topics", self._backoff, self._observer)
         with trio.move_on_after(self._config.bootstrap_timeout):
             while True:
                 metadata = await self.refresh()
@@ -84,7 +86,7 @@ class MetadataRefresher:
                 fatal = {t: c for t, c in missing.items() if c in _NEVER_APPEARS}
                 if fatal:
                     break
-                await trio.sleep(self._config.retry_backoff_max / 4)
+                await retries.wait(", ".join(f"{t}: {ErrorCode.describe(c)}" for t, c in sorted(missing.items())))
         if not seen:
             silent = f"{', '.join(self._pool.addresses)} do not answer; is there a Kafka broker?"
             cause = str(self._last_error) if self._last_error else silent

@@ -1,0 +1,98 @@
+"""Topics that are looked for at the start: how often, for how long, and who hears of it. Virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Config, ErrorCode, Event, TopicAuthorizationError, UnknownTopicError
+from sarameya.embedded import EmbeddedCluster
+from sarameya.net.broker_pool import open_broker_pool
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.observe import Retrying
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers
+from tests.group.kit import orders
+
+
+@asynccontextmanager
+async def refresher(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[tuple[MetadataRefresher, list[Event]]]:
+    events: list[Event] = []
+    config = Config(**options)
+    async with (
+        open_broker_pool(cluster.bootstrap_servers, config, events.append, cluster.transport) as pool,
+        trio.open_nursery() as nursery,
+    ):
+        metadata = MetadataRefresher(pool, config, events.append)
+        nursery.start_soon(metadata.run)
+        yield metadata, events
+        nursery.cancel_scope.cancel()
+
+
+def retries(events: list[Event]) -> list[Retrying]:
+    return [event for event in events if isinstance(event, Retrying)]
+
+
+async def test_topic_that_is_missing_is_looked_up_by_the_backoff_and_observers_see_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders() as cluster, refresher(cluster, bootstrap_timeout=10.0) as (metadata, events):
+        with pytest.raises(UnknownTopicError):
+            await metadata.reach_cluster(["orders", "orderz", "returnz"])
+        seen = retries(events)
+        assert {(e.what, e.cause) for e in seen} == {
+            (
+                "look-up of topics",
+                "orderz: UNKNOWN_TOPIC_OR_PARTITION (3), returnz: UNKNOWN_TOPIC_OR_PARTITION (3)",
+            )
+        }
+        assert [e.attempt for e in seen] == list(range(1, len(seen) + 1))
+        for attempt, bare in enumerate((0.1, 0.2, 0.4, 0.8, 1.6)):
+            assert seen[attempt].delay == pytest.approx(bare, rel=0.2)
+        assert max(e.delay for e in seen) <= 2.0
+        assert seen[-1].elapsed + seen[-1].delay >= 10.0, "to the end of the time that there is, and no silence in it"
+        assert trio.current_time() == pytest.approx(10.0)
+
+
+async def test_topics_are_looked_for_until_the_bootstrap_timeout_however_few_retries_are_allowed(
+    autojump_clock: MockClock,
+) -> None:
+    options = {"bootstrap_timeout": 30.0, "retry_max_attempts": 0, "retry_timeout": 1.0}
+    async with orders() as cluster, refresher(cluster, **options) as (metadata, events):
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def create_late() -> None:
+                await trio.sleep(20)
+                cluster.create_topic("late", 3)
+
+            found = await metadata.reach_cluster(["late"])
+        assert found.partition_counts(["late"]) == {"late": 3}
+        assert trio.current_time() <= 22.0
+        assert len(retries(events)) > 5
+
+
+async def test_topic_that_is_there_is_found_without_a_retry(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, refresher(cluster) as (metadata, events):
+        assert (await metadata.reach_cluster(["orders"])).partition_counts(["orders"]) == {"orders": 2}
+        assert retries(events) == []
+
+
+async def test_topic_that_may_not_be_read_is_not_looked_up_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbid(request: Any, answer: Any) -> None:
+        for topic in answer.topics:
+            topic.error_code, topic.partitions = ErrorCode.TOPIC_AUTHORIZATION_FAILED, []
+
+    edit_answers(monkeypatch, Api.METADATA, forbid)
+    async with orders() as cluster, refresher(cluster) as (metadata, events):
+        with pytest.raises(TopicAuthorizationError, match="grant this principal READ"):
+            await metadata.reach_cluster(["orders"])
+        assert retries(events) == []
+        assert trio.current_time() < 1.0
