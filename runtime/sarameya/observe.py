@@ -123,6 +123,16 @@ class ClaimCancelled(Event):
 
 
 @attrs.frozen(slots=True)
+class CallCancelled(Event):
+    """`setup` or `partitions_assigned` was still going on when a rebalance could wait no longer, and was cancelled: the
+    session ends, since nothing may be read on the strength of it."""
+
+    group: str
+    generation: Generation
+    call: str
+
+
+@attrs.frozen(slots=True)
 class PartitionsPaused(Event):
     """These, or everything that is and will be assigned, are held back until they are resumed."""
 
@@ -241,6 +251,7 @@ _LEVELS: dict[type[Event], int] = {
     ConnectionLost: logging.WARNING,
     CommitFailed: logging.WARNING,
     ClaimCancelled: logging.WARNING,
+    CallCancelled: logging.WARNING,
     TaskStuck: logging.ERROR,
     OffsetReset: logging.WARNING,
     SessionStarted: logging.INFO,

@@ -128,27 +128,27 @@ async def start_member(
     config = Config(**{**DEFAULTS, **options})
 
     async def run(*, task_status: trio.TaskStatus[Running]) -> None:
-        with trio.CancelScope() as scope:
-            member = ConsumerGroup(
-                cluster.bootstrap_servers,
-                group,
-                config,
-                observers=[events.append],
-                transport=transport or cluster.transport,
-                run_sync=run_inline,
-            )
-            running = Running(member, scope, events)
-            task_status.started(running)
-            try:
+        member = ConsumerGroup(
+            cluster.bootstrap_servers,
+            group,
+            config,
+            observers=[events.append],
+            transport=transport or cluster.transport,
+            run_sync=run_inline,
+        )
+        running = Running(member, trio.CancelScope(), events)
+        task_status.started(running)
+        try:
+            with running.scope:
                 async with member:
                     if isinstance(topics, tuple):
                         await member.consume(topics, handler)
                     else:
                         await member.consume(pattern=topics, handler=handler)
-            except Exception as error:
-                running.error = error
-            finally:
-                running.ended.set()
+        except Exception as error:
+            running.error = error
+        finally:
+            running.ended.set()
 
     return await nursery.start(run)
 

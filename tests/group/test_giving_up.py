@@ -40,7 +40,7 @@ async def test_revocation_is_told_in_full_where_claims_have_used_up_their_grace(
 
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Deaf(25.0), Partitions()
-        first = await start(nursery, cluster, one, claim_grace=5.0)
+        first = await start(nursery, cluster, one, claim_grace=5.0, close_timeout=60.0)
         await one.until(lambda: one.calls.count("claim") == 2)
         await start(nursery, cluster, two)
         await two.until(lambda: len(two.claims) == 1)

@@ -213,7 +213,7 @@ class ConsumerGroup(Pausing):
                 raise outcome.fatal
             if outcome.failures:
                 failures = [outcome.fatal, *outcome.failures] if outcome.fatal else outcome.failures
-                raise ExceptionGroup(f"group {self.group_id!r}: {reason}", failures)
+                raise ExceptionGroup(outcome.text(self.group_id), failures)
         finally:
             self._member = None
             now = trio.current_time()

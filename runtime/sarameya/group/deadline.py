@@ -32,8 +32,8 @@ class Deadline:
         self._scope = trio.CancelScope()
 
     def hasten(self, deadline: float) -> None:
-        """Only ever nearer; but a moment is always left."""
-        self._move(min(self.at, in_order(deadline)))
+        """Only ever nearer; but a moment is always left for what is ending now."""
+        self._move(in_order(min(self.at, deadline)))
 
     def lift(self) -> None:
         """All that had to be given up has been."""

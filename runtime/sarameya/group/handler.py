@@ -21,14 +21,18 @@ class ConsumerGroupHandler(ABC):
     Order: `setup` once, `partitions_assigned` for what is assigned, `start_offset` once a partition, `consume_claim`
     once a claim (each in a task of its own), `partitions_revoked` or `partitions_lost` for what is given up,
     `cleanup` once, also when one of the others has failed. Everything a method raises ends the session in order and
-    is then raised by `ConsumerGroup.consume`, with its coordinates.
+    is then raised by `ConsumerGroup.consume`, with its coordinates, also where `consume` is cancelled.
 
     Under an eager assignor a session has one assignment. Under a cooperative one (KIP-429) it spans generations:
     partitions come and go, and what is kept is read on without a pause.
     """
 
     async def setup(self, session: Session) -> None:
-        """Called once a session, before any claim. Marks and `session.claims` may be used."""
+        """Called once a session, before any claim. Marks and `session.claims` may be used.
+
+        Where a rebalance begins meanwhile, this and `partitions_assigned` have the grace of claims
+        (`Config.claim_grace`); then they are cancelled, observers are told (`CallCancelled`), and the session ends.
+        """
 
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         """`partitions` are this member's from now on; their claims begin next. Not called for none."""

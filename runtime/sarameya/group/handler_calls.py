@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 import trio
 
+from sarameya.group.claims import run_reader
 from sarameya.group.deadline import Deadline, Tasks, most_of
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.session import Session
@@ -29,8 +31,10 @@ class HandlerCalls:
         *,
         on_failure: Callable[[str, Exception], None],
         on_late: Callable[[str], None],
+        on_cut_off: Callable[[str], None],
     ) -> None:
-        """`on_failure` is told which call raised what; `on_late` which one was cut off at the end of its time."""
+        """`on_failure` is told which call raised what, `on_late` which one outlived the deadline, `on_cut_off` which one
+        had to make way for a rebalance."""
         self.told: frozenset[TopicPartition] = frozenset()
         """What the handler was told of, and not that it is gone."""
         self.needs_cleanup = False
@@ -39,6 +43,7 @@ class HandlerCalls:
         self._deadline = deadline
         self._on_failure = on_failure
         self._on_late = on_late
+        self._on_cut_off = on_cut_off
         self._running: dict[trio.lowlevel.Task, str] = {}
         self._grace_ends = math.inf
         self._in_grace = trio.CancelScope()
@@ -79,10 +84,8 @@ class HandlerCalls:
         the call less time, and not none."""
         told = sorted(partitions)
         self.told -= frozenset(told)
-        with trio.CancelScope(shield=True, deadline=most_of(self._deadline.at)) as self._revoking:
-            await self.call("partitions_revoked", self._handler.partitions_revoked(self._session, told))
-        if self._revoking.cancelled_caught:
-            self._on_late("partitions_revoked")
+        self._revoking = trio.CancelScope(shield=True, deadline=most_of(self._deadline.at))
+        await self._by("partitions_revoked", self._handler.partitions_revoked(self._session, told))
 
     async def finish(self, *, lost: bool, deadline: float) -> None:
         """At the session's end: all that the handler was told of is gone; clean up. Cleanup needs what is left of the
@@ -91,25 +94,30 @@ class HandlerCalls:
             name, tell = "partitions_revoked", self._handler.partitions_revoked
             if lost:
                 name, tell = "partitions_lost", self._handler.partitions_lost
-            with trio.move_on_at(most_of(deadline)) as scope:
-                await self.call(name, tell(self._session, told))
-            if scope.cancelled_caught:
-                self._on_late(name)
+            self._revoking = trio.CancelScope(deadline=most_of(deadline))
+            await self._by(name, tell(self._session, told))
         if self.needs_cleanup:
             await self.call("cleanup", self._handler.cleanup(self._session))
             self.needs_cleanup = False
 
-    async def call(self, name: str, work: Awaitable[None]) -> None:
-        """A part of the handler that is no claim; what it raises, `on_failure` is told."""
+    async def call(self, name: str, work: Awaitable[None], scope: trio.CancelScope | None = None) -> None:
+        """A part of the handler that is no claim, in its scope; what it raises, `on_failure` is told."""
         task = trio.lowlevel.current_task()
         self._running[task] = name
         try:
-            await work
-        except Exception as error:  # noqa: BLE001 - the user's code: recorded, and raised by consume()
-            self._on_failure(name, error)
+            await run_reader(work, scope or trio.CancelScope(), partial(self._on_failure, name))
         finally:
             del self._running[task]
 
+    async def _by(self, name: str, work: Awaitable[None]) -> None:
+        """By most of the deadline, which may come nearer meanwhile."""
+        scope = self._revoking
+        await self.call(name, work, scope)
+        if scope.cancelled_caught:
+            self._on_late(name)
+
     async def _in_time(self, name: str, work: Awaitable[None]) -> None:
-        with trio.CancelScope(deadline=self._grace_ends) as self._in_grace:
-            await self.call(name, work)
+        scope = self._in_grace = trio.CancelScope(deadline=self._grace_ends)
+        await self.call(name, work, scope)
+        if scope.cancelled_caught:
+            self._on_cut_off(name)

@@ -23,3 +23,7 @@ class Outcome:
     fatal: Exception | None = None
     next: NewAssignment | None = None
     """An assignment that came while the session ended: the next one begins with it."""
+
+    def text(self, group: str) -> str:
+        """What the group of failures says."""
+        return f"group {group!r}: {self.reason}"

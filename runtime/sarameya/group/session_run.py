@@ -23,7 +23,6 @@ else the handler is told and how long that may take (`handler_calls.py`), and wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import trio
@@ -47,6 +46,7 @@ from sarameya.group.starts import Start, find_starts
 from sarameya.group.streams import readers
 from sarameya.model import CommittedOffset, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import (
+    CallCancelled,
     ClaimStarted,
     CommitFailed,
     PartitionsAssigned,
@@ -59,6 +59,7 @@ from sarameya.observe import (
 from sarameya.protocol.fetch_cursor import FetchCursor
 from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
 from sarameya.protocol.rebalance import diff
+from sarameya.protocol.subscription import wants
 
 
 class SessionRun:
@@ -99,7 +100,12 @@ class SessionRun:
         )
         self._deadline = Deadline()
         self._calls = HandlerCalls(
-            handler, self._session, self._deadline, on_failure=self._call_failed, on_late=self._call_was_late
+            handler,
+            self._session,
+            self._deadline,
+            on_failure=self._call_failed,
+            on_late=self._call_was_late,
+            on_cut_off=self._call_was_cut_off,
         )
         self._claims = readers(
             handler,
@@ -119,12 +125,27 @@ class SessionRun:
         self._ended = trio.Event()
         self._starting = Starting(self._find_starts, self._begin)
         self._fetch_scope = trio.CancelScope()
+        self._committing = trio.CancelScope()
         self._services_scope = trio.CancelScope(shield=True)
         self._services_running = trio.Event()
         self._finish_scope = trio.CancelScope(shield=True)
 
     async def run(self) -> Outcome:
-        """Live the session. Failures are in the outcome; only cancellation is raised."""
+        """Live the session. Failures are in the outcome; raised are cancellation and what is no Exception, and with
+        those, since there is no outcome then, the failures too."""
+        try:
+            await self._live()
+        except BaseException as end:
+            if self._outcome.failures:
+                raise BaseExceptionGroup(
+                    self._outcome.text(self._runtime.group), [end, *self._outcome.failures]
+                ) from None
+            raise
+        # A rebalance that was not answered yet is answered by the next join: what was assigned before it is over.
+        self._outcome.next = self._next if self._rebalance is None else None
+        return self._outcome
+
+    async def _live(self) -> None:
         async with trio.open_nursery() as nursery:
             # Not `nursery.start`: a task that shields itself would outlive a cancelled start for ever.
             nursery.start_soon(self._run_services)
@@ -139,8 +160,6 @@ class SessionRun:
                     # Whatever cleanup raises, also SystemExit: what is shielded must be told to end.
                     self._services_scope.cancel()
                     nursery.cancel_scope.cancel()
-        self._outcome.next = self._next
-        return self._outcome
 
     # -- assignments and rebalances, one after the other --------------------------------------------
 
@@ -178,11 +197,13 @@ class SessionRun:
         await self._take_on([partition for partition in assigned if partition not in begun])
 
     def _unsubscribed(self) -> list[TopicPartition]:
-        topics = frozenset(self._member.topics)
-        return [partition for partition in self._owned if partition.topic not in topics]
+        """What the user no longer wants. (A topic that is missing from the metadata may be back at once.)"""
+        wanted = self._member.wanted
+        return [partition for partition in self._owned if wanted is None or not wants(wanted, partition.topic)]
 
     def _rejoin(self, reason: str) -> None:
         self._rebalance = None
+        self._lift()
         if not self._ended.is_set():
             self._member.post(JoinWanted(reason, by_topic(sorted(self._owned)), self._generation.id))
 
@@ -198,13 +219,20 @@ class SessionRun:
         told = leaving & self._calls.told
         if told and not self._ended.is_set():
             await self._calls.revoked(told)
-            await self._commit(deadline)
+        if told and not self._ended.is_set():
+            await self._commit_given_up()
         if not self._ended.is_set():  # else all is given up at once, in `_finish`
             self._offsets.ledger.drop(leaving)
             self._own(self._owned - leaving)
             self._leaving = frozenset()
-            self._calls.lift()
-            self._deadline.lift()
+            self._lift()
+
+    async def _commit_given_up(self) -> None:
+        with trio.CancelScope(deadline=self._deadline.at) as self._committing:
+            await self._commit()
+        if self._committing.cancelled_caught and not self._ended.is_set():  # else there is another one, the last
+            late = "the commit of what was given up was not answered by the deadline"
+            self._runtime.observer(CommitFailed(self._runtime.group, late))
 
     async def _take_on(self, partitions: Sequence[TopicPartition]) -> None:
         """Begin to read partitions. An assignment that comes before their offsets are had goes first."""
@@ -261,7 +289,9 @@ class SessionRun:
 
     def _own(self, partitions: frozenset[TopicPartition]) -> None:
         self._owned = partitions
-        self._session._moved(self._generation, by_topic(sorted(partitions)))
+        # Commits go out under the group's generation, also while what it means for us waits for a slow hook.
+        generation = self._next.generation if self._next is not None else self._generation
+        self._session._moved(generation, by_topic(sorted(partitions)))
 
     # -- failures -------------------------------------------------------------------------------------
 
@@ -278,6 +308,11 @@ class SessionRun:
     def _call_failed(self, name: str, error: Exception) -> None:
         error.add_note(f"in {name} of group {self._runtime.group!r}, generation {self._generation.id}")
         self._raised(name, error, error)
+
+    def _call_was_cut_off(self, name: str) -> None:
+        """What it was to set up may not be: nothing may be read on the strength of it."""
+        self._runtime.observer(CallCancelled(self._runtime.group, self._generation, name))
+        self._end(f"{name} was cut off")
 
     def _call_was_late(self, name: str) -> None:
         late = RebalanceDeadlineError(f"{name} of group {self._runtime.group!r} outlived the deadline")
@@ -312,6 +347,7 @@ class SessionRun:
             self._wanted.set()
             self._runtime.observer(SessionEnding(self._runtime.group, self._generation, reason, lost))
             self._fetch_scope.cancel()
+            self._committing.cancel()
             self._starting.stop_all()
             self._fetcher.stop()
         self._leaving = self._claims.partitions
@@ -324,17 +360,27 @@ class SessionRun:
         grace_ends = now + min(self._runtime.config.claim_grace, most_of(deadline) - now)
         self._deadline.hasten(deadline)
         self._calls.hasten(grace_ends)
+        self._committing.deadline = min(self._committing.deadline, self._deadline.at)
         ending = self._ended.is_set()
         asked = self._claims.ask_all(grace_ends) if ending else self._claims.ask(self._leaving, grace_ends)
         self._fetcher.release(claim._consumer for claim in asked)
 
+    def _lift(self) -> None:
+        """Nothing is being given up, and nobody waits for us."""
+        if not self._ended.is_set():
+            self._calls.lift()
+            self._deadline.lift()
+
     async def _finish(self) -> None:
         """What the handler is told at the end, and the last commit: shielded, but never beyond the deadline."""
-        self._end_cancelled()  # unless it has ended already
+        if not self._ended.is_set():
+            self._end_cancelled()
         outcome, group = self._outcome, self._runtime.group
+        # What has come back from behind the deadline leaves a moment, too.
+        outcome.deadline = self._finish_scope.deadline = in_order(outcome.deadline)
         with self._finish_scope:
             await self._calls.finish(lost=outcome.lost, deadline=outcome.deadline)
-            await self._commit(math.inf)
+            await self._commit()
         if self._finish_scope.cancelled_caught:
             if self._calls.needs_cleanup:
                 self._call_was_late("cleanup")
@@ -342,16 +388,15 @@ class SessionRun:
                 self._runtime.observer(CommitFailed(group, "the last commit was not answered by the deadline"))
         self._runtime.observer(SessionEnded(group, self._generation, outcome.reason))
 
-    async def _commit(self, deadline: float) -> None:
+    async def _commit(self) -> None:
         """With autocommit, commit what is marked before it is given up."""
         if self._outcome.lost or not self._runtime.config.autocommit:
             return
-        with trio.move_on_at(deadline):
-            try:
-                await self._offsets.commit()
-            except SarameyaError as error:
-                # What was marked is read again by whoever owns it next.
-                self._runtime.observer(CommitFailed(self._runtime.group, str(error)))
+        try:
+            await self._offsets.commit()
+        except SarameyaError as error:
+            # What was marked is read again by whoever owns it next.
+            self._runtime.observer(CommitFailed(self._runtime.group, str(error)))
 
     # -- services -------------------------------------------------------------------------------------
 
@@ -370,7 +415,10 @@ class SessionRun:
             match notice:
                 case NewAssignment():
                     self._next, self._rebalance = notice, None
+                    self._session._moved(notice.generation, self._session.claims)
                     self._fetch_scope.cancel()
+                    if not self._leaving:
+                        self._lift()
                 case PrepareRebalance():
                     self._prepare_rebalance(notice)
                 case MembershipLost(reason=reason):
@@ -395,8 +443,7 @@ class SessionRun:
             self._end(rebalance.reason, deadline=rebalance.deadline)
         elif self._leaving or self._next is not None or self._unsubscribed():
             self._rebalance = rebalance
-            if self._leaving:
-                self._hasten(rebalance.deadline)
+            self._hasten(rebalance.deadline)
             self._fetch_scope.cancel()
         else:
             self._rejoin(rebalance.reason)
@@ -423,8 +470,7 @@ class SessionRun:
             self._end_cancelled()
 
     def _end_cancelled(self) -> None:
-        if not self._ended.is_set():
-            self._end("cancelled", deadline=trio.current_time() + self._runtime.config.close_timeout)
+        self._end("cancelled", deadline=trio.current_time() + self._runtime.config.close_timeout)
 
 
 def _is_commit_error(error: Exception) -> bool:

@@ -36,7 +36,12 @@ def resolve(wanted: Wanted, metadata: ClusterMetadata) -> tuple[str, ...]:
     if isinstance(wanted, tuple):
         return wanted
     names = (name for name, topic in metadata.topics.items() if topic.partitions and not topic.is_internal)
-    return tuple(sorted(name for name in names if wanted.fullmatch(name)))
+    return tuple(sorted(name for name in names if wants(wanted, name)))
+
+
+def wants(wanted: Wanted, topic: str) -> bool:
+    """Whether a topic of this name is wanted, whatever the cluster says of it."""
+    return topic in wanted if isinstance(wanted, tuple) else wanted.fullmatch(topic) is not None
 
 
 class Growth:

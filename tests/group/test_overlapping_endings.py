@@ -1,0 +1,195 @@
+"""An ending that meets another one: what was asked for last is heard, in its own time, and what failed is raised."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Claim, ErrorCode, RebalanceDeadlineError, Session, TopicPartition
+from sarameya.observe import CommitFailed, SessionEnded, TaskStuck
+from sarameya.protocol.versions import Api
+from tests.group.kit import Recorder, Running, committed, deadline, eventually, failure, fill, orders, start_member
+from tests.group.test_cooperative import Partitions, start
+
+A_MOMENT = 1.0
+"""What there is for ending in order, whatever the deadline."""
+
+
+class SlowCleanup(Recorder):
+    async def cleanup(self, session: Session) -> None:
+        self._note("cleanup begins")
+        await trio.sleep(50)
+        self._note("cleanup")
+
+
+async def end_by_itself(handler: Recorder, nursery: trio.Nursery, cluster: Any) -> None:
+    handler.sessions[-1].end("enough")
+
+
+async def end_by_a_rebalance(handler: Recorder, nursery: trio.Nursery, cluster: Any) -> None:
+    await start_member(nursery, cluster, Recorder())
+
+
+@pytest.mark.parametrize("end", [end_by_itself, end_by_a_rebalance])
+async def test_cancelled_while_the_session_ends_is_over_within_the_close_timeout(
+    autojump_clock: MockClock, end: Callable[[Recorder, trio.Nursery, Any], Awaitable[None]]
+) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        handler = SlowCleanup()
+        member = await start_member(nursery, cluster, handler, close_timeout=5.0)
+        await handler.until(lambda: "claim orders-0" in handler.calls)
+        await end(handler, nursery, cluster)
+        await handler.until(lambda: "cleanup begins" in handler.calls)
+        began = trio.current_time()
+        member.scope.cancel()
+        await member.ended.wait()
+        assert trio.current_time() - began <= 5.0 + A_MOMENT
+        assert isinstance(failure(member), RebalanceDeadlineError)
+
+
+async def test_closed_while_the_last_partitions_are_revoked_still_cleans_up_and_commits(
+    autojump_clock: MockClock,
+) -> None:
+    class Slow(Partitions):
+        async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+            self._note("revoking")
+            await trio.sleep(40)
+
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 5)
+        handler = Slow()
+        member = await start_member(nursery, cluster, handler, close_timeout=5.0, autocommit_interval=1000.0)
+        await handler.received(5)
+        handler.sessions[-1].end("enough")
+        await handler.until(lambda: "revoking" in handler.calls)
+        began = trio.current_time()
+        await member.close()
+        assert trio.current_time() - began <= 5.0
+        assert "cleanup" in handler.calls
+        assert "partitions_revoked" in str(failure(member)), "the one that took too long"
+        assert committed(cluster) == {"orders-0": 5}
+
+
+async def start_one_that_gives_up_without_an_answer(
+    nursery: trio.Nursery, cluster: Any, handler: Partitions, **options: Any
+) -> Running:
+    """A member of two whose commit of what it gives up is refused for the moment, again and again."""
+    member = await start(nursery, cluster, handler, client_id="one", **options)
+    await handler.until(lambda: len(handler.claims) == 4)
+    await trio.sleep(5)
+    cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None, client_id="one")
+    for partition in range(4):
+        fill(cluster, 3, partition)
+    await handler.received(12)
+    await start(nursery, cluster, Partitions(), **{k: v for k, v in options.items() if k == "rebalance_timeout"})
+    await handler.until(lambda: any(call.startswith("revoked") for call in handler.calls))
+    return member
+
+
+@pytest.mark.parametrize("unsubscribes", [False, True])
+async def test_closed_while_the_commit_of_what_is_given_up_has_no_answer_is_within_the_close_timeout(
+    autojump_clock: MockClock, unsubscribes: bool
+) -> None:
+    async with orders(4) as cluster, deadline() as nursery:
+        handler = Partitions()
+        member = await start_one_that_gives_up_without_an_answer(nursery, cluster, handler, close_timeout=5.0)
+        began = trio.current_time()
+        if unsubscribes:
+            member.group.unsubscribe()
+            await eventually(lambda: bool(member.seen(SessionEnded)))
+        else:
+            await member.close()
+        assert trio.current_time() - began <= 5.0 + A_MOMENT
+        assert "cleanup" in handler.calls
+        assert member.seen(CommitFailed)
+        assert member.error is None
+
+
+async def test_commit_of_what_is_given_up_that_has_no_answer_by_the_deadline_is_told(autojump_clock: MockClock) -> None:
+    async with orders(4) as cluster, deadline() as nursery:
+        member = await start_one_that_gives_up_without_an_answer(nursery, cluster, Partitions(), rebalance_timeout=20.0)
+        assert not member.seen(CommitFailed)
+        await eventually(lambda: bool(member.seen(CommitFailed)))
+        assert "given up" in str(member.seen(CommitFailed)[0])
+
+
+async def test_session_that_ends_just_before_a_deadline_still_has_a_moment(autojump_clock: MockClock) -> None:
+    """The commit of what is given up has no answer until the deadline; 0.2 s before it the group is closed."""
+
+    class Slow(Partitions):
+        async def cleanup(self, session: Session) -> None:
+            await trio.sleep(0.75)
+            self._note("cleanup")
+
+    async with orders(4) as cluster, deadline() as nursery:
+        handler = Slow()
+        member = await start_one_that_gives_up_without_an_answer(nursery, cluster, handler, rebalance_timeout=20.0)
+        await trio.sleep(18.8)
+        await member.close()
+        assert "cleanup" in handler.calls
+        assert not member.seen(TaskStuck)
+        assert member.error is None
+
+
+async def test_cleanup_after_a_claim_that_was_stuck_has_time(autojump_clock: MockClock) -> None:
+    release = trio.Event()
+
+    class Stubborn(Recorder):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            self._note("claim")
+            with trio.CancelScope(shield=True):
+                await release.wait()
+
+        async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+            await trio.sleep(0.01)
+
+        async def cleanup(self, session: Session) -> None:
+            await trio.sleep(0.01)
+            self._note("cleanup")
+
+    async with orders() as cluster, deadline() as nursery:
+        handler = Stubborn()
+        member = await start_member(nursery, cluster, handler, claim_grace=2.0, close_timeout=10.0)
+        await handler.until(lambda: "claim" in handler.calls)
+        member.group.close_nowait()
+        await trio.sleep(15)
+        assert len(member.seen(TaskStuck)) == 1
+        release.set()
+        await member.ended.wait()
+        assert handler.calls[-1] == "cleanup"
+        assert "claim of orders-0" in str(failure(member)), "and nobody else"
+
+
+@pytest.mark.parametrize("where", ["cleanup", "claim", "before"])
+async def test_what_fails_in_a_session_that_is_cancelled_is_raised(autojump_clock: MockClock, where: str) -> None:
+    class Fails(Recorder):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            self._note("claim")
+            if where == "before":
+                if claim.partition == 1:
+                    raise OSError("disk full")
+                await trio.sleep(5)
+            try:
+                await trio.sleep_forever()
+            finally:
+                if where == "claim" and claim.partition == 1:
+                    raise OSError("disk full")
+
+        async def cleanup(self, session: Session) -> None:
+            self._note("cleanup")
+            if where == "cleanup":
+                raise OSError("disk full")
+
+    async with orders(2) as cluster, deadline() as nursery:
+        handler = Fails()
+        member = await start_member(nursery, cluster, handler)
+        await handler.until(lambda: handler.calls.count("claim") == 2)
+        await trio.sleep(1)
+        member.scope.cancel()
+        await member.ended.wait()
+        error = failure(member)
+        assert isinstance(error if where == "cleanup" else error.__cause__, OSError)
