@@ -33,8 +33,9 @@ class HandlerCalls:
         on_late: Callable[[str], None],
         on_cut_off: Callable[[str], None],
     ) -> None:
-        """`on_failure` is told which call raised what, `on_late` which one outlived the deadline, `on_cut_off` which one
-        had to make way for a rebalance."""
+        """`on_failure` is told which call raised what, `on_late` which one outlived the deadline, and `on_cut_off`
+        which one had to make way for a rebalance.
+        """
         self.told: frozenset[TopicPartition] = frozenset()
         """What the handler was told of, and not that it is gone."""
         self.needs_cleanup = False
