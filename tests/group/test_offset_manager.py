@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -12,9 +13,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from sarameya import CommittedOffset, Config, Generation, TopicPartition
+from sarameya import CommittedOffset, Config, ErrorCode, Generation, KafkaError, TopicPartition
 from sarameya.group.offset_manager import OffsetManager
-from sarameya.observe import Observers
+from sarameya.observe import CommitFailed, Observers
 from sarameya.protocol.backoff import Backoff
 from tests.steps import an_hour, counted
 
@@ -22,11 +23,13 @@ ORDERS = [TopicPartition("orders", number) for number in range(3)]
 
 
 class Taking:
-    """A coordinator, and who knows it; `taken` has what each commit brought."""
+    """A coordinator, and who knows it; `taken` has what each commit brought, but for what it `refuses`."""
 
     def __init__(self) -> None:
         self.client: Any = self
         self.taken: list[dict[str, int]] = []
+        self.refuses: set[TopicPartition] = set()
+        self.events: list[object] = []
 
     async def coordinator(self) -> int:
         return 0
@@ -44,14 +47,16 @@ class Taking:
         self, node_id: int, generation: int, member_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, int]:
         await trio.sleep(0.1)
-        self.taken.append({str(tp): offset.offset for tp, offset in offsets.items()})
-        return dict.fromkeys(offsets, 0)
+        self.taken.append({str(tp): offset.offset for tp, offset in offsets.items() if tp not in self.refuses})
+        return {tp: ErrorCode.OFFSET_METADATA_TOO_LARGE if tp in self.refuses else 0 for tp in offsets}
 
 
 @asynccontextmanager
 async def managed(coordinator: Taking, **options: Any) -> AsyncIterator[OffsetManager]:
     config = Config(**options)
-    manager = OffsetManager("g", coordinator, config, Observers(), Backoff.of(config, random.Random(1)))
+    manager = OffsetManager(
+        "g", coordinator, config, Observers([coordinator.events.append]), Backoff.of(config, random.Random(1))
+    )
     manager.ledger.add(dict.fromkeys(ORDERS))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(manager.run)
@@ -81,6 +86,40 @@ async def test_commits_asked_for_while_one_is_under_way_share_a_round(autojump_c
         nursery.start_soon(manager.commit, ORDERS[1:2])
         nursery.start_soon(manager.commit, ORDERS[2:])
     assert coordinator.taken == [{"orders-0": 7}, {"orders-1": 7, "orders-2": 7}]
+
+
+async def test_refused_mark_is_raised_to_those_who_wait_for_it(autojump_clock: MockClock) -> None:
+    heard: dict[str, list[str]] = {}
+
+    async def commit(name: str, partitions: Sequence[TopicPartition] | None) -> None:
+        try:
+            await manager.commit(partitions)
+        except KafkaError as error:
+            heard[name] = re.findall(r"orders-\d", "; ".join([str(error), *getattr(error, "__notes__", ())]))
+
+    coordinator = Taking()
+    coordinator.refuses = {ORDERS[0], ORDERS[1]}
+    async with managed(coordinator, autocommit=False) as manager, trio.open_nursery() as nursery:
+        for partition in ORDERS:
+            manager.ledger.mark(partition, CommittedOffset(7))
+        for name, partitions in {"one": ORDERS[:1], "others": ORDERS[1:], "last": ORDERS[2:], "all": None}.items():
+            nursery.start_soon(commit, name, partitions)
+    assert coordinator.taken == [{"orders-2": 7}], "they share a round"
+    assert heard == {"one": ["orders-0"], "others": ["orders-1"], "all": ["orders-0", "orders-1"]}
+    assert not [e for e in coordinator.events if isinstance(e, CommitFailed)]
+
+
+async def test_refused_mark_that_nobody_waits_for_is_told_to_observers(autojump_clock: MockClock) -> None:
+    coordinator = Taking()
+    coordinator.refuses = set(ORDERS[:2])
+    async with managed(coordinator, autocommit=False) as manager:
+        for partition in ORDERS:
+            manager.ledger.mark(partition, CommittedOffset(7))
+        manager.commit_nowait()
+        await manager.commit(ORDERS[2:])
+        await wait_all_tasks_blocked()
+    (failed,) = [e for e in coordinator.events if isinstance(e, CommitFailed)]
+    assert re.findall(r"orders-\d", failed.cause) == ["orders-0", "orders-1"]
 
 
 async def test_autocommit_takes_every_mark(autojump_clock: MockClock) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
-import attrs
 import trio
 
 from sarameya.config import Config
@@ -27,6 +26,7 @@ from sarameya.errors import (
     kafka_error,
     reaction_to,
 )
+from sarameya.group.commit_round import Round
 from sarameya.model import NO_GENERATION, CommittedOffset, Generation, TopicPartition
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.retries import Retries
@@ -62,23 +62,6 @@ class Coordination(Protocol):
         """Tell what a commit or a fetch found out."""
 
 
-@attrs.define(slots=True)
-class _Round:
-    """One commit that any number of callers wait for."""
-
-    done: trio.Event = attrs.field(factory=trio.Event)
-    error: SarameyaError | None = None
-    awaited: bool = False
-    partitions: set[TopicPartition] | None = attrs.field(factory=set)
-    """Whose marks go out; None: all of them."""
-
-    def include(self, partitions: Iterable[TopicPartition] | None) -> None:
-        if partitions is None:
-            self.partitions = None
-        elif self.partitions is not None:
-            self.partitions.update(partitions)
-
-
 class OffsetManager:
     """Offsets of what is owned: what the group had committed, what the handler marks, what goes out."""
 
@@ -91,7 +74,7 @@ class OffsetManager:
         self._config = config
         self._observer = observer
         self._backoff = backoff
-        self._round = _Round()
+        self._round = Round()
         self._wanted = trio.Event()
         self._waiting = trio.CancelScope()
         self._waiting_since = 0.0
@@ -169,7 +152,7 @@ class OffsetManager:
             await self._wanted.wait()
         self._wanted = trio.Event()
         if self._waiting.cancelled_caught:
-            self._round.include(None)
+            self._round.takes_all = True
 
     def _marked(self, token: trio.lowlevel.TrioToken) -> None:
         if trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is token:
@@ -183,18 +166,18 @@ class OffsetManager:
         self._waiting.deadline = now + interval - (now - self._waiting_since) % interval
 
     async def _send_round(self) -> None:
-        this, self._round = self._round, _Round()
+        this, self._round = self._round, Round()
         try:
             await self._commit_dirty(this)
         except SarameyaError as error:
             this.error = error
-            if not this.awaited:
-                self._observer(CommitFailed(self._group, str(error)))
         except trio.Cancelled:
             this.error = self._too_late()
             raise
         finally:
             this.done.set()
+        if (failure := this.unheard()) is not None:
+            self._observer(CommitFailed(self._group, "; ".join([str(failure), *getattr(failure, "__notes__", ())])))
 
     def _too_late(self) -> CommitError:
         return CommitError(
@@ -207,18 +190,13 @@ class OffsetManager:
         """Commit every mark made so far, or those of `partitions`, and wait until the coordinator has taken it.
 
         Raises CommitError where the membership or the session is over, TopicAuthorizationError or KafkaError where
-        the coordinator refused a partition; the other partitions are committed all the same. During a cooperative
-        rebalance it may wait for the new generation.
+        the coordinator refused one of these; the others are committed all the same. During a cooperative rebalance it
+        may wait for the new generation.
         """
         if self._is_over:
             raise self._too_late()
-        this = self._round
-        this.awaited = True
-        this.include(partitions)
         self._wanted.set()
-        await this.done.wait()
-        if this.error is not None:
-            raise this.error.again()
+        await self._round.wait(None if partitions is None else frozenset(partitions))
 
     def position_moved(self, partition: TopicPartition, offset: int) -> None:
         """The out-of-range policy has moved a position: marks go on from there, backward too, and whoever begins next
@@ -229,17 +207,14 @@ class OffsetManager:
 
     def commit_nowait(self) -> None:
         """Ask for a commit of every mark that nobody waits for; if it fails, observers are told."""
-        self._round.include(None)
+        self._round.takes_all = True
         self._wanted.set()
 
-    async def _commit_dirty(self, this: _Round) -> None:
-        """Commit the round's marks, and where it has to be tried again the newest ones; what is refused is raised."""
-        refused: dict[TopicPartition, KafkaError] = {}
+    async def _commit_dirty(self, this: Round) -> None:
+        """Commit the round's marks, and where it has to be tried again the newest ones, but for what is refused."""
         retries = self._retries("commit")
         while left := {
-            tp: offset
-            for tp, offset in self.ledger.dirty().items()
-            if tp not in refused and (this.partitions is None or tp in this.partitions)
+            tp: offset for tp, offset in self.ledger.dirty().items() if tp not in this.refused and this.takes(tp)
         }:
             codes, cause = await self._send_once(left)
             taken = {tp: left[tp] for tp, code in codes.items() if code == 0}
@@ -248,15 +223,10 @@ class OffsetManager:
                 self._observer(Committed(self._group, {tp: offset.offset for tp, offset in taken.items()}))
             for partition, code in codes.items():
                 if reaction_to(Request.COMMIT, code) is Reaction.RAISE:
-                    refused[partition] = kafka_error(code, f"commit of {partition} by group {self._group!r}")
-            if not left.keys() - taken.keys() - refused.keys():
+                    this.refused[partition] = kafka_error(code, f"commit of {partition} by group {self._group!r}")
+            if not left.keys() - taken.keys() - this.refused.keys():
                 break  # what has been marked meanwhile is the next round's
             await retries.wait(cause)
-        if refused:
-            first, *others = refused.values()
-            for other in others:
-                first.add_note(str(other))
-            raise first
 
     async def _send_once(
         self, offsets: Mapping[TopicPartition, CommittedOffset]

@@ -1,0 +1,62 @@
+"""One commit that any number of callers wait for: which marks it takes, and what each caller has to hear of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+import trio
+
+from sarameya.errors import KafkaError, SarameyaError
+from sarameya.model import TopicPartition
+
+Partitions = frozenset[TopicPartition] | None
+"""Some partitions; None: all of them."""
+
+
+@attrs.define(slots=True)
+class Round:
+    """Callers share it, and not each other's refusals: a handler may well cope with the one it has asked for."""
+
+    done: trio.Event = attrs.field(factory=trio.Event)
+    error: SarameyaError | None = None
+    """What broke it off."""
+    refused: dict[TopicPartition, KafkaError] = attrs.field(factory=dict)
+    takes_all: bool = False
+    """Every mark goes out, whoever waits."""
+    _waiters: list[Partitions] = attrs.field(factory=list)
+
+    def takes(self, partition: TopicPartition) -> bool:
+        """Whether this partition's mark goes out."""
+        return self.takes_all or self._is_awaited(partition)
+
+    async def wait(self, partitions: Partitions) -> None:
+        """Take these marks too, and wait until it is done; raises what broke it off, or what was refused of these."""
+        self._waiters.append(partitions)
+        await self.done.wait()
+        refused = (error for partition, error in self.refused.items() if _is_in(partition, partitions))
+        if (failure := _as_one(self.error, refused)) is not None:
+            raise failure
+
+    def unheard(self) -> SarameyaError | None:
+        """What is raised to nobody."""
+        refused = (error for partition, error in self.refused.items() if not self._is_awaited(partition))
+        return _as_one(None if self._waiters else self.error, refused)
+
+    def _is_awaited(self, partition: TopicPartition) -> bool:
+        return any(_is_in(partition, partitions) for partitions in self._waiters)
+
+
+def _is_in(partition: TopicPartition, partitions: Partitions) -> bool:
+    return partitions is None or partition in partitions
+
+
+def _as_one(error: SarameyaError | None, others: Iterable[SarameyaError]) -> SarameyaError | None:
+    """A fresh error that has the others for notes."""
+    errors = [error, *others] if error is not None else [*others]
+    if not errors:
+        return None
+    fresh = errors[0].again()
+    for other in errors[1:]:
+        fresh.add_note(str(other))
+    return fresh
