@@ -30,6 +30,16 @@ def test_leave_in_a_stable_group_begins_a_round_for_the_others() -> None:
     assert kit.join(first).answer.generation == 3
 
 
+def test_leave_of_the_leader_while_others_have_joined_lets_the_first_of_them_lead() -> None:
+    kit = Kit()
+    first, second = kit.stable(2)
+    third = kit.new_id()
+    joins = {member_id: kit.join(member_id) for member_id in (third, second)}
+    kit.leave(first)
+    assert {join.answer.leader for join in joins.values()} == {second}
+    assert [member.member_id for member in joins[second].answer.members] == [second, third]
+
+
 def test_leave_in_completing_rebalance_begins_the_round_again() -> None:
     kit = Kit()
     first, second = kit.stable(2)
@@ -117,14 +127,18 @@ def test_leave_to_a_group_without_an_id_is_refused() -> None:
     assert (answer.error, answer.single_error) == (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_GROUP_ID)
 
 
-@pytest.mark.parametrize("state", [GroupState.EMPTY, GroupState.STABLE])
-def test_leave_of_a_member_id_given_out_forgets_it(state: GroupState) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"), [(GroupState.EMPTY, GroupState.EMPTY), (GroupState.STABLE, GroupState.PREPARING_REBALANCE)]
+)
+def test_leave_of_a_member_id_given_out_forgets_it_and_begins_a_round_among_members(
+    before: GroupState, after: GroupState
+) -> None:
     kit = Kit()
-    if state is GroupState.STABLE:
+    if before is GroupState.STABLE:
         kit.stable(1)
     pending = kit.new_id()
     assert kit.leave(pending).single_error is ErrorCode.NONE
-    assert kit.state is state
+    assert kit.state is after
     assert kit.join(pending).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 

@@ -108,6 +108,20 @@ TRANSCRIPTS = (
         profiles=since("2.3"),
     ),
     Transcript(
+        "one that was told its id leaves while the others sync",
+        (
+            *single("a"),
+            enter("b", held=True),
+            enter("a"),
+            Await("b"),
+            join("c", held=True),
+            sync("b", held=True),
+            leave("c"),
+            Look(),
+        ),
+        profiles=since("2.3"),
+    ),
+    Transcript(
         "one that was told its id commits, as no member may",
         (join("a"), commit("a", generation=0), commit("a", generation=-1), commit("b", generation=-1)),
         profiles=since("2.3"),

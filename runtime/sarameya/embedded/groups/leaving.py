@@ -5,6 +5,7 @@ from __future__ import annotations
 from sarameya.embedded.groups.group import Group
 from sarameya.embedded.groups.messages import NO_MEMBER_ID, LeaveAnswer, LeaveRequest, LeavingMember
 from sarameya.embedded.groups.rounds import Rounds
+from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
 
 
@@ -15,11 +16,10 @@ class Leaving:
         self._rounds = rounds
 
     def leave(self, group: Group, request: LeaveRequest, now: float) -> LeaveAnswer:
-        """However many leave at once, one rebalance follows."""
-        before = len(group.members)
+        """However many leave at once, one rebalance follows; as in Kafka 4, also if none of them was a member yet."""
         answers = tuple((leaving, self._remove(group, leaving, now)) for leaving in request.members)
-        if len(group.members) < before:
-            gone = [_told(leaving) for leaving, error in answers if error is ErrorCode.NONE]
+        gone = [_told(leaving) for leaving, error in answers if error is ErrorCode.NONE]
+        if gone and group.state is not GroupState.EMPTY:
             self._rounds.rebalance(group, f"left: {', '.join(gone)}", now)
         return LeaveAnswer(ErrorCode.NONE, answers)
 
