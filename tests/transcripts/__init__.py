@@ -7,7 +7,8 @@ raw requests on any cluster (`stage`) and records the answers, made comparable (
     golden/*.json                               what Apache Kafka 4.1 answered, committed
     test_embedded                               the embedded broker against that, in memory and virtual time, no Java
     integration/test_real_kafka_transcripts     Kafka 4.1 against that, live, and Kafka 3.9 too
-    differences                                 where somebody answers otherwise than Kafka 4.1, each with its reason
+    differences                                 where somebody answers otherwise than Kafka 4.1, and what is not
+                                                played, each with its reason
 
 To add a transcript: write it into a theme of `suite`, run `python -m tests.transcripts.record THEME`, read what has
 changed in the golden file, and run the tests. What depends on time leaves two seconds for a busy machine, since

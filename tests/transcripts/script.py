@@ -14,6 +14,9 @@ import attrs
 from sarameya.protocol.versions import Api
 from tests.transcripts.versions import TYPICAL
 
+SIZES = (1, 3)
+"""The clusters that transcripts are played on, by the number of their brokers: on each of these, and on no other."""
+
 
 @attrs.frozen
 class Id:
@@ -99,7 +102,7 @@ class Transcript:
     way: tuple[Step, ...] = ()
     """What leads there; another transcript records its answers."""
     profiles: tuple[str, ...] = TYPICAL
-    brokers: int = 1
+    brokers: int = attrs.field(default=1, validator=attrs.validators.in_(SIZES))
     """3: needs brokers that do not coordinate the group, and a limit of three members a group."""
 
     @property

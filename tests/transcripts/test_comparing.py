@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from kafka.protocol.admin import ListGroupsResponse
 from kafka.protocol.consumer import JoinGroupResponse
@@ -13,6 +14,7 @@ from tests.embedded.api_kit import request as message
 from tests.transcripts import differences, golden
 from tests.transcripts.answers import ABSENT, Names, compare, plain
 from tests.transcripts.differences import EMBEDDED, Known, complaints
+from tests.transcripts.script import Transcript
 
 MEMBER = "a-3e1cd4d3-7f4f-4f36-8d6c-5c1f6bb2a7c9"
 
@@ -140,6 +142,29 @@ class TestComplaints:
         complaint, _ = complaints(EMBEDDED, self.plays("NONE"), {("a play", "3.9"): {}})
 
         assert "here:      'absent'" in complaint
+
+    @pytest.mark.usefixtures("known")
+    def test_play_that_was_not_played_is_a_complaint(self) -> None:
+        here = self.plays("UNKNOWN_MEMBER_ID")
+        kafka = {**self.plays("NONE"), ("a second", "2.1"): {}}
+
+        assert complaints(EMBEDDED, kafka, here) == ["a second (2.1): not played"]
+
+    def test_row_that_chance_decides_on_may_cover_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(differences, "KNOWN", {EMBEDDED: (attrs.evolve(self.ROW, by_chance=True),)})
+
+        assert self.complaints("NONE", "NONE") == []
+        assert self.complaints("NONE", "UNKNOWN_MEMBER_ID") == []
+
+
+def test_transcript_for_a_cluster_of_another_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="brokers"):
+        Transcript("on two", (), brokers=2)
+
+
+@pytest.mark.parametrize("row", [row for rows in differences.KNOWN.values() for row in rows], ids=lambda row: row.step)
+def test_row_says_which_field_is_answered_what(row: Known) -> None:
+    assert "*" not in (row.field, row.kafka, row.here)
 
 
 def test_golden_file_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

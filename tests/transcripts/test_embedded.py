@@ -8,16 +8,26 @@ import pytest
 import trio.testing
 
 from tests.transcripts import golden
-from tests.transcripts.differences import EMBEDDED, assert_as_recorded
+from tests.transcripts.differences import EMBEDDED, NOT_PLAYED, assert_as_recorded
 from tests.transcripts.golden import Plays
 from tests.transcripts.player import play_all
+from tests.transcripts.script import SIZES
 from tests.transcripts.stage import embedded_stage
 from tests.transcripts.suite import THEMES
+from tests.transcripts.suite.states import (
+    BATCH_PROBES,
+    LISTING_PROBES,
+    PROBES,
+    STATES,
+    STATIC_BATCH_PROBES,
+    STATIC_PROBES,
+    STATIC_STATES,
+)
 
 
 async def embedded_answers(theme: str) -> Plays:
     played = {}
-    for brokers in (1, 3):
+    for brokers in SIZES:
         async with embedded_stage(brokers) as stage:
             played |= await play_all(stage, [t for t in THEMES[theme] if t.brokers == brokers])
     return played
@@ -27,6 +37,22 @@ def test_transcripts_have_names_of_their_own() -> None:
     names = Counter(t.name for transcripts in THEMES.values() for t in transcripts)
 
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_every_state_meets_every_request_but_those_that_are_listed_with_a_reason() -> None:
+    played = {t.name for t in THEMES["states"]}
+    cells = {
+        f"{state}: {probe}"
+        for states, probes in [
+            (STATES, {**PROBES, **BATCH_PROBES, **LISTING_PROBES}),
+            (STATIC_STATES, {**STATIC_PROBES, **STATIC_BATCH_PROBES}),
+        ]
+        for state in states
+        for probe in probes
+    }
+
+    assert cells - played == NOT_PLAYED.keys()
+    assert NOT_PLAYED.keys().isdisjoint(played)
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tests.transcripts.differences import NOT_PLAYED
 from tests.transcripts.script import Step, Transcript
 from tests.transcripts.verbs import (
     SIMPLE,
@@ -217,9 +218,6 @@ _ALSO_OLD = (
 )
 """The states in which clients of an older profile do it all too."""
 
-_LEADER_BY_CHANCE = ("preparing, the follower has joined again", "the leader leaves")
-"""Two that have joined are left: which of them leads is for Kafka's hash map to say."""
-
 
 def _cross(
     states: Mapping[str, tuple[Step, ...]], probes: Mapping[str, tuple[Step, ...]], old: str | None = None
@@ -227,8 +225,8 @@ def _cross(
     for state, way in states.items():
         profiles = (old, "3.9") if old is not None and state in _ALSO_OLD else ("3.9",)
         for name, probe in probes.items():
-            if (state, name) != _LEADER_BY_CHANCE:
-                yield Transcript(f"{state}: {name}", (*probe, Look()), way, profiles)
+            if (title := f"{state}: {name}") not in NOT_PLAYED:
+                yield Transcript(title, (*probe, Look()), way, profiles)
 
 
 def _ways(states: Mapping[str, tuple[Step, ...]], profiles: tuple[str, ...]) -> Iterator[Transcript]:
