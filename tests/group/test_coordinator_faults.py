@@ -10,8 +10,10 @@ from sarameya import (
     Claim,
     CommitError,
     ErrorCode,
+    RetriesExhaustedError,
     Session,
 )
+from sarameya.embedded.groups.states import GroupState
 from sarameya.observe import (
     Retrying,
     SessionEnding,
@@ -44,6 +46,21 @@ async def test_coordinator_not_available_at_first_is_waited_for(autojump_clock: 
         member = await start_member(nursery, cluster, handler)
         await handler.received(1)
         assert [e.attempt for e in member.seen(Retrying) if e.what.startswith("find_coordinator")] == [1, 2, 3, 4, 5]
+
+
+async def test_coordinator_that_is_not_found_again_during_the_offset_fetch_is_raised_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        cluster.fail_next(Api.OFFSET_FETCH, ErrorCode.NOT_COORDINATOR, None)
+        cluster.delay_next(Api.OFFSET_FETCH, 1.0, 1)
+        member = await start_member(nursery, cluster, Recorder(), retry_max_attempts=3)
+        await eventually(lambda: cluster.describe_group("g").state is GroupState.STABLE)
+        cluster.fail_next(Api.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        await member.ended.wait()
+        assert isinstance(member.error, RetriesExhaustedError), "in no group of errors"
+        (ending,) = member.seen(SessionEnding)
+        assert ending.lost
 
 
 async def test_commit_is_retried_within_the_generation(autojump_clock: MockClock) -> None:

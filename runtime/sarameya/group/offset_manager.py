@@ -90,7 +90,7 @@ class OffsetManager:
         """What the group has committed. Retries until it is known for all.
 
         An unstable or failed answer is asked again, never taken for "nothing committed". Raises KafkaError
-        for what no retry mends, RetriesExhaustedError.
+        for what no retry mends, RetriesExhaustedError, CommitError where the membership is over.
         """
         wanted = tuple(partitions)
         found: dict[TopicPartition, CommittedOffset | None] = {}

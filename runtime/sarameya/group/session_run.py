@@ -241,6 +241,8 @@ class SessionRun:
             if not self._must_move_on:
                 try:
                     committed = await self._offsets.fetch(partitions)
+                except CommitError:  # whatever ended the membership has been said, or will be
+                    self._end("the membership is over", lost=True)
                 except SarameyaError as error:
                     self._fail("the group's offsets cannot be had", error)
         if committed is None or self._ended.is_set():
