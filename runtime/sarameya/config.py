@@ -130,7 +130,8 @@ class Config:
     retry_max_attempts: int | None = _option(
         None,
         _optional(_whole(0)),
-        "how often one thing is tried again before `consume` fails; None: until it succeeds or is not wanted any more",
+        "how often one thing is tried again before `consume` fails; None: until it succeeds or is not wanted any more. "
+        "Rebalances that overtake one another, and waiting for other members, are no tries",
     )
     retry_timeout: float | None = _option(
         None,

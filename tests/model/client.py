@@ -42,11 +42,13 @@ from sarameya.protocol.membership_messages import (
     SendLeave,
     SendSync,
     Supervise,
+    Unanswered,
 )
 from sarameya.protocol.membership_states import State
 from tests.model.brokers import GROUP, Body, FindAnswer, FindRequest
 from tests.model.holdings import Holdings
 from tests.model.leading import Leading
+from tests.model.network import NO_ANSWER
 from tests.model.offsets import Offsets
 from tests.model.surroundings import Surroundings
 from tests.model.wire import Exchange, Wire, event_of, request_of, supported
@@ -267,6 +269,11 @@ class Client:
 
     def _exchange(self, command: Exchange) -> None:
         assert self.machine.coordinator is not None
+
+        def failed(cause: str) -> None:
+            is_held = cause == NO_ANSWER and isinstance(command, SendJoin | SendSync)
+            self._finish((Unanswered if is_held else RequestFailed)(command.token, cause))
+
         body, purpose, timeout = request_of(command, self.instance_id, self.name, self._protocols, self._timing)
         self.wire.ask(
             self.machine.coordinator,
@@ -274,7 +281,7 @@ class Client:
             body,
             timeout,
             lambda answer: self._finish(event_of(command.token, answer)),
-            lambda cause: self._finish(RequestFailed(command.token, cause)),
+            failed,
         )
 
     def _protocols(self, command: SendJoin) -> tuple[SupportedProtocol, ...]:

@@ -16,6 +16,9 @@ from tests.model.scheduler import Scheduler, Timer
 
 T = TypeVar("T")
 
+NO_ANSWER = "no answer in time"
+"""Why a connection ends on which a request has waited for as long as it may."""
+
 
 @attrs.frozen(slots=True, eq=False)
 class Request:
@@ -89,7 +92,7 @@ class Connection:
 
     def send(self, request: Request) -> None:
         def expire() -> None:
-            self._run_on_client(lambda: self.close("no answer in time") if request in self._waiting else None)
+            self._run_on_client(lambda: self.close(NO_ANSWER) if request in self._waiting else None)
 
         self._waiting[request] = self._scheduler.after(request.timeout, expire)
         self._requests.put(request)

@@ -95,15 +95,16 @@ def request_of(
     timing: Timing,
 ) -> tuple[Body, str, float]:
     """(request, purpose of the connection, timeout) as `net/coordinator.py` has them."""
-    held = timing.rebalance_timeout + timing.join_margin
+    in_session, held = timing.session_timeout / 2, timing.rebalance_timeout + timing.join_margin
     match command:
         case SendJoin():
-            return _join(command, instance_id, client_id, protocols(command), timing), "coordinator", held
+            patience = in_session if command.owned else held
+            return _join(command, instance_id, client_id, protocols(command), timing), "coordinator", patience
         case SendSync(generation=generation, assignments=assignments):
-            return _sync(generation, instance_id, assignments), "coordinator", held
+            return _sync(generation, instance_id, assignments), "coordinator", in_session
         case SendHeartbeat(generation=generation):
             body = HeartbeatRequest(GROUP, generation.id, generation.member_id, instance_id)
-            return body, "coordinator", timing.session_timeout / 2
+            return body, "coordinator", in_session
         case SendLeave():
             leaving = LeavingMember(command.member_id, instance_id, command.reason)
             return LeaveRequest(GROUP, (leaving,)), "leave", timing.close_timeout

@@ -64,12 +64,12 @@ BACKOFF = 0.1
 class Driver:
     """Feeds a machine and keeps what it commanded; time moves only when told."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, backoff: Backoff | None = None, **options: Any) -> None:
         defaults = {
             "heartbeat_interval": 3.0, "rebalance_timeout": 60.0, "rebalance_margin": 1.0, "group_instance_id": None,
         }  # fmt: skip
         known = MembershipOptions(group="g", **{**defaults, **options})
-        self.machine = Membership(known, Backoff(BACKOFF, 1.0, jitter=0.0))
+        self.machine = Membership(known, backoff or Backoff(BACKOFF, 1.0, jitter=0.0))
         self.now = 100.0
         self.commands: list[Command] = []
 
@@ -472,8 +472,7 @@ def test_leader_whose_old_assignment_stands_watches_and_does_not_assign() -> Non
 
 
 def test_retries_beyond_the_attempts_allowed_are_fatal() -> None:
-    driver = Driver()
-    driver.machine._backoff = Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=2)
+    driver = Driver(Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=2))
     driver.receive(JoinWanted())
     for _ in range(2):
         driver.receive(FindFailed(driver.get(FindCoordinator).token, 0, "nobody answers"))
@@ -486,8 +485,7 @@ def test_retries_beyond_the_attempts_allowed_are_fatal() -> None:
 
 
 def test_retries_for_longer_than_allowed_are_fatal() -> None:
-    driver = Driver()
-    driver.machine._backoff = Backoff(1.0, 1.0, jitter=0.0, max_seconds=3.0)
+    driver = Driver(Backoff(1.0, 1.0, jitter=0.0, max_seconds=3.0))
     join = driver.joining()
     for _ in range(3):
         driver.receive(JoinAnswered(join.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -498,8 +496,7 @@ def test_retries_for_longer_than_allowed_are_fatal() -> None:
 
 
 def test_bounds_count_each_trouble_anew() -> None:
-    driver = Driver()
-    driver.machine._backoff = Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=1)
+    driver = Driver(Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=1))
     driver.stable()
     for _ in range(5):
         driver.wait(3.0)

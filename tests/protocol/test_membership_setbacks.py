@@ -15,31 +15,57 @@ from sarameya.protocol.membership_messages import (
     RetryScheduled,
     SendHeartbeat,
     SendJoin,
+    SendSync,
     SyncAnswered,
 )
 from sarameya.protocol.membership_states import State
 from tests.protocol.test_membership import Driver, kinds
 
 
-@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS])
-def test_syncs_refused_again_and_again_are_met_with_growing_backoff_and_bounds(code: ErrorCode) -> None:
-    driver = Driver()
-    driver.machine._backoff = Backoff(0.1, 10.0, jitter=0.0, max_attempts=6)
-    seen: list[float] = []
-    for generation in range(1, 20):
+def sync_in_vain(driver: Driver, code: ErrorCode, times: int) -> list[float]:
+    """Join and have the sync refused, so many times or until the member gives up; the backoffs before each rejoin."""
+    delays: list[float] = []
+    for generation in range(1, times + 1):
         join = driver.joining() if generation == 1 else driver.get(SendJoin)
         driver.receive(JoinAnswered(join.token, 0, "a", generation, "range", leader="b"))
-        driver.receive(SyncAnswered(driver.machine._in_flight.token, code))  # type: ignore[union-attr]
+        driver.receive(SyncAnswered(driver.get(SendSync).token, code))
         if driver.machine.state is State.LOST:
             driver.receive(JoinWanted())  # nothing runs that would have to end first
         if "Fail" in kinds(driver.commands):
             break
         if "RetryScheduled" in kinds(driver.commands):
-            seen.append(driver.get(RetryScheduled).delay)
-            driver.wait(seen[-1])
+            delays.append(driver.get(RetryScheduled).delay)
+            driver.wait(delays[-1])
+    return delays
+
+
+def test_memberships_lost_again_and_again_are_met_with_growing_backoff_and_bounds() -> None:
+    driver = Driver(Backoff(0.1, 10.0, jitter=0.0, max_attempts=6))
+    delays = sync_in_vain(driver, ErrorCode.ILLEGAL_GENERATION, 20)
     assert isinstance(driver.get(Fail).error, RetriesExhaustedError)
-    assert seen == sorted(seen)
-    assert seen[-1] > 10 * seen[0]
+    assert delays == sorted(delays)
+    assert delays[-1] > 10 * delays[0]
+
+
+def test_rounds_overtaken_by_others_are_met_with_growing_backoff_and_count_against_no_bound() -> None:
+    """Members that come one after the other behind a slow leader are no fault of the cluster."""
+    driver = Driver(Backoff(0.1, 1.0, jitter=0.0, max_attempts=3, max_seconds=5.0))
+    delays = sync_in_vain(driver, ErrorCode.REBALANCE_IN_PROGRESS, 20)
+    assert len(delays) == 20
+    assert delays[:5] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0])
+    driver.receive(JoinAnswered(driver.get(SendJoin).token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert driver.get(RetryScheduled).attempt == 1, "the first fault"
+
+
+def test_round_that_is_synced_ends_the_backoff_of_those_before_it() -> None:
+    driver = Driver()
+    sync_in_vain(driver, ErrorCode.REBALANCE_IN_PROGRESS, 5)
+    driver.receive(JoinAnswered(driver.get(SendJoin).token, 0, "a", 6, "range", leader="b"))
+    driver.receive(SyncAnswered(driver.get(SendSync).token, 0))
+    driver.receive(JoinWanted())
+    driver.receive(JoinAnswered(driver.get(SendJoin).token, 0, "a", 7, "range", leader="b"))
+    driver.receive(SyncAnswered(driver.get(SendSync).token, ErrorCode.REBALANCE_IN_PROGRESS))
+    assert driver.get(RetryScheduled).delay == pytest.approx(0.1)
 
 
 def test_member_id_that_was_asked_for_is_joined_with_at_once_whatever_came_before() -> None:

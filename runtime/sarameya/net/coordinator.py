@@ -7,8 +7,10 @@ What an answer means is the machine's (`protocol/membership.py`) and the offset 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -20,6 +22,7 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sarameya.config import Config
+from sarameya.errors import RequestTimeoutError
 from sarameya.model import CommittedOffset, TopicPartition, by_topic
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.protocol.membership_messages import (
@@ -32,6 +35,7 @@ from sarameya.protocol.membership_messages import (
     SendLeave,
     SendSync,
     SyncAnswered,
+    Unanswered,
 )
 from sarameya.protocol.metadata import Broker
 from sarameya.protocol.rebalance import PROTOCOL_TYPE
@@ -76,13 +80,20 @@ class CoordinatorClient:
             self._pool.learn(Broker(answer.node_id, host, answer.port))
         return Located(code, message, answer.node_id, host, answer.port)
 
-    async def join(self, node_id: int, command: SendJoin, protocols: Iterable[tuple[str, bytes]]) -> JoinAnswered:
-        """Join with (assignor name, encoded subscription) pairs, best first. Held until the group is complete."""
-        answer = await self._pool.request(
+    async def join(
+        self, node_id: int, command: SendJoin, protocols: Iterable[tuple[str, bytes]]
+    ) -> JoinAnswered | Unanswered:
+        """Join with (assignor name, encoded subscription) pairs, best first. Held until the group is complete.
+
+        A member that goes on reading (`owned`) must hear soon if the join was lost and the group gives it up; one that
+        owns nothing waits, however long the others take to give up theirs.
+        """
+        config = self._config
+        answer = await self._held(
+            command.token,
             node_id,
-            Purpose.COORDINATOR,
             JoinGroupRequest,
-            self._config.rebalance_timeout + _JOIN_MARGIN,
+            config.session_timeout / 2 if command.owned else config.rebalance_timeout + _JOIN_MARGIN,
             group_id=self._group,
             session_timeout_ms=_milliseconds(self._config.session_timeout),
             rebalance_timeout_ms=_milliseconds(self._config.rebalance_timeout),
@@ -94,6 +105,8 @@ class CoordinatorClient:
             ],
             reason=command.reason[:255] or None,
         )
+        if isinstance(answer, Unanswered):
+            return answer
         return JoinAnswered(
             token=command.token,
             code=answer.error_code,
@@ -105,14 +118,17 @@ class CoordinatorClient:
             skip_assignment=bool(answer.skip_assignment),
         )
 
-    async def sync(self, node_id: int, command: SendSync) -> SyncAnswered:
-        """Send the leader's assignments (a follower's are empty); held until the leader's have come."""
+    async def sync(self, node_id: int, command: SendSync) -> SyncAnswered | Unanswered:
+        """Send the leader's assignments (a follower's are empty); held until the leader's have come.
+
+        Unanswered after half the session timeout: where it was lost, that is the time in which it must be sent again.
+        """
         generation = command.generation
-        answer = await self._pool.request(
+        answer = await self._held(
+            command.token,
             node_id,
-            Purpose.COORDINATOR,
             SyncGroupRequest,
-            self._config.rebalance_timeout + _JOIN_MARGIN,
+            self._config.session_timeout / 2,
             group_id=self._group,
             generation_id=generation.id,
             member_id=generation.member_id,
@@ -124,7 +140,18 @@ class CoordinatorClient:
                 for member_id, assignment in sorted(command.assignments.items())
             ],
         )
+        if isinstance(answer, Unanswered):
+            return answer
         return SyncAnswered(command.token, answer.error_code, bytes(answer.assignment or b""))
+
+    async def _held(self, token: int, node_id: int, message: type[ApiMessage], patience: float, **fields: Any) -> Any:
+        """The answer to what the coordinator may hold, or Unanswered: that says nothing against it, while a connection
+        that cannot be had does (and is raised)."""
+        connection = await self._pool.connection(node_id, Purpose.COORDINATOR)
+        try:
+            return await connection.request(message, patience, **fields)
+        except RequestTimeoutError as error:
+            return Unanswered(token, str(error))
 
     async def heartbeat(self, node_id: int, command: SendHeartbeat) -> HeartbeatAnswered:
         """One heartbeat; unanswered after half the session timeout, so that another can be tried in time."""

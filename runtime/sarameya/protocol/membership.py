@@ -9,6 +9,8 @@ Rules that are easily broken (each has a test):
 
 - Heartbeats start with the join's answer and go on until the last commit; none is sent while a join or sync is
   in flight, since a broker answers a connection's requests in order and keeps waiting members alive itself.
+- It keeps alive only whose request has reached it. So what may have been lost, where partitions or the membership
+  would be, is asked again in time (`Unanswered`); a coordinator that holds it takes the new request for the old one.
 - REBALANCE_IN_PROGRESS does not end the heartbeats; UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and fencing end them,
   in every state, and all that was owned is lost.
 - Whether anything is given up before the join (eager) or after the sync (cooperative, KIP-429) is the shell's: the
@@ -28,7 +30,7 @@ import attrs
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import GroupError, Reaction, Request, RetriesExhaustedError, kafka_error, reaction_to
 from sarameya.model import NO_GENERATION, Assignment, Generation
-from sarameya.protocol.backoff import Attempts, Backoff
+from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership_messages import (
     Assign,
     Assigned,
@@ -62,7 +64,9 @@ from sarameya.protocol.membership_messages import (
     StateChanged,
     Supervise,
     SyncAnswered,
+    Unanswered,
 )
+from sarameya.protocol.membership_retries import MembershipRetries
 from sarameya.protocol.membership_states import (
     ASSIGNED,
     ENDS_LOST,
@@ -102,7 +106,7 @@ class Membership:
         self.generation: Generation | None = None
         self.coordinator: int | None = None
         self._options = options
-        self._backoff = backoff
+        self._retries = MembershipRetries(options.group, backoff, longest_hold=options.rebalance_timeout)
         self._token = 0
         self._in_flight: _InFlight | None = None
         self._finding: int | None = None
@@ -114,7 +118,6 @@ class Membership:
         # What is kept through the next join, and in which generation it was assigned.
         self._owned: Assignment = {}
         self._owned_since = NO_GENERATION
-        self._retries: dict[Request, Attempts] = {}
         self._setbacks = 0
         # When the next request of each kind may go out; a backoff moves it on.
         self._send_at = 0.0
@@ -221,6 +224,9 @@ class Membership:
             case RequestFailed(token=token, cause=cause):
                 if (flight := self._answered(token)) is not None:
                     self._find_again(flight.request, now, cause)
+            case Unanswered(token=token, cause=cause):
+                if (flight := self._answered(token)) is not None:
+                    self._ask_again(flight, now, cause)
             case AssignmentMade(token=token, assignments=assignments):
                 if token == self._assigning:
                     self._assigning, self._assignments = None, assignments
@@ -247,10 +253,11 @@ class Membership:
         if isinstance(event, JoinAnswered) and event.code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             # A coordinator that has moved names an id in its refusal which the new one has never stored.
             self.member_id = event.member_id
+        if flight.request in (Request.JOIN, Request.SYNC):
+            self._retries.answered()
         if self._react(flight.request, event.code, now) is not Reaction.PROCEED:
             return
-        if flight.request is not Request.JOIN:  # it is not over before the sync
-            self._retries.pop(flight.request, None)
+        self._retries.succeeded(flight.request)
         match event:
             case JoinAnswered():
                 self._joined(event, now)
@@ -258,8 +265,7 @@ class Membership:
                 assert self.generation is not None
                 self._assignments = None
                 self._setbacks = 0
-                self._retries.pop(Request.JOIN, None)
-                self._heard(now)
+                self._heard(flight.sent_at)
                 self._owned_since = self.generation.id
                 self._move(Input.SYNCED, now, "assigned")
                 self._commands.append(Assigned(self.generation, assignment))
@@ -273,7 +279,6 @@ class Membership:
         self.generation = Generation(event.generation, event.member_id, event.protocol, leads)
         self._assignments = None
         self._heartbeat_at = now + self._options.heartbeat_interval
-        self._heard(now)
         self._send_at = now
         if leads and event.skip_assignment:
             self._commands.append(Supervise(event.members))
@@ -301,7 +306,7 @@ class Membership:
                     self._move(INPUTS[reaction], now, cause)
             case Reaction.REBALANCE:
                 self._move(INPUTS[reaction], now, cause)
-                self._retry(Request.JOIN, now, cause)
+                self._send_at = now + self._told(self._retries.after_overtaking(now, cause))
             case Reaction.FORGET_MEMBER | Reaction.DROP_GENERATION | Reaction.ADOPT_MEMBER_ID:
                 if reaction is Reaction.FORGET_MEMBER:
                     self.member_id = ""
@@ -377,7 +382,7 @@ class Membership:
             return
         self._finding = None
         self.coordinator = event.node_id
-        self._retries.pop(Request.FIND_COORDINATOR, None)
+        self._retries.succeeded(Request.FIND_COORDINATOR)
 
     def _find_failed(self, code: int, cause: str, now: float) -> None:
         if code and reaction_to(Request.FIND_COORDINATOR, code) is Reaction.FATAL:
@@ -404,17 +409,26 @@ class Membership:
         elif request is not Request.COMMIT:  # whoever commits retries by himself
             self._send_at = at
 
+    def _ask_again(self, flight: _InFlight, now: float, cause: str) -> None:
+        """A join or sync that may only be held: it is sent again at once, over another connection."""
+        retry = self._retries.after_silence(flight.request, flight.sent_at, now, cause)
+        if retry is None:
+            self._find_again(flight.request, now, cause)
+            return
+        self._forget_coordinator(cause)
+        self._find_at = self._send_at = now
+        self._told(retry)
+
     def _schedule(self, request: Request, now: float, cause: str) -> float:
-        known = self._retries.get(request)
-        attempts = known.again(cause) if known else Attempts.first(now, cause)
-        self._retries[request] = attempts
-        what = f"{request.name.lower()} of group {self._options.group}"
-        if self._backoff.gives_up(attempts, now):
-            self._refuse(RetriesExhaustedError(what, attempts.attempt, now - attempts.since, cause), now)
+        try:
+            return self._told(self._retries.after_fault(request, now, cause))
+        except RetriesExhaustedError as error:
+            self._refuse(error, now)
             return math.inf
-        delay = self._backoff.delay(attempts.attempt)
-        self._commands.append(RetryScheduled(what, attempts.attempt, now - attempts.since, delay, cause))
-        return delay
+
+    def _told(self, retry: RetryScheduled) -> float:
+        self._commands.append(retry)
+        return retry.delay
 
     def _heard(self, sent_at: float) -> None:
         self._last_heard = max(self._last_heard, sent_at)

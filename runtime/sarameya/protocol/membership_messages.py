@@ -84,6 +84,14 @@ class RequestFailed:
 
 
 @attrs.frozen(slots=True)
+class Unanswered:
+    """A join or sync was not answered in the time given to it. The coordinator may be holding it, or it is lost."""
+
+    token: int
+    cause: str
+
+
+@attrs.frozen(slots=True)
 class RequestImpossible:
     """A request cannot be sent at all, now or later: broker and client share no version of its API."""
 
@@ -152,6 +160,7 @@ Event = (
     | FindFailed
     | CoordinatorLost
     | RequestFailed
+    | Unanswered
     | RequestImpossible
     | JoinAnswered
     | SyncAnswered

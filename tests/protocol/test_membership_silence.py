@@ -1,0 +1,148 @@
+"""Joins and syncs that are not answered: held by the coordinator for good reason, or lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import RetriesExhaustedError
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.membership_messages import (
+    CoordinatorFound,
+    Fail,
+    FindCoordinator,
+    ForgetCoordinator,
+    HeartbeatAnswered,
+    JoinWanted,
+    MembershipLost,
+    PrepareRebalance,
+    RetryScheduled,
+    SendHeartbeat,
+    SendJoin,
+    SendSync,
+    SyncAnswered,
+    Unanswered,
+)
+from sarameya.protocol.membership_states import State
+from tests.protocol.test_membership import Driver, joined, kinds
+
+OWNED = {"orders": (0, 2)}
+PATIENCE = 5.0
+
+
+def wait_in_vain(driver: Driver, kind: type[SendJoin | SendSync]) -> None:
+    token = driver.get(kind).token
+    driver.now += PATIENCE
+    driver.receive(Unanswered(token, "no answer"))
+
+
+def find(driver: Driver) -> None:
+    driver.receive(CoordinatorFound(driver.get(FindCoordinator).token, 7))
+
+
+def answer_heartbeat(driver: Driver) -> None:
+    driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, 0))
+
+
+def test_sync_without_an_answer_is_sent_again_at_once() -> None:
+    driver = Driver()
+    driver.joined()
+    wait_in_vain(driver, SendSync)
+    assert driver.get(ForgetCoordinator).node_id == 7, "it may have moved"
+    assert driver.get(RetryScheduled).delay == 0
+    find(driver)
+    assert driver.get(SendSync).generation.id == 5
+    driver.receive(SyncAnswered(driver.get(SendSync).token, 0, b"assigned"))
+    assert driver.machine.state is State.STABLE
+
+
+def test_join_without_an_answer_is_sent_again_with_what_is_owned() -> None:
+    driver = Driver()
+    driver.stable(generation=5)
+    driver.receive(JoinWanted("again", OWNED))
+    wait_in_vain(driver, SendJoin)
+    find(driver)
+    join = driver.get(SendJoin)
+    assert (join.member_id, join.owned, join.owned_since) == ("me", OWNED, 5)
+    driver.receive(joined(join.token, generation=6))
+    assert driver.get(SendSync)
+
+
+def test_member_that_was_given_up_meanwhile_is_told_when_it_asks_again() -> None:
+    driver = Driver()
+    driver.joined()
+    wait_in_vain(driver, SendSync)
+    find(driver)
+    driver.receive(SyncAnswered(driver.get(SendSync).token, ErrorCode.UNKNOWN_MEMBER_ID))
+    assert driver.get(MembershipLost)
+
+
+def test_sync_held_for_a_slow_leader_is_no_fault_however_often_it_is_sent() -> None:
+    driver = Driver(Backoff(0.1, 1.0, jitter=0.0, max_attempts=1, max_seconds=1.0), rebalance_timeout=60.0)
+    driver.joined()
+    for _ in range(11):
+        wait_in_vain(driver, SendSync)
+        find(driver)
+    driver.receive(SyncAnswered(driver.get(SendSync).token, 0, b"assigned"))
+    assert driver.machine.state is State.STABLE
+
+
+def test_silence_beyond_what_may_be_held_is_a_fault_and_bounded() -> None:
+    driver = Driver(Backoff(0.1, 1.0, jitter=0.0, max_attempts=2), rebalance_timeout=20.0)
+    driver.joined()
+    for _ in range(3):
+        wait_in_vain(driver, SendSync)
+        find(driver)
+    for _ in range(2):
+        wait_in_vain(driver, SendSync)
+        assert driver.get(RetryScheduled).delay > 0
+        find(driver)
+        answer_heartbeat(driver)  # sent in the pause
+        driver.wait(1.0)
+    wait_in_vain(driver, SendSync)
+    assert isinstance(driver.get(Fail).error, RetriesExhaustedError)
+
+
+def test_join_that_owns_nothing_and_waits_for_its_longest_in_vain_is_a_fault() -> None:
+    driver = Driver(Backoff(0.1, 1.0, jitter=0.0, max_attempts=0), rebalance_timeout=60.0)
+    token = driver.joining().token
+    driver.now += 65.0
+    driver.receive(Unanswered(token, "no answer"))
+    assert isinstance(driver.get(Fail).error, RetriesExhaustedError)
+
+
+def test_any_answer_ends_the_silence() -> None:
+    driver = Driver(Backoff(0.1, 1.0, jitter=0.0, max_attempts=0), rebalance_timeout=12.0)
+    driver.stable(generation=5)
+    for generation in range(6, 12):
+        driver.receive(JoinWanted("again", OWNED))
+        wait_in_vain(driver, SendJoin)
+        find(driver)
+        driver.receive(joined(driver.get(SendJoin).token, generation=generation))
+        wait_in_vain(driver, SendSync)
+        find(driver)
+        driver.receive(SyncAnswered(driver.get(SendSync).token, 0))
+        assert driver.machine.state is State.STABLE
+        answer_heartbeat(driver)
+
+
+def test_silence_about_a_request_that_is_no_longer_awaited_changes_nothing() -> None:
+    driver = Driver()
+    driver.joined()
+    token = driver.get(SendSync).token
+    driver.receive(SyncAnswered(token, 0, b"assigned"))
+    assert driver.receive(Unanswered(token, "no answer")) == []
+
+
+@pytest.mark.parametrize("takes", [0.5, 8.0])
+def test_rebalance_deadline_counts_from_the_sending_of_the_sync(takes: float) -> None:
+    """Its answer may have been long on its way, and the group may have begun another round meanwhile."""
+    driver = Driver(rebalance_timeout=60.0, rebalance_margin=1.0)
+    driver.joined()
+    sent = driver.now
+    driver.now += takes
+    driver.receive(SyncAnswered(driver.get(SendSync).token, 0, b"assigned"))
+    if "SendHeartbeat" not in kinds(driver.commands):
+        driver.wait(3.0 - takes)
+    driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.REBALANCE_IN_PROGRESS))
+    assert driver.get(PrepareRebalance).deadline == pytest.approx(sent + 60.0 - 1.0)
