@@ -381,6 +381,7 @@ async def test_partition_that_the_coordinator_refuses_is_told_apart_from_those_d
         answer = await answers.reset(admin, "g", ORDERS, LATEST, execute=True)
         refusals = [None, "TOPIC_AUTHORIZATION_FAILED (29)"]
         assert [row["error"] for row in answer.document["partitions"]] == refusals
+        assert [(row["new_offset"], row["new_lag"]) for row in answer.document["partitions"]] == [(0, 0), (None, None)]
         assert [str(error) for error in answer.errors] == ["orders-1: not changed: TOPIC_AUTHORIZATION_FAILED (29)"]
         assert answer.text.endswith("\nDone, but for 1 of 2 partitions.")
 

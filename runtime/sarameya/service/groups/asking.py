@@ -155,8 +155,11 @@ async def delete_group(admin: GroupAdmin, name: str) -> None:
 def _outcome(name: str, moves: Iterable[Move], codes: dict[TopicPartition, int]) -> list[Move]:
     for code in codes.values():
         _raise_if_active(name, code)
-    failed = {partition: ErrorCode.describe(code) for partition, code in codes.items() if code}
-    return [attrs.evolve(move, error=failed.get(move.partition, "")) for move in moves]
+    refused = {partition: ErrorCode.describe(code) for partition, code in codes.items() if code}
+    return [
+        attrs.evolve(move, after=None, error=refused[move.partition]) if move.partition in refused else move
+        for move in moves
+    ]
 
 
 def _raise_if_active(name: str, code: int) -> None:

@@ -35,7 +35,7 @@ from sarameya.service.groups.arguments import (
 from sarameya.service.groups.reset import Kind, Target
 from sarameya.service.log_lines import configure_logging
 
-SUMMARY = "look at the groups of any Kafka cluster, and reset offsets of those without members"
+SUMMARY = "look at the groups of a Kafka cluster, and reset offsets of those without members"
 
 _STATES = (
     "Empty",

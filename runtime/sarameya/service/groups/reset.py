@@ -51,7 +51,7 @@ class Target:
 
 @attrs.frozen(slots=True)
 class Move:
-    """One partition's part of a reset. `after` is None where nothing can be committed: `note` says why."""
+    """One partition's part of a reset. `after` is None where nothing is committed: `note` or `error` says why."""
 
     partition: TopicPartition
     before: int | None

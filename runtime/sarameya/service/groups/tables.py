@@ -13,6 +13,7 @@ from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
 from sarameya.service.groups.advice import advice
 from sarameya.service.groups.report import GroupReport, PartitionReport
 from sarameya.service.groups.reset import Move
+from sarameya.service.groups.words import counted
 
 NOTHING = "-"
 """As in Kafka's own tools."""
@@ -91,7 +92,7 @@ def _head(report: GroupReport) -> str:
     lines = [
         ("state", group.state),
         ("members", len(group.members)),
-        ("lag", report.lag),
+        ("lag", _lag(report)),
         ("coordinator", f"{coordinator.node_id} at {coordinator.address}{kept_in}"),
         ("protocol", f"{group.protocol_type or NOTHING} ({group.type})"),
         ("assignor", group.assignor),
@@ -99,6 +100,14 @@ def _head(report: GroupReport) -> str:
     width = max(len(name) for name, _ in lines)
     shown = [f"  {name:{width}}  {NOTHING if value in (None, '') else printable(str(value))}" for name, value in lines]
     return "\n".join([f"GROUP {printable(group.group)}", *shown])
+
+
+def _lag(report: GroupReport) -> str | None:
+    """The sum, and what is not in it: a partition that nothing is committed for may have all of its log to read."""
+    unknown = sum(row.lag is None for row in report.partitions)
+    if report.lag is None or not unknown:
+        return None if report.lag is None else str(report.lag)
+    return f"{report.lag}, without {counted(unknown, 'partition')} whose lag is not known"
 
 
 _PARTITION_HEADER = ("TOPIC", "PARTITION", "COMMITTED", "LOG-END", "LAG", "MEMBER", "CLIENT", "HOST")
