@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -11,6 +11,8 @@ import attrs
 import trio
 
 from sarameya import (
+    Assignment,
+    Assignor,
     Claim,
     ClaimError,
     CommittedOffset,
@@ -23,6 +25,7 @@ from sarameya import (
     TopicPartition,
 )
 from sarameya.embedded import EmbeddedCluster
+from sarameya.protocol.assignors import RangeAssignor
 from sarameya.testing import run_inline
 
 E = TypeVar("E")
@@ -77,6 +80,22 @@ class Recorder(ConsumerGroupHandler):
         return [m.offset for m in self.messages if (m.topic, m.partition) == (topic, partition)]
 
 
+class OwnAssignor(RangeAssignor):
+    """Deals as `range` does, under a name of its own; sends `user_data` along, and keeps what came with assignments."""
+
+    name = "own"
+
+    def __init__(self, user_data: bytes | None = None) -> None:
+        self.told: list[tuple[Assignment, bytes | None, int]] = []
+        self._user_data = user_data
+
+    def assignment_user_data(self, member_id: str, assignment: Assignment) -> bytes | None:
+        return self._user_data
+
+    def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
+        self.told.append((assignment, user_data, generation))
+
+
 @attrs.define(slots=True, eq=False)
 class Running:
     """A member at work. `error` is what its `consume` raised."""
@@ -121,6 +140,7 @@ async def start_member(
     group: str = "g",
     topics: tuple[str, ...] | re.Pattern[str] = ("orders",),
     transport: Any = None,
+    assignors: Sequence[Assignor] = (),
     **options: Any,
 ) -> Running:
     """Start a member of `group`; it runs until it is closed, its scope is cancelled, or it fails."""
@@ -247,6 +267,7 @@ class _Cuttable(Through):
 __all__ = [
     "CommittedOffset",
     "CutOff",
+    "OwnAssignor",
     "Recorder",
     "Running",
     "Through",

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import ConfigError, ConsumerGroupHandler
+from sarameya import Assignor, ConfigError, ConsumerGroupHandler
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import ClaimStarted, MembershipChanged, SessionStarted
-from tests.group.kit import Recorder, Running, committed, deadline, eventually, fill, orders, start_member
+from sarameya.protocol.assignors import CooperativeStickyAssignor, RangeAssignor
+from tests.group.kit import (
+    OwnAssignor,
+    Recorder,
+    Running,
+    committed,
+    deadline,
+    eventually,
+    fill,
+    orders,
+    start_member,
+)
 
 ASSIGNORS = ["range", "cooperative-sticky"]
 
@@ -123,21 +135,31 @@ async def test_partitions_added_while_running_are_read_from_their_start(
         assert why["orders-2"] == "added"
 
 
-@pytest.mark.parametrize("assignor", ASSIGNORS)
+@pytest.mark.parametrize(
+    "make_assignor",
+    [
+        RangeAssignor,
+        CooperativeStickyAssignor,
+        OwnAssignor,
+        partial(OwnAssignor, b""),
+        partial(OwnAssignor, b"its own"),
+    ],
+    ids=["range", "cooperative-sticky", "own", "own, with empty user data", "own, with user data"],
+)
 async def test_member_younger_than_an_added_partition_is_told_by_the_leader(
-    autojump_clock: MockClock, assignor: str
+    autojump_clock: MockClock, make_assignor: Callable[[], Assignor]
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Claims(), Claims()
-        options = {"assignor": assignor, "offset_initial": "newest", "metadata_max_age": 1000.0}
-        await start(nursery, cluster, one, **options)
+        options: dict[str, Any] = {"offset_initial": "newest", "metadata_max_age": 1000.0}
+        await start(nursery, cluster, one, assignors=[make_assignor()], **options)
         await one.until(lambda: "claim orders-1" in one.calls)
         fill(cluster, 5, 1)
         await one.received(5)
         cluster.add_partitions("orders", 6)
         for added in range(2, 6):
             fill(cluster, 3, added)
-        await start(nursery, cluster, two, **options)
+        await start(nursery, cluster, two, assignors=[make_assignor()], **options)
         await eventually(lambda: len(one.messages) + len(two.messages) == 17)
         assert {m.partition for m in two.messages} & {2, 3, 4, 5}, "it has read some of what was added"
 

@@ -1,5 +1,6 @@
 """The golden bytes were written by the Java client (kafka-clients 4.1.0, `ConsumerProtocol.serialize…`)."""
 
+import struct
 from contextlib import suppress
 
 import attrs
@@ -7,6 +8,7 @@ import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from sarameya.errors import ProtocolError
@@ -14,13 +16,13 @@ from sarameya.model import TopicPartition
 from sarameya.protocol.assignors import Subscription
 from sarameya.protocol.rebalance import (
     Change,
-    decode_added,
     decode_assignment,
     decode_subscription,
+    decode_user_data,
     diff,
-    encode_added,
     encode_assignment,
     encode_subscription,
+    encode_user_data,
 )
 
 USER_DATA = b"\xff\x00\x01"
@@ -206,15 +208,67 @@ def test_any_assignment_survives_the_wire(assignment, user_data):
 # -- what was added while the group ran ----------------------------------------------------------------
 
 
-def test_added_partitions_survive_their_encoding() -> None:
-    added = [TopicPartition("orders", 2), TopicPartition("orders", 3), TopicPartition("returns", 0)]
-    assert decode_added(encode_added(reversed(added))) == added
-    assert encode_added([]) is None
+ADDED = [TopicPartition("orders", 2), TopicPartition("orders", 3), TopicPartition("returns", 0)]
+_own = st.none() | st.binary(max_size=20)
+_kafka_topics = st.from_regex(r"[a-zA-Z0-9._-]{1,12}", fullmatch=True)
 
 
-@pytest.mark.parametrize("user_data", [None, b"", b"another client's", b"sarameya:adde"])
+def test_user_data_is_the_assignor_s_byte_for_byte_where_nothing_was_added() -> None:
+    assert encode_user_data(None, []) is None
+    assert encode_user_data(b"", []) == b""
+    assert encode_user_data(USER_DATA, []) == USER_DATA
+
+
+@given(_own, st.sets(st.builds(TopicPartition, _kafka_topics, st.integers(0, 2**31 - 1)), max_size=5))
+def test_what_the_assignor_sends_and_what_was_added_survive_each_other(own, added):
+    assert decode_user_data(encode_user_data(own, added)) == (own, sorted(added))
+
+
+@pytest.mark.parametrize("own", [None, b"", USER_DATA])
+def test_user_data_that_looks_like_ours_is_the_assignor_s_still(own):
+    ours = encode_user_data(own, ADDED)
+    assert decode_user_data(encode_user_data(ours, [])) == (ours, [])
+    assert decode_user_data(encode_user_data(ours, ADDED)) == (ours, ADDED)
+
+
+def test_assignors_of_other_clients_find_theirs_in_front():
+    assert encode_user_data(USER_DATA, ADDED).startswith(USER_DATA)
+
+
+def test_sticky_members_that_send_it_back_claim_what_they_were_given():
+    # Sarama does; as version 1 of the sticky assignor's user data it can be read in full by its and by Java's leaders.
+    data = encode_user_data(None, ADDED)
+    claim = StickyAssignorUserData.decode(data, version=1, header=False)
+    rows = {row.topic: row.partitions for row in claim.previous_assignment}
+    assert {topic: numbers for topic, numbers in rows.items() if not topic.startswith("~")} == {
+        "orders": [2, 3],
+        "returns": [0],
+    }
+    assert bytes(claim.encode(version=1, header=False)) == data, "no byte is left over"
+    assert claim.generation == -1
+
+
+@pytest.mark.parametrize(
+    "user_data",
+    [
+        None,
+        b"",
+        b"another client's",
+        encode_user_data(USER_DATA, ADDED)[:-1],
+        encode_user_data(USER_DATA, ADDED)[1:],
+        encode_user_data(None, ADDED)[1:],
+        encode_user_data(None, ADDED)[4:],
+    ],
+)
 def test_user_data_of_others_tells_of_nothing_added(user_data: bytes | None) -> None:
-    assert decode_added(user_data) == []
+    assert decode_user_data(user_data) == (user_data, [])
+
+
+@given(st.binary(max_size=60), st.integers(-(2**31), 2**31 - 1))
+def test_user_data_that_ends_as_ours_with_any_number_is_ours_or_untouched(start, number):
+    data = start + encode_user_data(None, ADDED)[-27:-8] + struct.pack(">ii", number, -1)
+    own, added = decode_user_data(data)
+    assert (own, added) == (data, []) or (len(own or b"") + 1 == number or own is None)
 
 
 def test_difference_of_assignments_keeps_revokes_and_adds() -> None:

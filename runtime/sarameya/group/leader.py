@@ -16,7 +16,7 @@ from sarameya.observe import Observer
 from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership_messages import Assign, GroupMember
-from sarameya.protocol.rebalance import decode_subscription, encode_added, encode_assignment
+from sarameya.protocol.rebalance import decode_subscription, encode_assignment, encode_user_data
 from sarameya.protocol.subscription import LOOK_UPS, Growth, TopicWatch
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Leader:
 
     def _user_data(self, assignor: Assignor, member_id: str, assignment: Assignment) -> bytes | None:
         own = assignor.assignment_user_data(member_id, assignment)
-        return own if own is not None else encode_added(filter(self._growth.is_new, topic_partitions(assignment)))
+        return encode_user_data(own, filter(self._growth.is_new, topic_partitions(assignment)))
 
     async def supervise(self, members: Iterable[GroupMember]) -> None:
         """The assignment stands, but this member leads: watch what it was dealt from (KIP-814)."""

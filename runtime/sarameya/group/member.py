@@ -55,7 +55,7 @@ from sarameya.protocol.membership_messages import (
 )
 from sarameya.protocol.membership_states import COMMITTING, SILENT, State
 from sarameya.protocol.metadata import ClusterMetadata
-from sarameya.protocol.rebalance import decode_added, decode_assignment
+from sarameya.protocol.rebalance import decode_assignment, decode_user_data
 from sarameya.protocol.subscription import Growth, Wanted
 
 
@@ -288,9 +288,10 @@ class Member:
         generation = assigned.generation
         try:
             assignment, user_data = decode_assignment(assigned.assignment)
+            user_data, added = decode_user_data(user_data)
             if (assignor := self._assignors.get(generation.protocol)) is not None:
                 assignor.on_assignment(assignment, user_data, generation.id)
-            self.growth.tell(decode_added(user_data))
+            self.growth.tell(added)
         except Exception as error:  # noqa: BLE001 - bytes of another member, or the user's assignor: fatal, and said
             self.notify(Fail(error))
             return

@@ -14,8 +14,9 @@ import attrs
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from sarameya.errors import ProtocolError
-from sarameya.model import Assignment, TopicPartition, by_topic, topic_partitions
+from sarameya.model import NO_GENERATION, Assignment, TopicPartition, by_topic, topic_partitions
 from sarameya.protocol.assignors.base import Subscription
+from sarameya.protocol.assignors.sticky import Claim, decode_claim, encode_claim
 
 PROTOCOL_TYPE = "consumer"
 """The protocol type of a consumer group, as JoinGroup names it."""
@@ -81,25 +82,42 @@ def decode_assignment(data: bytes) -> tuple[Assignment, bytes | None]:
     return _partitions(message.assigned_partitions), message.user_data
 
 
-_ADDED = b"sarameya:added\0"
-"""Begins the user data in which our leaders tell members which of their partitions were added while the group ran."""
+_ADDED = "~sarameya:added"
+"""Stands behind the last topic's name, where our leaders say in user data which partitions were added. No topic's name
+may begin with a tilde."""
+
+_TAIL = struct.Struct(f">h{len(_ADDED)}siii")
+"""How such user data ends: that name, one number (how much of it is the assignor's), no generation."""
 
 
-def encode_added(added: Iterable[TopicPartition]) -> bytes | None:
-    """User data of an assignment whose assignor sends none of its own; None where nothing was added.
+def encode_user_data(own: bytes | None, added: Iterable[TopicPartition]) -> bytes | None:
+    """The user data of an assignment: what the assignor sends along, and behind it which partitions were added.
 
-    Other clients pay it no heed, as their assignors send none.
+    What nobody but us need know comes last, and only where something was added: other clients' assignors of the same
+    name read theirs in front of it. It is written as a claim of Kafka's sticky assignor, to the partitions that are
+    named: Sarama's members send the user data they got back with their next subscription, where any leader must be
+    able to read it. Other clients' own assignors pay the user data of an assignment no heed.
     """
-    grouped = by_topic(sorted(added))
-    return _ADDED + encode_assignment(grouped) if grouped else None
+    rows = by_topic(sorted(added))
+    if not rows and decode_user_data(own) == (own, []):
+        return own
+    mark = {_ADDED: (0 if own is None else len(own) + 1,)}
+    return (own or b"") + encode_claim(Claim({**rows, **mark}, NO_GENERATION))
 
 
-def decode_added(user_data: bytes | None) -> list[TopicPartition]:
-    """What one of our leaders has told by `encode_added`; nothing from anybody else."""
-    if not user_data or not user_data.startswith(_ADDED):
-        return []
-    added, _ = decode_assignment(user_data[len(_ADDED) :])
-    return topic_partitions(added)
+def decode_user_data(data: bytes | None) -> tuple[bytes | None, list[TopicPartition]]:
+    """(what the assignor sent along, which partitions were added) as one of our leaders wrote it.
+
+    From anybody else all is the assignor's, and nothing was added.
+    """
+    if data is None or len(data) < _TAIL.size:
+        return data, []
+    _, name, _, mark, _ = _TAIL.unpack_from(data, len(data) - _TAIL.size)
+    own = None if mark == 0 else data[: mark - 1]
+    said = decode_claim(data[len(own or b"") :]).partitions if name == _ADDED.encode() else {}
+    if said.get(_ADDED) != (mark,) or mark < 0:
+        return data, []
+    return own, topic_partitions({topic: numbers for topic, numbers in said.items() if topic != _ADDED})
 
 
 def _rows(message: Any, assignment: Assignment) -> list[Any]:
