@@ -29,6 +29,7 @@ from sarameya.errors import (
     reaction_to,
 )
 from sarameya.model import TopicPartition
+from tests.reactions import REACTIONS
 
 JAVA_CODES = Path(__file__).parent / "protocol" / "golden" / "error_codes.txt"
 PARTITION = TopicPartition("orders", 3)
@@ -160,40 +161,14 @@ def test_advice_stands_in_the_error(code):
 
 # -- codes to reactions ------------------------------------------------------------------------------------
 
-IN_GROUP = [Request.JOIN, Request.SYNC, Request.HEARTBEAT, Request.COMMIT]
 
-
-@pytest.mark.parametrize(
-    ("codes", "requests", "reaction"),
-    [
-        (["NONE"], list(Request), Reaction.PROCEED),
-        (["UNKNOWN_MEMBER_ID"], IN_GROUP, Reaction.FORGET_MEMBER),
-        (["ILLEGAL_GENERATION"], IN_GROUP, Reaction.DROP_GENERATION),
-        (["MEMBER_ID_REQUIRED"], [Request.JOIN], Reaction.ADOPT_MEMBER_ID),
-        (["REBALANCE_IN_PROGRESS"], [Request.JOIN, Request.SYNC, Request.HEARTBEAT], Reaction.REBALANCE),
-        (["NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"], [*IN_GROUP, Request.LEAVE], Reaction.FIND_COORDINATOR),
-        (["COORDINATOR_LOAD_IN_PROGRESS"], list(Request), Reaction.RETRY),
-        (["COORDINATOR_NOT_AVAILABLE"], [Request.FIND_COORDINATOR], Reaction.RETRY),
-        (["REBALANCE_IN_PROGRESS"], [Request.COMMIT], Reaction.RETRY),
-        (["UNSTABLE_OFFSET_COMMIT"], [Request.OFFSET_FETCH], Reaction.RETRY),
-        (["OFFSET_METADATA_TOO_LARGE", "TOPIC_AUTHORIZATION_FAILED"], [Request.COMMIT], Reaction.RAISE),
-        (["TOPIC_AUTHORIZATION_FAILED"], [Request.OFFSET_FETCH], Reaction.RAISE),
-        (
-            ["FENCED_INSTANCE_ID", "GROUP_AUTHORIZATION_FAILED", "INCONSISTENT_GROUP_PROTOCOL"],
-            IN_GROUP,
-            Reaction.FATAL,
-        ),
-        (["INVALID_SESSION_TIMEOUT", "GROUP_MAX_SIZE_REACHED", "INVALID_GROUP_ID"], [Request.JOIN], Reaction.FATAL),
-        (["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"], [Request.LEAVE], Reaction.PROCEED),
-        (["UNKNOWN_SERVER_ERROR"], IN_GROUP, Reaction.FATAL),
-    ],
-)
-def test_code_is_met_as_the_design_s_table_says(codes, requests, reaction):
-    for code in codes:
-        assert {request: reaction_to(request, ErrorCode[code]) for request in requests} == dict.fromkeys(
-            requests, reaction
-        )
+@pytest.mark.parametrize("request_", Request, ids=lambda request: request.name)
+def test_every_code_is_met_as_its_row_says_and_as_fatal_where_there_is_none(request_):
+    expected = {code: REACTIONS.get((request_, code), Reaction.FATAL) for code in ErrorCode} | {
+        ErrorCode.NONE: Reaction.PROCEED
+    }
+    assert {code: reaction_to(request_, code) for code in ErrorCode} == expected
 
 
 def test_code_of_a_newer_kafka_is_fatal():
-    assert reaction_to(Request.HEARTBEAT, 9999) is Reaction.FATAL
+    assert {reaction_to(request, 9999) for request in Request} == {Reaction.FATAL}

@@ -1,0 +1,217 @@
+"""Every row of the reaction table, met by a member of a group: what it asks next, and what becomes of its session."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import ErrorCode, KafkaError, SarameyaError
+from sarameya.embedded import EmbeddedCluster
+from sarameya.errors import (
+    CommitError,
+    FencedInstanceError,
+    GroupAuthorizationError,
+    GroupError,
+    Reaction,
+    Request,
+    TopicAuthorizationError,
+    UnknownTopicError,
+)
+from sarameya.observe import ClaimStarted, Retrying, SessionEnding
+from sarameya.protocol.versions import Api
+from tests.group.kit import Recorder, Running, deadline, eventually, failure, fill, orders, start_member
+from tests.group.traffic import OF_GROUPS, Asked, watch
+from tests.reactions import REACTIONS
+
+APIS = {
+    Request.FIND_COORDINATOR: Api.FIND_COORDINATOR,
+    Request.JOIN: Api.JOIN_GROUP,
+    Request.SYNC: Api.SYNC_GROUP,
+    Request.HEARTBEAT: Api.HEARTBEAT,
+    Request.LEAVE: Api.LEAVE_GROUP,
+    Request.COMMIT: Api.OFFSET_COMMIT,
+    Request.OFFSET_FETCH: Api.OFFSET_FETCH,
+}
+
+
+@attrs.frozen(slots=True)
+class Met:
+    """How a code is met: the requests that follow the refused one, and what that costs.
+
+    `(same)` is asked as the member that was refused, `(new)` as somebody without an id. `session`: it `goes on`, `ends`
+    in order, or is `lost`. `raised`: what the awaiting caller of `commit()`, or of `consume()`, is given; KafkaError
+    stands for the code's own class.
+    """
+
+    then: str
+    session: str = "goes on"
+    raised: type[KafkaError] | None = None
+
+
+OWN_CLASS: dict[ErrorCode, type[KafkaError]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicError,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: TopicAuthorizationError,
+}
+
+
+_GO_ON_AS = {Reaction.FORGET_MEMBER: "JOIN_GROUP(new)", Reaction.DROP_GENERATION: "JOIN_GROUP(same)"}
+
+MET: dict[tuple[Request, Reaction], Met] = {
+    # Whatever it is that a broker says instead of who coordinates: it is asked again, unless it is fatal.
+    **{(Request.FIND_COORDINATOR, r): Met("FIND_COORDINATOR HEARTBEAT(same)") for r in Reaction},
+    # The test has the member join anew, which ends its session in order.
+    **{(Request.JOIN, r): Met(who, "ends") for r, who in _GO_ON_AS.items()},
+    (Request.JOIN, Reaction.ADOPT_MEMBER_ID): Met("JOIN_GROUP(same)", "ends"),
+    (Request.JOIN, Reaction.REBALANCE): Met("JOIN_GROUP(same)", "ends"),
+    (Request.JOIN, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR JOIN_GROUP(same)", "ends"),
+    (Request.JOIN, Reaction.RETRY): Met("JOIN_GROUP(same)", "ends"),
+    **{(Request.SYNC, r): Met(who, "ends") for r, who in _GO_ON_AS.items()},
+    (Request.SYNC, Reaction.REBALANCE): Met("JOIN_GROUP(same)", "ends"),
+    (Request.SYNC, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR SYNC_GROUP(same)", "ends"),
+    (Request.SYNC, Reaction.RETRY): Met("SYNC_GROUP(same)", "ends"),
+    **{(Request.HEARTBEAT, r): Met(who, "lost") for r, who in _GO_ON_AS.items()},
+    (Request.HEARTBEAT, Reaction.REBALANCE): Met("JOIN_GROUP(same)", "ends"),
+    (Request.HEARTBEAT, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR HEARTBEAT(same)"),
+    (Request.HEARTBEAT, Reaction.RETRY): Met("HEARTBEAT(same)"),
+    (Request.LEAVE, Reaction.PROCEED): Met("", "ends"),
+    (Request.LEAVE, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR LEAVE_GROUP(same)", "ends"),
+    (Request.LEAVE, Reaction.RETRY): Met("LEAVE_GROUP(same)", "ends"),
+    **{(Request.COMMIT, r): Met(who, "lost", CommitError) for r, who in _GO_ON_AS.items()},
+    (Request.COMMIT, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR OFFSET_COMMIT(same)"),
+    (Request.COMMIT, Reaction.RETRY): Met("OFFSET_COMMIT(same)"),
+    (Request.COMMIT, Reaction.RAISE): Met("HEARTBEAT(same)", raised=KafkaError),
+    # Without its offsets no session begins; `consume()` says which code that is.
+    **{(Request.OFFSET_FETCH, r): Met("LEAVE_GROUP(same)", "ends", KafkaError) for r in _GO_ON_AS},
+    (Request.OFFSET_FETCH, Reaction.RAISE): Met("LEAVE_GROUP(same)", "ends", KafkaError),
+    (Request.OFFSET_FETCH, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR OFFSET_FETCH", "ends"),
+    (Request.OFFSET_FETCH, Reaction.RETRY): Met("OFFSET_FETCH", "ends"),
+}
+
+
+async def ask(request: Request, member: Running, handler: Recorder, cluster: EmbeddedCluster) -> SarameyaError | None:
+    """Have the member send `request`; what the caller of `commit()` is told."""
+    match request:
+        case Request.FIND_COORDINATOR:
+            cluster.fail_next(Api.HEARTBEAT, ErrorCode.NOT_COORDINATOR)
+        case Request.JOIN | Request.SYNC | Request.OFFSET_FETCH:
+            handler.sessions[0].end("join anew")
+        case Request.LEAVE:
+            member.group.close_nowait()
+        case Request.COMMIT:
+            handler.sessions[0].reset_offset("orders", 0, 3)
+            try:
+                await handler.sessions[0].commit()
+            except SarameyaError as error:
+                return error
+    return None
+
+
+def story(requests: list[Asked], member_id: str) -> str:
+    """The requests as they stand in `Met`, for a member that was `member_id`."""
+    told = []
+    for request in requests:
+        who = "(same)" if request.member_id == member_id else "(new)"
+        told.append(request.api.name + (who if hasattr(request.body, "member_id") else ""))
+    return " ".join(told)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "reaction"),
+    [
+        pytest.param(request, code, reaction, id=f"{request.name}-{code.name}")
+        for (request, code), reaction in REACTIONS.items()
+    ],
+)
+async def test_code_is_met_as_its_row_says(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, request_: Request, code: ErrorCode, reaction: Reaction
+) -> None:
+    met, api, what = MET[request_, reaction], APIS[request_], request_.name.lower().replace("offset_", "offset ")
+    asked = watch(monkeypatch)
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 4)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, autocommit=False)
+        await handler.received(4)
+        await handler.sessions[0].commit()
+        asked.clear()
+        cluster.fail_next(api, code)
+        told = await ask(request_, member, handler, cluster)
+        await eventually(lambda: cluster.faults == ())
+        await trio.sleep(4.0)  # a heartbeat, at least
+
+        requests = [request for request in asked if request.api in OF_GROUPS]
+        refused = next(place for place, request in enumerate(requests) if request.refused and request.api is api)
+        then = requests[refused + 1 :]
+        assert story(then[: len(met.then.split())], handler.sessions[0].member_id) == met.then
+        if reaction in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+            again = next(request for request in then if request.api is api)
+            assert 0.08 <= again.at - requests[refused].at <= 0.15, "after the first backoff"
+            assert [e for e in member.seen(Retrying) if what in e.what], "observers see it"
+
+        endings = member.seen(SessionEnding)
+        assert [e.lost for e in endings[:1]] == {"goes on": [], "ends": [False], "lost": [True]}[met.session]
+        if met.raised:
+            error = told if request_ is Request.COMMIT else failure(member)
+            assert isinstance(error, KafkaError)
+            assert error.code == code
+            assert type(error) is (OWN_CLASS.get(code, KafkaError) if met.raised is KafkaError else met.raised)
+        else:
+            assert told is None
+        if request_ is Request.OFFSET_FETCH and not met.raised:
+            assert [e.offset for e in member.seen(ClaimStarted)] == [0, 4], "where the group was, whatever the policy"
+        if member.ended.is_set():
+            assert request_ is Request.LEAVE or met.raised
+            assert reaction is Reaction.PROCEED or cluster.describe_group("g").members == (), "it has left"
+            assert len(then) == len(met.then.split()), "and nothing more is asked"
+        else:
+            fill(cluster, 1)
+            await handler.received(5 if told is None else len(handler.messages) + 1)
+            assert member.error is None
+
+
+def test_every_row_of_the_table_is_met_by_a_member() -> None:
+    assert MET.keys() >= {(request, reaction) for (request, _), reaction in REACTIONS.items()}
+
+
+# -- what is fatal ------------------------------------------------------------------------------------
+
+FATAL: list[tuple[ErrorCode, type[KafkaError], str]] = [
+    (ErrorCode.FENCED_INSTANCE_ID, FencedInstanceError, "give each member its own"),
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationError, "grant this principal READ on the group"),
+    (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, GroupError, "set the same rebalance_strategies on all of them"),
+    (ErrorCode.INVALID_SESSION_TIMEOUT, GroupError, "group.min.session.timeout.ms..group.max.session.timeout.ms"),
+    (ErrorCode.GROUP_MAX_SIZE_REACHED, GroupError, "raise the broker's group.max.size or run fewer members"),
+    (ErrorCode.INVALID_GROUP_ID, GroupError, "the group id is empty or not allowed"),
+    (ErrorCode.UNKNOWN_SERVER_ERROR, GroupError, ""),
+]
+
+
+@pytest.mark.parametrize(
+    "request_", [Request.FIND_COORDINATOR, Request.JOIN, Request.SYNC, Request.HEARTBEAT], ids=lambda r: r.name
+)
+@pytest.mark.parametrize(("code", "kind", "advice"), FATAL, ids=[code.name for code, _, _ in FATAL])
+async def test_fatal_code_is_raised_once_by_its_name_with_what_to_change(
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    request_: Request,
+    code: ErrorCode,
+    kind: type[KafkaError],
+    advice: str,
+) -> None:
+    asked = watch(monkeypatch)
+    async with orders() as cluster, deadline() as nursery:
+        cluster.fail_next(APIS[request_], code)
+        member = await start_member(nursery, cluster, Recorder())
+        await member.ended.wait()
+        error = member.error
+        assert type(error) is kind
+        assert error.code == code
+        assert f"{code.name} ({code.value})" in str(error)
+        assert "'g'" in str(error)
+        assert str(error).endswith(advice)
+        assert [a.refused for a in asked if a.api is APIS[request_]].count(True) == 1
+        ended = len(asked)
+        await trio.sleep(30)
+        assert len(asked) == ended, "and nobody asks any more"
