@@ -13,8 +13,7 @@ import trio
 from examples.flights.data import PARTITIONS, Flight
 from examples.flights.errors import DemoError
 from examples.flights.service import Service
-from sarameya.embedded import EmbeddedCluster
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded import EmbeddedCluster, GroupState
 from sarameya.service.progress import Display
 
 TOPIC = "flights"

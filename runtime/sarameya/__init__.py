@@ -46,13 +46,23 @@ from sarameya.model import (
     Assignment,
     CommittedOffset,
     Generation,
+    GroupMetadata,
     Message,
     TimestampType,
     TopicPartition,
 )
 from sarameya.net.transport import TcpTransport, Transport
 from sarameya.observe import Event, Observer, log_event
-from sarameya.protocol.assignors import Assignor, RebalanceProtocol, Subscription, TopicLayout
+from sarameya.protocol.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    StickyAssignor,
+    Subscription,
+    TopicLayout,
+)
 
 __all__ = [
     "Assignment",
@@ -70,6 +80,7 @@ __all__ = [
     "Consumer",
     "ConsumerGroup",
     "ConsumerGroupHandler",
+    "CooperativeStickyAssignor",
     "CorruptRecordError",
     "DecompressionLimitError",
     "ErrorCode",
@@ -78,6 +89,7 @@ __all__ = [
     "Generation",
     "GroupAuthorizationError",
     "GroupError",
+    "GroupMetadata",
     "HandlerError",
     "KafkaError",
     "Message",
@@ -86,13 +98,16 @@ __all__ = [
     "OffsetOutOfRangeError",
     "Paused",
     "ProtocolError",
+    "RangeAssignor",
     "RebalanceDeadlineError",
     "RebalanceProtocol",
     "RecordError",
     "RequestTimeoutError",
     "RetriesExhaustedError",
+    "RoundRobinAssignor",
     "SarameyaError",
     "Session",
+    "StickyAssignor",
     "Stream",
     "StreamBatches",
     "StreamHandler",

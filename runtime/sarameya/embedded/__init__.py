@@ -12,8 +12,21 @@ with `offsets_records` (`__consumer_offsets`), `purgatory` (who waits), `faults`
 
 from sarameya.embedded.cluster import EmbeddedCluster
 from sarameya.embedded.groups.config import CoordinatorConfig
+from sarameya.embedded.groups.messages import GroupDescription, MemberDescription
+from sarameya.embedded.groups.states import GroupState
 from sarameya.embedded.networks import Network
 from sarameya.embedded.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
+from sarameya.protocol.compression import Codec
 
-__all__ = ["CoordinatorConfig", "EmbeddedCluster", "Network", "PartitionLog", "Refused"]
+__all__ = [
+    "Codec",
+    "CoordinatorConfig",
+    "EmbeddedCluster",
+    "GroupDescription",
+    "GroupState",
+    "MemberDescription",
+    "Network",
+    "PartitionLog",
+    "Refused",
+]

@@ -172,9 +172,18 @@ class EmbeddedCluster(ClusterControls):
     # Topics and records
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Make a topic with so many empty partitions, dealt to the brokers in turn to lead.
+
+        Clients see it when they next ask for metadata. Raises Refused: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION for
+        a name that Kafka would not take, INVALID_PARTITIONS for less than one or far too many.
+        """
         self._state.create_topic(name, partitions)
 
     def delete_topic(self, name: str) -> None:
+        """Take a topic away, with its records and all that groups have committed for it.
+
+        Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for a topic of the brokers' own.
+        """
         self._state.delete_topic(name, trio.current_time())
         self._rearm()
 

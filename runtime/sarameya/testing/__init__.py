@@ -33,14 +33,23 @@ A cluster can be hurt while it is used; all of these are methods of `EmbeddedClu
     cluster.drop_next(Api.SYNC_GROUP, half="answer")      # done, and nobody hears of it
 
 What brokers are set to (session timeouts, how long offsets are kept, how long a coordinator loads) is
-`CoordinatorConfig`; what came of it is seen by `describe_group`, `committed` and `log`.
+`CoordinatorConfig`; what came of it is seen by `describe_group`, `committed` and `log`:
+
+    assert cluster.describe_group("g").state is GroupState.STABLE
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sarameya.embedded import CoordinatorConfig, EmbeddedCluster
+from sarameya.embedded import (
+    Codec,
+    CoordinatorConfig,
+    EmbeddedCluster,
+    GroupDescription,
+    GroupState,
+    MemberDescription,
+)
 from sarameya.embedded.faults import Delay, Drop, Fail, Fault
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
@@ -49,6 +58,7 @@ from sarameya.testing.virtual_time import VIRTUAL_EPOCH, run_inline, virtual_wal
 __all__ = [
     "VIRTUAL_EPOCH",
     "Api",
+    "Codec",
     "CoordinatorConfig",
     "Delay",
     "Drop",
@@ -56,6 +66,9 @@ __all__ = [
     "ErrorCode",
     "Fail",
     "Fault",
+    "GroupDescription",
+    "GroupState",
+    "MemberDescription",
     "memory_cluster",
     "run_inline",
     "virtual_wall_clock",

@@ -1,0 +1,62 @@
+"""What is public can be named: whatever a public method takes or gives is exported as well."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, get_args, get_type_hints
+
+import attrs
+import pytest
+
+import sarameya
+import sarameya.embedded
+import sarameya.testing
+from sarameya import Consumer, ConsumerGroup, Session
+from sarameya.embedded import EmbeddedCluster, GroupDescription
+from sarameya.protocol.assignors import ASSIGNORS
+
+
+def parts(hint: Any) -> Iterator[Any]:
+    """A type and all that it is made of."""
+    yield hint
+    for part in get_args(hint):
+        for one in part if isinstance(part, (list, tuple)) else [part]:
+            yield from parts(one)
+
+
+def used(owner: type) -> set[type]:
+    """Our own classes that the public methods and properties of a class, or its fields, take and give."""
+    members = [m for name, m in inspect.getmembers(owner) if not name.startswith("_")]
+    functions = [m.fget if isinstance(m, property) else m for m in members]
+    hints = [get_type_hints(f) for f in functions if inspect.isfunction(f)]
+    if attrs.has(owner):
+        hints.append(get_type_hints(owner))
+    found = [part for hint in hints for one in hint.values() for part in parts(one)]
+    return {one for one in found if isinstance(one, type) and one.__module__.startswith("sarameya.")}
+
+
+def names(module: ModuleType) -> set[Any]:
+    return {getattr(module, name) for name in module.__all__}
+
+
+@pytest.mark.parametrize(
+    ("owner", "modules"),
+    [
+        (ConsumerGroup, [sarameya]),
+        (Consumer, [sarameya]),
+        (Session, [sarameya]),
+        (EmbeddedCluster, [sarameya, sarameya.embedded, sarameya.testing]),
+        (GroupDescription, [sarameya, sarameya.embedded]),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "+".join(module.__name__ for module in value),
+)
+def test_types_of_public_methods_are_exported(owner: type, modules: list[ModuleType]) -> None:
+    own = {one for one in used(owner) if not one.__name__.startswith("_")}
+    assert own
+    assert own - set.union(*map(names, modules)) == set()
+
+
+def test_assignors_that_can_be_named_in_a_config_can_be_imported() -> None:
+    assert names(sarameya).issuperset(ASSIGNORS.values())
