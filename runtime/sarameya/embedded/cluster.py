@@ -174,8 +174,8 @@ class EmbeddedCluster(ClusterControls):
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Make a topic with so many empty partitions, dealt to the brokers in turn to lead.
 
-        Clients see it when they next ask for metadata. Raises Refused: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION for
-        a name that Kafka would not take, INVALID_PARTITIONS for less than one or far too many.
+        Clients see it when they next ask for metadata. Raises Refused: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS for
+        less than one or far too many, INVALID_TOPIC_EXCEPTION for a name that Kafka would not take.
         """
         self._state.create_topic(name, partitions)
 
