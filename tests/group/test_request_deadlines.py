@@ -37,18 +37,27 @@ async def test_join_that_others_hold_up_for_longer_than_an_ordinary_request_is_w
         assert second.seen(ConnectionLost) == []
 
 
-@pytest.mark.parametrize("api", [Api.JOIN_GROUP, Api.SYNC_GROUP])
-async def test_join_and_sync_are_given_the_rebalance_timeout_and_five_seconds_more(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: Api
+@pytest.mark.parametrize(
+    ("api", "patience"),
+    [
+        # Others may hold it up for as long as they may take, and five seconds more.
+        pytest.param(Api.JOIN_GROUP, 35.0, id="join"),
+        # Half the session timeout: if it was lost, that is the time in which it must be sent again.
+        pytest.param(Api.SYNC_GROUP, 5.0, id="sync"),
+    ],
+)
+async def test_join_of_a_newcomer_and_sync_that_are_not_answered_are_sent_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: Api, patience: float
 ) -> None:
     asked = watch(monkeypatch)
     async with orders() as cluster, deadline() as nursery:
         cluster.drop_next(api, hang_up=False)
         handler = Recorder()
-        member = await start_member(nursery, cluster, handler, rebalance_timeout=30.0, request_timeout=2.0)
+        options = {"rebalance_timeout": 30.0, "session_timeout": 10.0, "request_timeout": 2.0}
+        member = await start_member(nursery, cluster, handler, **options)
         await handler.until(lambda: bool(handler.sessions))
         first, second = of(asked, api)[:2]
-        assert 35.0 <= second.at - first.at <= 35.2
+        assert patience <= second.at - first.at <= patience + 0.2
         assert member.seen(Retrying)[0].what == f"{api.name.split('_')[0].lower()} of group g"
 
 
