@@ -173,7 +173,7 @@ async def test_topic_that_vanishes_is_given_up_and_the_others_are_read_on(
         member = await start(nursery, cluster, one, topics=("orders", "returns"), assignor=assignor)
         await one.until(lambda: len(one.claims) == 2)
         cluster.delete_topic("returns")
-        await one.until(lambda: one.claims == {"orders": (0, 1)})
+        await eventually(lambda: one.claims == {"orders": (0, 1)})  # it may have gone before it could begin
         fill(cluster, 3)
         await one.received(3)
         await trio.sleep(100)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
@@ -41,19 +41,34 @@ class OffsetLookup:
         Retries until every one is known; bound it with a cancel scope. Raises TopicAuthorizationError.
         """
         found: dict[TopicPartition, int] = {}
-        retries = Retries("offset lookup", self._backoff, self._observer)
-        while True:
-            left = {tp: at for tp, at in wanted.items() if tp not in found}
-            cause = await self._find_once(left, found)
-            if cause is None:
-                return found
-            await retries.wait(cause)
-            await self._metadata.refresh()
 
-    async def _find_once(
-        self, wanted: Mapping[TopicPartition, str | int], found: dict[TopicPartition, int]
-    ) -> str | None:
-        """Fill `found`; the reason why one is missing, or None if none is."""
+        async def keep(some: Mapping[TopicPartition, int]) -> None:
+            found.update(some)
+
+        await self.find_each(wanted, keep)
+        return found
+
+    async def find_each(
+        self,
+        wanted: Mapping[TopicPartition, str | int],
+        take: Callable[[Mapping[TopicPartition, int]], Awaitable[None]],
+    ) -> None:
+        """As `find`, for who does not want one partition to wait for another: `take` is given offsets as they are
+        found, each once, before the others are asked for again."""
+        left = dict(wanted)
+        retries = Retries("offset lookup", self._backoff, self._observer)
+        while left:
+            found, cause = await self._find_once(left)
+            if found:
+                await take(found)
+            left = {tp: at for tp, at in left.items() if tp not in found}
+            if left:
+                await retries.wait(cause)
+                await self._metadata.refresh()
+
+    async def _find_once(self, wanted: Mapping[TopicPartition, str | int]) -> tuple[dict[TopicPartition, int], str]:
+        """What is found, and the reason why one is not."""
+        found: dict[TopicPartition, int] = {}
         timestamps = {tp: _TIMESTAMP_OF[at] if isinstance(at, str) else at for tp, at in wanted.items()}
         isolation_level = self._config.isolation_level
         answers = await ask_leaders(self._pool, self._metadata.current, timestamps, isolation_level)
@@ -67,4 +82,4 @@ class OffsetLookup:
                 missing[partition] = "no offset in the answer"
             else:
                 found[partition] = max(offset, NO_SUCH_OFFSET)
-        return next((f"{partition}: {cause}" for partition, cause in missing.items()), None)
+        return found, next((f"{partition}: {cause}" for partition, cause in missing.items()), "")

@@ -68,8 +68,9 @@ class StreamHandler(ConsumerGroupHandler):
 
     `streams` (a whole number of at least 1) is how many such tasks a member has; each begins after the first
     assignment and lasts until the session ends, with whatever partitions it has at the time, also none. A new
-    session's partitions are dealt to the streams range-wise, in order; what a cooperative assignor adds later goes to
-    whichever stream has the fewest. All else is as in ConsumerGroupHandler.
+    session's partitions are dealt to the streams range-wise, in order; what begins later (added by a cooperative
+    assignor, or without a leader to say where) goes to whichever stream has the fewest. All else is as in
+    ConsumerGroupHandler.
     """
 
     streams: int = 1

@@ -1,8 +1,8 @@
 """The life of one session. See "What happens in a session?" in ARCHITECTURE.md.
 
     assignment:  committed offsets -> (the first time) handler.setup -> handler.partitions_assigned
-                 -> handler.start_offset -> the policy's offsets -> commit of those -> one task a claim,
-                 or the claims are dealt to the tasks of a StreamHandler's streams
+                 -> handler.start_offset -> one task a claim, or the claims are dealt to the tasks of a
+                 StreamHandler's streams; where the policy decides: its offsets -> commit of those -> their claims
     rebalance:   eager: the session ends. Cooperative: it goes on; commit, join, and of the next assignment only
                  the difference ends or begins
     ending:      fetching stops, claims' iterators end; after a grace the claims are cancelled
@@ -41,7 +41,7 @@ from sarameya.group.outcome import Outcome
 from sarameya.group.pauses import Pauses
 from sarameya.group.runtime import Runtime
 from sarameya.group.session import Session
-from sarameya.group.starting import Starting
+from sarameya.group.starting import Answers, Begin, Committed, Starting
 from sarameya.group.starts import Start, find_starts
 from sarameya.group.streams import readers
 from sarameya.model import CommittedOffset, TopicPartition, by_topic, topic_partitions
@@ -263,18 +263,11 @@ class SessionRun:
     def _must_move_on(self) -> bool:
         return self._ended.is_set() or self._next is not None or self._rebalance is not None
 
-    async def _find_starts(
-        self, committed: Mapping[TopicPartition, CommittedOffset | None], answers: dict[TopicPartition, int | None]
-    ) -> Mapping[TopicPartition, Start]:
-        starts: dict[TopicPartition, Start] = {}
-
-        async def find() -> None:
-            handler, offsets, lookup, config = self._handler, self._offsets, self._lookup, self._runtime.config
-            is_new = self._member.growth.is_new
-            starts.update(await find_starts(committed, handler, offsets, lookup, config, is_new, answers))
-
-        await self._calls.call("start_offset", find())
-        return starts
+    async def _find_starts(self, committed: Committed, answers: Answers, begin: Begin) -> None:
+        handler, offsets, lookup, config = self._handler, self._offsets, self._lookup, self._runtime.config
+        is_new = self._member.growth.is_new
+        finding = find_starts(committed, handler, offsets, lookup, config, is_new, answers, begin)
+        await self._calls.call("start_offset", finding)
 
     def _begin(self, starts: Mapping[TopicPartition, Start]) -> None:
         if self._ended.is_set():

@@ -7,6 +7,7 @@ assignment that leaves a partition here does not break it off. How a start is fo
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 import attrs
 import trio
@@ -16,13 +17,15 @@ from sarameya.model import CommittedOffset, TopicPartition
 
 Committed = Mapping[TopicPartition, CommittedOffset | None]
 Answers = dict[TopicPartition, int | None]
+Begin = Callable[[Mapping[TopicPartition, Start]], None]
 
 
 @attrs.define(slots=True, eq=False)
 class _Batch:
-    """Partitions that begin together."""
+    """Partitions that were taken on together."""
 
     partitions: frozenset[TopicPartition]
+    """Those that have not begun."""
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     ended: trio.Event = attrs.field(factory=trio.Event)
 
@@ -32,10 +35,11 @@ class Starting:
 
     def __init__(
         self,
-        find: Callable[[Committed, Answers], Awaitable[Mapping[TopicPartition, Start]]],
-        begin: Callable[[Mapping[TopicPartition, Start]], None],
+        find: Callable[[Committed, Answers, Begin], Awaitable[None]],
+        begin: Begin,
     ) -> None:
-        """`find` tells where partitions begin, and puts what the handler says into the answers; `begin` is told."""
+        """`find` finds out where partitions begin, puts what the handler says into the answers, and says what may begin
+        as soon as it knows; `begin` is told."""
         self._find = find
         self._begin = begin
         self._batches: list[_Batch] = []
@@ -59,10 +63,12 @@ class Starting:
         self._nursery.start_soon(self._run, batch, committed)
 
     async def stop(self, leaving: Iterable[TopicPartition]) -> None:
-        """These do not begin. Nor does, now, what would have begun with one of them: it has to be started anew."""
+        """These do not begin. Nor does, now, what was taken on with one of them: it has to be started anew."""
         gone = frozenset(leaving)
-        for batch in [batch for batch in self._batches if batch.partitions & gone]:
+        stopped = [batch for batch in self._batches if batch.partitions & gone]
+        for batch in stopped:
             batch.scope.cancel()
+        for batch in stopped:
             await batch.ended.wait()
         for partition in gone:
             self._answers.pop(partition, None)
@@ -74,13 +80,15 @@ class Starting:
 
     async def _run(self, batch: _Batch, committed: Committed) -> None:
         try:
-            starts: Mapping[TopicPartition, Start] = {}
             with batch.scope:
-                starts = await self._find(committed, self._answers)
-            if not batch.scope.cancel_called:
-                self._begin(starts)
-                for partition in starts:
-                    self._answers.pop(partition, None)
+                await self._find(committed, self._answers, partial(self._begins, batch))
         finally:
             self._batches.remove(batch)
             batch.ended.set()
+
+    def _begins(self, batch: _Batch, starts: Mapping[TopicPartition, Start]) -> None:
+        if not batch.scope.cancel_called:
+            batch.partitions = batch.partitions.difference(starts)
+            for partition in starts:
+                self._answers.pop(partition, None)
+            self._begin(starts)

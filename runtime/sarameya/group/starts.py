@@ -8,7 +8,7 @@ from typing import Literal
 
 import attrs
 
-from sarameya.config import Config
+from sarameya.config import Config, OffsetReset
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.errors import HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
@@ -36,33 +36,37 @@ async def find_starts(
     config: Config,
     is_new: Callable[[TopicPartition], bool],
     answers: dict[TopicPartition, int | None],
-) -> dict[TopicPartition, Start]:
+    begin: Callable[[Mapping[TopicPartition, Start]], None],
+) -> None:
     """The start of each partition in `committed`; where nothing is and `is_new` (it was added while we ran), its very
-    beginning. `answers` has what the handler has said, and gets what it says. Raises what `start_offset` raises,
-    HandlerError if it returns no offset, CommitError if the generation is over meanwhile."""
-    starts: dict[TopicPartition, Start] = {}
+    beginning. `begin` is told of them as they become known: none waits for another one's leader. `answers` has what
+    the handler has said, and gets what it says. Raises what `start_offset` raises, HandlerError if it returns no
+    offset, CommitError if the generation is over meanwhile."""
+    known: dict[TopicPartition, Start] = {}
+    policies: dict[TopicPartition, OffsetReset] = {}
     for partition, commit in committed.items():
         if partition not in answers:
             answers[partition] = await handler.start_offset(partition, commit)
         if (chosen := answers[partition]) is not None:
             if not is_offset(chosen):
                 raise HandlerError(f"start_offset({partition}) returned {chosen!r}: must be an offset (an int) or None")
-            starts[partition] = Start(chosen, "handler")
+            known[partition] = Start(chosen, "handler")
         elif commit is not None:
-            starts[partition] = Start(commit.offset, "committed")
-    unknown = {
-        partition: "oldest" if is_new(partition) else config.offset_initial
-        for partition in committed
-        if partition not in starts
-    }
-    if unknown:
-        for partition, offset in (await lookup.find(unknown)).items():
-            starts[partition] = Start(offset, "added" if is_new(partition) else unknown[partition])
-            # Committed at once, so that a rejoin before the first mark does not resolve it anew and skip.
+            known[partition] = Start(commit.offset, "committed")
+        else:
+            policies[partition] = "oldest" if is_new(partition) else config.offset_initial
+    if known or not policies:  # a member's streams begin with its first assignment, though it be empty
+        begin(known)
+
+    async def take(found: Mapping[TopicPartition, int]) -> None:
+        # Committed at once, so that a rejoin before the first mark does not resolve it anew and skip.
+        for partition, offset in found.items():
             offsets.ledger.mark(partition, CommittedOffset(offset))
         # These and no others: what else is marked may not be durable yet, where the handler commits itself.
-        await offsets.commit(unknown)
-    return starts
+        await offsets.commit(found)
+        begin({tp: Start(offset, "added" if is_new(tp) else policies[tp]) for tp, offset in found.items()})
+
+    await lookup.find_each(policies, take)
 
 
 def is_start(value: object) -> bool:

@@ -1,0 +1,108 @@
+"""Where claims begin, and that none waits for another one's leader. Virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import CommittedOffset, Consumer, ErrorCode, TopicPartition
+from sarameya.embedded import EmbeddedCluster
+from sarameya.observe import ClaimEnded, ClaimStarted
+from sarameya.protocol.versions import Api
+from tests.group.kit import Running, committed, deadline, eventually, fill, orders, start_member
+from tests.group.test_cooperative import COOPERATIVE, Partitions, start
+from tests.group.test_streams import Streaming
+
+
+class Knows(Partitions):
+    """Has offsets of its own for some partitions."""
+
+    def __init__(self, offsets: dict[int, int]) -> None:
+        super().__init__()
+        self._offsets = offsets
+
+    async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+        return self._offsets.get(partition.partition)
+
+
+def two_brokers(partitions: int) -> EmbeddedCluster:
+    return orders(partitions, brokers=2)
+
+
+def leaderless(cluster: EmbeddedCluster, numbers: Iterable[int], of: int) -> None:
+    """Nobody tells where the logs of these partitions begin or end, all others' leader does."""
+    for number in range(of):
+        cluster.move_leader("orders", number, 0 if number in numbers else 1)
+    cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, None, broker_id=0)
+
+
+def begun(member: Running) -> dict[int, tuple[int, str]]:
+    return {e.partition.partition: (e.offset, e.why) for e in member.seen(ClaimStarted)}
+
+
+@pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_partition_without_a_leader_holds_no_other_back(
+    autojump_clock: MockClock, options: dict[str, Any]
+) -> None:
+    async with two_brokers(4) as cluster, deadline() as nursery:
+        for number in range(4):
+            fill(cluster, 5, number)
+        async with Consumer(cluster.bootstrap_servers, group_id="g", transport=cluster.transport) as consumer:
+            async with consumer.consume_partition("orders", 0, "oldest"):
+                consumer.mark_offset("orders", 0, 5)
+        leaderless(cluster, {3}, of=4)
+        one = Knows({1: 3})
+        member = await start_member(nursery, cluster, one, **options)
+        await trio.sleep(10)
+        assert begun(member) == {0: (5, "committed"), 1: (3, "handler"), 2: (0, "oldest")}
+        assert one.offsets("orders", 2) == list(range(5))
+        assert "orders-3" not in committed(cluster)
+        cluster.clear_faults()
+        await eventually(lambda: one.offsets("orders", 3) == list(range(5)))
+        assert len(one.sessions) == 1
+
+
+async def test_claim_that_has_begun_goes_on_when_a_partition_leaves_whose_start_is_looked_for(
+    autojump_clock: MockClock,
+) -> None:
+    async with two_brokers(4) as cluster, deadline() as nursery:
+        leaderless(cluster, {0, 2}, of=4)
+        one, two = Partitions(), Partitions()
+        first = await start(nursery, cluster, one)
+        await eventually(lambda: begun(first).keys() == {1, 3})
+        second = await start(nursery, cluster, two)
+        await eventually(lambda: len(one.claims) == len(two.claims) == 2)
+        cluster.clear_faults()
+        await eventually(lambda: len(begun(second)) == 2 and begun(first).keys() >= set(one.claims))
+        kept = [e.partition.partition for e in first.seen(ClaimStarted) if e.partition.partition in one.claims]
+        assert sorted(kept) == list(one.claims), "once each"
+        assert {e.partition.partition for e in first.seen(ClaimEnded)} == {1, 3} - set(one.claims)
+
+
+async def test_resolved_start_is_committed_before_its_claim_begins(autojump_clock: MockClock) -> None:
+    """Else what is handed on by a member that dies at once would not be read on from, but from a new `newest`."""
+    async with orders(2) as cluster, deadline() as nursery:
+        one = Knows({0: 0})
+        cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
+        member = await start_member(nursery, cluster, one, offset_initial="newest")
+        await trio.sleep(10)
+        assert begun(member) == {0: (0, "handler")}
+        cluster.clear_faults()
+        await eventually(lambda: 1 in begun(member))
+        assert committed(cluster)["orders-1"] == 0
+
+
+async def test_streams_are_dealt_what_begins_first_and_later_the_rest(autojump_clock: MockClock) -> None:
+    async with two_brokers(6) as cluster, deadline() as nursery:
+        leaderless(cluster, {0, 5}, of=6)
+        handler = Streaming(streams=2)
+        member = await start_member(nursery, cluster, handler)
+        await eventually(lambda: len(begun(member)) == 4)
+        assert handler.partitions() == [[1, 2], [3, 4]]
+        cluster.clear_faults()
+        await eventually(lambda: len(begun(member)) == 6)
+        assert handler.partitions() == [[0, 1, 2], [3, 4, 5]]
