@@ -8,6 +8,7 @@ from sarameya import errors
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     ADVICE,
+    AssignorError,
     ClaimError,
     CommitError,
     ConfigError,
@@ -90,6 +91,7 @@ EXAMPLES = [
         "orders-3: offset 5 is outside the log [10, 20); set offset_out_of_range to 'oldest' or 'newest', "
         "or reset the group's offset",
     ),
+    (AssignorError("weighted", "it raised"), "assignor 'weighted': it raised"),
     (CorruptRecordError(*PARTITION, 5, "no CRC"), "orders-3 at offset 5: no CRC"),
     (
         ClaimError(PARTITION, 5, 2, ValueError("bad")),

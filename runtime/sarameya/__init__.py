@@ -10,6 +10,7 @@ from sarameya._version import __version__
 from sarameya.config import Config, unknown_option
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
+    AssignorError,
     ClaimError,
     CommitError,
     ConfigError,
@@ -67,6 +68,7 @@ from sarameya.protocol.assignors import (
 __all__ = [
     "Assignment",
     "Assignor",
+    "AssignorError",
     "Claim",
     "ClaimBatches",
     "ClaimError",

@@ -20,6 +20,7 @@
     │   ├── CorruptRecordError          CRC, lengths, structure
     │   ├── UnsupportedFormatError      unknown magic or codec
     │   └── DecompressionLimitError     a batch grows beyond `fetch_max_decompressed_bytes`
+    ├── AssignorError                   an assignor raised, or assigns what cannot be
     ├── ClaimError                      what one claim's handler raised, with its coordinates
     ├── RebalanceDeadlineError          a handler's task outlived the rebalance deadline
     └── HandlerError                    a handler could not be found, built or run as configured
@@ -186,6 +187,19 @@ class UnsupportedFormatError(RecordError):
 
 class DecompressionLimitError(RecordError):
     """A batch decompresses beyond `fetch_max_decompressed_bytes`."""
+
+
+class AssignorError(SarameyaError):
+    """An assignor raised something (`__cause__`), or gave back what cannot be. Names the assignor, and the member and
+    the partition that it is about."""
+
+    def __init__(self, assignor: str, problem: str) -> None:
+        super().__init__(assignor, problem)
+        self.assignor = assignor
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"assignor {self.assignor!r}: {self.problem}"
 
 
 class ClaimError(SarameyaError):

@@ -29,6 +29,7 @@ from sarameya.net.transport import Transport
 from sarameya.observe import Observer, Observers, Retrying
 from sarameya.protocol.assignors import ASSIGNORS
 from sarameya.protocol.assignors.base import Assignor
+from sarameya.protocol.assignors.calling import usable
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership_messages import (
     Fail,
@@ -51,7 +52,7 @@ class ConsumerGroup(Pausing):
     `assignors`, best first, stand in for `Config.rebalance_strategies`: one's own among them. `transport` opens
     streams, TCP unless given; `run_sync` runs assignors, in a worker thread unless given; `rng` jitters retries, and
     with a seed makes them the same in every run.
-    Making one does no I/O. Raises ConfigError for an address or a group id that cannot be.
+    Making one does no I/O. Raises ConfigError for an address, a group id or assignors that cannot be.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class ConsumerGroup(Pausing):
         self._bootstrap = bootstrap_servers
         self._transport = transport
         self._run_sync = run_sync
-        self._assignors = tuple(assignors) or tuple(ASSIGNORS[name]() for name in self.config.rebalance_strategies)
+        self._assignors = usable(assignors) or tuple(ASSIGNORS[name]() for name in self.config.rebalance_strategies)
         self._backoff = Backoff.of(self.config, rng)
         self._observer = Observers(observers)
         self._pauses = Pauses(group_id, self._observer)
@@ -125,8 +126,8 @@ class ConsumerGroup(Pausing):
         Raises, when a session has ended in order and the group was left: an ExceptionGroup of ClaimErrors (and
         of what setup or cleanup raised); GroupError where the coordinator refused this member for good;
         ConnectError or UnknownTopicError where the cluster or a topic cannot be found at the start; ConfigError
-        for topics or streams that cannot be; ProtocolError where the leader's assignment is no assignment. Cancelling
-        it ends the session in order too, within `close_timeout`.
+        for topics or streams that cannot be; AssignorError where an assignor fails; ProtocolError where the leader's
+        assignment is no assignment. Cancelling it ends the session in order too, within `close_timeout`.
         """
         runtime = self._runtime
         if runtime is None:

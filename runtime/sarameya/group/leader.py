@@ -13,7 +13,8 @@ from sarameya.model import Assignment, topic_partitions
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer
-from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
+from sarameya.protocol.assignors import calling
+from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscription, TopicLayout
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership_messages import Assign, GroupMember
 from sarameya.protocol.rebalance import decode_subscription, encode_assignment, encode_user_data
@@ -50,10 +51,11 @@ class Leader:
         self._backoff = attrs.evolve(backoff, max_attempts=LOOK_UPS, max_seconds=float("inf"))
         self._run_sync = run_sync
         self._growth = growth
+        self._is_cooperative = all(RebalanceProtocol.COOPERATIVE in each.protocols for each in assignors.values())
 
     async def assign(self, command: Assign) -> Mapping[str, bytes]:
-        """Member id -> its assignment, encoded. Raises whatever the assignor raises; ProtocolError for bytes of other
-        members that are no subscription."""
+        """Member id -> its assignment, encoded. Raises AssignorError where the assignor raises or assigns what cannot
+        be, ProtocolError for bytes of other members that are no subscription."""
         assignor = self._assignors.get(command.generation.protocol)
         if assignor is None:
             raise ProtocolError(f"the coordinator chose the assignor {command.generation.protocol!r}, not one of ours")
@@ -61,16 +63,17 @@ class Leader:
         layouts = await self._dealt_layouts(members)
 
         def deal() -> dict[str, bytes]:
+            dealt = calling.assign(assignor, members, layouts, is_cooperative=self._is_cooperative)
             return {
                 member_id: encode_assignment(assignment, self._user_data(assignor, member_id, assignment))
-                for member_id, assignment in assignor.assign(members, layouts).items()
+                for member_id, assignment in dealt.items()
             }
 
         # In a thread: a slow assignor must not keep the heartbeats of its own member waiting.
         return await self._run_sync(deal)
 
     def _user_data(self, assignor: Assignor, member_id: str, assignment: Assignment) -> bytes | None:
-        own = assignor.assignment_user_data(member_id, assignment)
+        own = calling.assignment_user_data(assignor, member_id, assignment)
         return encode_user_data(own, filter(self._growth.is_new, topic_partitions(assignment)))
 
     async def supervise(self, members: Iterable[GroupMember]) -> None:

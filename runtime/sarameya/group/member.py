@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from sarameya.config import Config
-from sarameya.errors import SarameyaError, UnsupportedVersionError
+from sarameya.errors import AssignorError, SarameyaError, UnsupportedVersionError
 from sarameya.group.leader import Leader, RunSync
 from sarameya.group.subscribed import Subscribed
 from sarameya.model import Assignment, Generation
@@ -23,6 +23,7 @@ from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import CoordinatorFound as CoordinatorFoundEvent
 from sarameya.observe import MembershipChanged, Observer, Retrying
+from sarameya.protocol.assignors import calling
 from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership import Membership, MembershipOptions
@@ -245,7 +246,7 @@ class Member:
                     self.post(await self.client.heartbeat(node_id, command))
                 case SendLeave():
                     self.post(await self.client.leave(node_id, command))
-        except UnsupportedVersionError as error:
+        except (UnsupportedVersionError, AssignorError) as error:
             self.post(RequestImpossible(command.token, error))
         except SarameyaError as error:
             # The coordinator may have a new address, or be another node.
@@ -290,7 +291,7 @@ class Member:
             assignment, user_data = decode_assignment(assigned.assignment)
             user_data, added = decode_user_data(user_data)
             if (assignor := self._assignors.get(generation.protocol)) is not None:
-                assignor.on_assignment(assignment, user_data, generation.id)
+                calling.on_assignment(assignor, assignment, user_data, generation.id)
             self.growth.tell(added)
         except Exception as error:  # noqa: BLE001 - bytes of another member, or the user's assignor: fatal, and said
             self.notify(Fail(error))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import trio
 
 from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.protocol.assignors import calling
 from sarameya.protocol.assignors.base import Assignor, Subscription
 from sarameya.protocol.membership_messages import SendJoin
 from sarameya.protocol.metadata import ClusterMetadata
@@ -64,7 +65,7 @@ class Subscribed:
         self.grow(self._metadata.current)
 
     async def for_join(self, join: SendJoin) -> list[tuple[str, bytes]]:
-        """(assignor name, encoded subscription) pairs, best first. Raises whatever the assignors raise."""
+        """(assignor name, encoded subscription) pairs, best first. Raises AssignorError where an assignor raises."""
         if self._has_pattern:
             # Metadata must be fresh before the join, or one rebalance follows the other.
             self.grow(await self._metadata.refresh())
@@ -75,7 +76,7 @@ class Subscribed:
                 encode_subscription(
                     Subscription(
                         topics=self._joined_with,
-                        user_data=assignor.subscription_user_data(),
+                        user_data=calling.subscription_user_data(assignor),
                         owned_partitions=join.owned,
                         generation_id=join.owned_since,
                         rack_id=self._rack_id,

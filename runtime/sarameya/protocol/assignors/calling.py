@@ -1,0 +1,151 @@
+"""How an assignor is called. It may be its user's code: what it raises names it, what it gives back is checked.
+
+A group believes its leader: a partition assigned twice is read twice, one that does not exist fails a member far away.
+So whatever cannot be is met here, before it is sent. What is an assignor at all is asked when a group is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from sarameya.errors import AssignorError, ConfigError
+from sarameya.model import Assignment, TopicPartition
+from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscription, TopicLayout
+
+
+def usable(assignors: Sequence[Assignor]) -> tuple[Assignor, ...]:
+    """The assignors of one member, best first. Raises ConfigError for what is none, or cannot go with the others."""
+    if not isinstance(assignors, Sequence):
+        raise ConfigError("assignors", assignors, "must be a list of assignors, best first")
+    for assignor in assignors:
+        if isinstance(assignor, type) and issubclass(assignor, Assignor):
+            raise ConfigError("assignors", assignor, f"is a class: give an instance of it, {assignor.__name__}(...)")
+        if not isinstance(assignor, Assignor):
+            raise ConfigError("assignors", assignor, "is no instance of a subclass of sarameya.Assignor")
+        name = getattr(assignor, "name", None)
+        if not isinstance(name, str) or not name:
+            raise ConfigError("assignors", assignor, f"its `name` must be a non-empty string, not {name!r}")
+        protocols = assignor.protocols
+        if not protocols or not all(isinstance(each, RebalanceProtocol) for each in protocols):
+            raise ConfigError(
+                "assignors", assignor, f"its `protocols` must be RebalanceProtocols, and are {protocols!r}"
+            )
+    names = [assignor.name for assignor in assignors]
+    if len(set(names)) < len(names):
+        raise ConfigError("assignors", names, "names an assignor twice; members agree on assignors by name")
+    if assignors and not frozenset.intersection(*(frozenset(assignor.protocols) for assignor in assignors)):
+        raise ConfigError("assignors", names, "support no rebalance protocol that all of them do, eager or cooperative")
+    return tuple(assignors)
+
+
+def assign(
+    assignor: Assignor,
+    members: Mapping[str, Subscription],
+    topics: Mapping[str, TopicLayout],
+    *,
+    is_cooperative: bool,
+) -> dict[str, Assignment]:
+    """What the assignor deals. Raises AssignorError for whatever it raises, and for what cannot be given out.
+
+    `is_cooperative`: members keep what they own meanwhile, so nobody else may be given any of it (KIP-429).
+    """
+    with _blamed(assignor, "assign() raised"):
+        dealt = assignor.assign(members, topics)
+    with _blamed(assignor, "assign() must give back member id -> topic -> partition numbers; reading that raised"):
+        assignments = {member_id: _tuples(assignment) for member_id, assignment in dealt.items()}
+        owners = _owners(assignor.name, assignments, members, topics)
+        if is_cooperative:
+            _check_what_is_owned(assignor.name, owners, members)
+        return assignments
+
+
+def subscription_user_data(assignor: Assignor) -> bytes | None:
+    """What goes with this member's subscription. Raises AssignorError, as `assign` does."""
+    with _blamed(assignor, "subscription_user_data() raised"):
+        user_data = assignor.subscription_user_data()
+    return _bytes(assignor, "subscription_user_data()", user_data)
+
+
+def assignment_user_data(assignor: Assignor, member_id: str, assignment: Assignment) -> bytes | None:
+    """What goes with that member's assignment. Raises AssignorError, as `assign` does."""
+    with _blamed(assignor, f"assignment_user_data() for member {member_id} raised"):
+        user_data = assignor.assignment_user_data(member_id, assignment)
+    return _bytes(assignor, f"assignment_user_data() for member {member_id}", user_data)
+
+
+def on_assignment(assignor: Assignor, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
+    """Tell the assignor what this member has got. Raises AssignorError for whatever it raises."""
+    with _blamed(assignor, f"on_assignment() of generation {generation} raised"):
+        assignor.on_assignment(assignment, user_data, generation)
+
+
+@contextmanager
+def _blamed(assignor: Assignor, doing: str) -> Iterator[None]:
+    try:
+        yield
+    except AssignorError:
+        raise
+    except Exception as error:
+        raise AssignorError(assignor.name, f"{doing} {type(error).__name__}: {error}") from error
+
+
+def _bytes(assignor: Assignor, call: str, user_data: object) -> bytes | None:
+    if user_data is None or isinstance(user_data, bytes):
+        return user_data
+    raise AssignorError(assignor.name, f"{call} gave {type(user_data).__name__} back, not bytes or None")
+
+
+def _tuples(assignment: Assignment) -> Assignment:
+    return {topic: tuple(numbers) for topic, numbers in assignment.items()}
+
+
+def _owners(
+    name: str,
+    assignments: Mapping[str, Assignment],
+    members: Mapping[str, Subscription],
+    topics: Mapping[str, TopicLayout],
+) -> dict[str, list[str | None]]:
+    """Topic -> who has each of its partitions. Raises AssignorError for partitions dealt to whom they cannot be."""
+    owners: dict[str, list[str | None]] = {topic: [None] * layout.partitions for topic, layout in topics.items()}
+    for member_id, assignment in assignments.items():
+        if member_id not in members:
+            raise AssignorError(name, f"it assigns to {member_id!r}, which is no member of the group")
+        subscribed = frozenset(members[member_id].topics)
+        for topic, numbers in assignment.items():
+            of_topic = owners.get(topic, [])
+            for number in numbers:
+                if not 0 <= number < len(of_topic):
+                    problem = "there is no such partition"
+                elif topic not in subscribed:
+                    problem = "the member does not subscribe to the topic"
+                elif (other := of_topic[number]) is not None:
+                    problem = f"it is assigned to member {other} already"
+                else:
+                    of_topic[number] = member_id
+                    continue
+                raise AssignorError(
+                    name, f"it assigns {TopicPartition(topic, number)} to member {member_id}: {problem}"
+                )
+    return owners
+
+
+def _check_what_is_owned(
+    name: str, owners: Mapping[str, list[str | None]], members: Mapping[str, Subscription]
+) -> None:
+    """Raises AssignorError where somebody is given what another member still owns."""
+    owned = (
+        (member_id, topic, number)
+        for member_id, said in members.items()
+        for topic, numbers in said.owned_partitions.items()
+        for number in numbers
+        if number < len(owners.get(topic, ()))
+    )
+    for member_id, topic, number in owned:
+        taker = owners[topic][number]
+        if taker is not None and taker != member_id and number not in members[taker].owned_partitions.get(topic, ()):
+            raise AssignorError(
+                name,
+                f"it assigns {TopicPartition(topic, number)} to member {taker} while member {member_id} owns it: a "
+                f"cooperative assignor assigns it to nobody, and in the next round to member {taker} (KIP-429)",
+            )
