@@ -1,4 +1,4 @@
-"""Joins and syncs that are not answered: held by the coordinator for good reason, or lost."""
+"""Requests that are not answered: joins and syncs held by the coordinator for good reason, or lost; leaves."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from sarameya.errors import RetriesExhaustedError
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership_messages import (
     CoordinatorFound,
+    CoordinatorLost,
     Fail,
     FindCoordinator,
     ForgetCoordinator,
     HeartbeatAnswered,
+    JoinAnswered,
     JoinWanted,
+    LeaveAnswered,
+    LeaveWanted,
     MembershipLost,
     PrepareRebalance,
     RetryScheduled,
     SendHeartbeat,
     SendJoin,
+    SendLeave,
     SendSync,
     SyncAnswered,
     Unanswered,
@@ -146,3 +151,29 @@ def test_rebalance_deadline_counts_from_the_sending_of_the_sync(takes: float) ->
         driver.wait(3.0 - takes)
     driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.REBALANCE_IN_PROGRESS))
     assert driver.get(PrepareRebalance).deadline == pytest.approx(sent + 60.0 - 1.0)
+
+
+def test_join_that_is_wanted_before_the_leave_is_answered_does_not_wait_for_it() -> None:
+    driver = Driver()
+    driver.stable()
+    driver.receive(LeaveWanted("unsubscribed"))
+    leave = driver.get(SendLeave)
+    driver.receive(JoinWanted("subscribed anew"))
+    join = driver.get(SendJoin)
+    assert (join.member_id, join.owned) == ("me", {}), "that it is not a member any more is the coordinator's to say"
+    assert driver.receive(LeaveAnswered(leave.token, 0)) == [], "to nobody"
+    driver.receive(JoinAnswered(join.token, ErrorCode.UNKNOWN_MEMBER_ID))
+    driver.get(MembershipLost)
+    driver.receive(JoinWanted("lost"))
+    assert driver.get(SendJoin).member_id == ""
+
+
+def test_join_that_is_wanted_while_a_leave_looks_for_its_coordinator_goes_there() -> None:
+    driver = Driver()
+    driver.stable()
+    driver.receive(CoordinatorLost(7, "gone"))
+    driver.receive(LeaveWanted("unsubscribed"))
+    token = driver.get(FindCoordinator).token
+    assert "FindCoordinator" not in kinds(driver.receive(JoinWanted("subscribed anew"))), "it is on its way"
+    driver.receive(CoordinatorFound(token, 8))
+    assert driver.get(SendJoin).member_id == "me"

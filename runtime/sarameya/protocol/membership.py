@@ -338,6 +338,11 @@ class Membership:
 
     def _join(self, now: float, reason: str, owned: Assignment) -> None:
         was_lost = self.state is State.LOST
+        if self.state is State.LEAVING:
+            # Nobody waits for the leave's answer any more. If it was taken, or will be, we are told that we are unknown.
+            self._in_flight = None
+            self._retries.clear()
+            self._disown()
         self._join_reason = reason
         self._owned = {} if was_lost else owned
         self._move(Input.JOIN_WANTED, now, reason)

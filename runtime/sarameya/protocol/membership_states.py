@@ -36,7 +36,8 @@ class Input(Enum):
     """What can happen to a membership."""
 
     JOIN_WANTED = auto()
-    """The shell wants in: at the start, and whenever it has given up what a rebalance wants given up."""
+    """The shell wants in: at the start, whenever it has given up what a rebalance wants given up, and when it no longer
+    waits for a leave to be answered."""
     JOINED = auto()
     SYNCED = auto()
     REBALANCE = auto()
@@ -98,6 +99,7 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
         Input.REFUSED: _F,
     },
     _L: {
+        Input.JOIN_WANTED: _P,
         Input.LEFT: _U,
         Input.LEAVE_WANTED: _L,
         Input.REFUSED: _F,
