@@ -339,7 +339,7 @@ class Membership:
     def _join(self, now: float, reason: str, owned: Assignment) -> None:
         was_lost = self.state is State.LOST
         if self.state is State.LEAVING:
-            # Nobody waits for the leave's answer any more. If it was taken, or will be, we are told that we are unknown.
+            # Nobody waits for its answer any more. If it was taken, or will be, we are told that we are unknown.
             self._in_flight = None
             self._retries.clear()
             self._disown()
