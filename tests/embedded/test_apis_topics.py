@@ -51,6 +51,24 @@ class TestMetadata:
         assert [(p.partition_index, p.leader_id) for p in topic.partitions] == [(0, 0), (1, 1), (2, 2), (3, 0)]
         assert {tuple(p.replica_nodes) for p in topic.partitions} == {(0, 1, 2)}
 
+    def test_racks_and_a_number_of_replicas_are_told_as_they_are_set(self) -> None:
+        settings = BrokerSettings(racks={0: "a", 2: "c"}, replication_factor=2)
+        kit = ApiKit({"orders": 4}, brokers=3, settings=settings)
+        answer = kit.answer(metadata("orders"))
+        assert [broker.rack for broker in answer.brokers] == ["a", None, "c"]
+        assert [p.replica_nodes for p in answer.topics[0].partitions] == [[0, 1], [1, 2], [2, 0], [0, 1]]
+
+    def test_whoever_leads_is_a_replica(self) -> None:
+        kit = ApiKit({"orders": 3}, brokers=3, settings=BrokerSettings(replication_factor=1))
+        kit.cluster.move_leader("orders", 0, 2, kit.now)
+        kit.cluster.node_down(1, kit.now)
+        partitions = kit.answer(metadata("orders")).topics[0].partitions
+        assert [(p.leader_id, p.replica_nodes, p.isr_nodes) for p in partitions] == [
+            (2, [2], [2]),
+            (2, [2], [2]),
+            (2, [2], [2]),
+        ]
+
     def test_null_means_every_topic_and_so_does_empty_in_version_zero(self, kit: ApiKit) -> None:
         for everything in (request(MetadataRequest, 12, topics=None), request(MetadataRequest, 0, topics=[])):
             assert [topic.name for topic in kit.answer(everything).topics] == ["orders"]

@@ -12,6 +12,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from sarameya.embedded import EmbeddedCluster, Refused
 from sarameya.embedded.groups.states import GroupState
 from sarameya.error_codes import ErrorCode
+from sarameya.errors import ConfigError
 from sarameya.model import CommittedOffset, Message, TopicPartition
 from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import build, decode, split
@@ -74,6 +75,19 @@ class TestLifetime:
         with pytest.raises(Refused, match="no/slash") as caught:
             await EmbeddedCluster({"no/slash": 1}).__aenter__()
         assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    async def test_racks_are_told_in_metadata(self) -> None:
+        async with memory(brokers=2, racks={1: "b"}, replication_factor=1) as cluster, connected(cluster) as client:
+            answer = await client.ask(request(MetadataRequest, 12, topics=None))
+            assert [broker.rack for broker in answer.brokers] == [None, "b"]
+            assert [p.replica_nodes for p in answer.topics[0].partitions] == [[0], [1]]
+
+    @pytest.mark.parametrize(
+        "options", [{"racks": {2: "b"}}, {"racks": {0: ""}}, {"replication_factor": 0}, {"replication_factor": 3}]
+    )
+    def test_racks_and_replicas_that_cannot_be_are_a_config_error(self, options: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            memory(brokers=2, **options)
 
     async def test_the_same_seed_gives_the_same_ids(self) -> None:
         async def ids(seed: int) -> Any:

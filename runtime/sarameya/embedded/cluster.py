@@ -27,6 +27,7 @@ from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, PartitionLog
 from sarameya.embedded.refusal import Refused
 from sarameya.embedded.server import BrokerServer
 from sarameya.error_codes import ErrorCode
+from sarameya.errors import ConfigError
 from sarameya.model import CommittedOffset, Headers, TopicPartition
 from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import build
@@ -52,10 +53,12 @@ class EmbeddedCluster(ClusterControls):
     (`trio.testing.MockClock`) rules every timer. `wall_clock` (seconds since 1970) dates records; `seed` makes
     the ids the brokers give out the same in every run.
 
-    Everything is in memory and gone at the end. Every broker is a replica of every partition: partition n of a
-    topic is led by the n-th broker, round and round. Entering raises OSError if a port is taken, KafkaError for a
-    topic that cannot be. All methods are called from the event loop, inside the `async with`; those that
-    are not `async` do not wait. Errors raised by them are KafkaErrors, with the code a client would get.
+    Everything is in memory and gone at the end. Every broker can lead every partition: partition n of a topic is led by
+    the n-th broker, round and round. As its replicas clients are told all brokers, or that one and those after it, in
+    all `replication_factor`; and the rack of each broker that `racks` has one for (broker id -> rack, KIP-881).
+    Making one raises ConfigError for racks or replicas that cannot be. Entering raises OSError if a port is taken,
+    KafkaError for a topic that cannot be. All methods are called from the event loop, inside the `async with`; those
+    that are not `async` do not wait. Errors raised by them are KafkaErrors, with the code a client would get.
 
     For tests, anything can go wrong on purpose: see `ClusterControls`, whose methods this class has.
     """
@@ -65,6 +68,8 @@ class EmbeddedCluster(ClusterControls):
         topics: Mapping[str, int] | None = None,
         *,
         brokers: int = 1,
+        racks: Mapping[int, str] | None = None,
+        replication_factor: int | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         in_memory: bool = False,
@@ -78,6 +83,7 @@ class EmbeddedCluster(ClusterControls):
     ) -> None:
         self._initial_topics = dict(topics or {})
         self._initial_ports = [port + node_id if port else 0 for node_id in range(brokers)]
+        _check(brokers, racks or {}, replication_factor)
         self._max_frame_size = max_frame_size
         self._network: Network = MemoryNetwork() if in_memory else TcpNetwork(host)
         self._state = ClusterState(
@@ -85,6 +91,8 @@ class EmbeddedCluster(ClusterControls):
                 auto_create_topics=auto_create_topics,
                 default_partitions=default_partitions,
                 max_batch_size=max_batch_size,
+                racks=dict(racks or {}),
+                replication_factor=replication_factor,
                 groups=groups or CoordinatorConfig(),
             ),
             wall_clock=wall_clock,
@@ -289,3 +297,10 @@ class EmbeddedCluster(ClusterControls):
 
     def _now_ms(self) -> int:
         return int(self._state.wall_clock() * 1000)
+
+
+def _check(brokers: int, racks: Mapping[int, str], replication_factor: int | None) -> None:
+    if not all(node_id in range(brokers) and isinstance(rack, str) and rack for node_id, rack in racks.items()):
+        raise ConfigError("racks", racks, f"must map broker ids, 0 to {brokers - 1}, to names of racks")
+    if replication_factor is not None and not 1 <= replication_factor <= brokers:
+        raise ConfigError("replication_factor", replication_factor, f"must be 1 to {brokers}, the number of brokers")

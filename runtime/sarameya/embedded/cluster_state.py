@@ -4,13 +4,14 @@ Pure, and the one owner of all of it: everything changes here, called from one e
 change something ends in `settle(now)`, which wakes the requests that waited for the change. `apis` answer
 requests out of it, `cluster` (the trio half) drives its timers and hurts it for tests.
 
-Every broker is a replica of every partition: they are one process and share one log.
+Every broker can lead every partition: they are one process and share one log. Which of them are its replicas is only
+what clients are told.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 
 import attrs
@@ -49,6 +50,10 @@ class BrokerSettings:
     """message.max.bytes; a larger batch is refused with MESSAGE_TOO_LARGE."""
     offsets_partitions: int = DEFAULT_OFFSETS_PARTITIONS
     """offsets.topic.num.partitions; a group's partition of them decides its coordinator."""
+    racks: Mapping[int, str] = attrs.field(factory=dict)
+    """broker.rack, of the brokers that have one."""
+    replication_factor: int | None = None
+    """How many replicas a partition has, as clients are told; None: one on every broker."""
     groups: CoordinatorConfig = CoordinatorConfig()
 
 
@@ -82,6 +87,15 @@ class ClusterState:
     def replica_ids(self) -> list[int]:
         """All brokers, up or not."""
         return self._coordinators.node_ids
+
+    def replicas(self, partition: Partition) -> list[int]:
+        """The brokers that clients are told have this partition, up or not; its leader is one of them."""
+        ids = self.replica_ids
+        if self.settings.replication_factor is None:
+            return ids
+        first = partition.topic_partition.partition % len(ids)
+        found = [*ids[first:], *ids[:first]][: self.settings.replication_factor]
+        return found if partition.leader in (NO_LEADER, *found) else [*found[:-1], partition.leader]
 
     def node(self, node_id: int) -> Node:
         """Raises Refused with BROKER_NOT_AVAILABLE for a broker that is not up."""

@@ -28,7 +28,10 @@ def answer(call: Call) -> None:
     nodes = cluster.nodes
     call.reply(
         MetadataResponse(
-            brokers=[_Broker(node_id=node.id, host=node.host, port=node.port) for node in nodes],
+            brokers=[
+                _Broker(node_id=node.id, host=node.host, port=node.port, rack=cluster.settings.racks.get(node.id))
+                for node in nodes
+            ],
             cluster_id=cluster.cluster_id,
             controller_id=nodes[0].id if nodes else -1,
             topics=topics,
@@ -74,13 +77,13 @@ def _known(topic: Topic, cluster: ClusterState) -> Any:
 
 
 def _partition(partition: Partition, cluster: ClusterState) -> Any:
-    up = [node.id for node in cluster.nodes]
+    up, replicas = {node.id for node in cluster.nodes}, cluster.replicas(partition)
     return _Partition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
         partition_index=partition.topic_partition.partition,
         leader_id=partition.leader,
         leader_epoch=partition.log.leader_epoch,
-        replica_nodes=cluster.replica_ids,
-        isr_nodes=up,
-        offline_replicas=[node_id for node_id in cluster.replica_ids if node_id not in up],
+        replica_nodes=replicas,
+        isr_nodes=[node_id for node_id in replicas if node_id in up],
+        offline_replicas=[node_id for node_id in replicas if node_id not in up],
     )
