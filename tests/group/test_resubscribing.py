@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -15,7 +15,7 @@ from sarameya import Claim, ErrorCode, GroupAuthorizationError, Session, TopicPa
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.groups.states import GroupState
 from sarameya.protocol.versions import Api
-from tests.group.kit import CutOff, Recorder, deadline, eventually, orders, start_member
+from tests.group.kit import CutOff, Recorder, deadline, eventually, fill, orders, start_member
 from tests.group.test_cooperative import COOPERATIVE, Partitions, start
 
 
@@ -130,16 +130,42 @@ async def test_leave_of_an_unsubscribed_member_that_is_refused_is_raised(autojum
         assert isinstance(member.error, GroupAuthorizationError)
 
 
-async def test_subscription_taken_up_before_the_leave_is_answered_waits_for_it(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("half", ["request", "answer"])
+async def test_subscription_taken_up_before_the_leave_is_answered_waits_for_that_as_long_as_a_close(
+    autojump_clock: MockClock, half: Literal["request", "answer"]
+) -> None:
     async with orders() as cluster, deadline() as nursery:
         one = Partitions()
         member = await start_member(nursery, cluster, one, close_timeout=5.0)
         await one.until(lambda: bool(one.claims))
-        cluster.drop_next(Api.LEAVE_GROUP, half="request", hang_up=False)
+        cluster.drop_next(Api.LEAVE_GROUP, None, half=half, hang_up=False)
         member.group.unsubscribe()
-        await trio.sleep(8)
+        await trio.sleep(1)
         member.group.subscribe(["orders"])
+        began = trio.current_time()
         await one.until(lambda: one.calls.count("setup") == 2)
+        assert 3 < trio.current_time() - began < 5
+        fill(cluster, 3)
+        await one.received(3)
+        await trio.sleep(60)
+        assert one.calls.count("setup") == 2, "no leave comes after it"
+        assert member.error is None
+
+
+async def test_subscription_taken_up_long_after_a_leave_without_an_answer_is_heard_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        one = Partitions()
+        member = await start_member(nursery, cluster, one)
+        await one.until(lambda: bool(one.claims))
+        cluster.drop_next(Api.LEAVE_GROUP, None, hang_up=False)
+        member.group.unsubscribe()
+        await trio.sleep(100)
+        member.group.subscribe(["orders"])
+        began = trio.current_time()
+        await one.until(lambda: one.calls.count("setup") == 2)
+        assert trio.current_time() - began < 1
         assert member.error is None
 
 

@@ -268,11 +268,15 @@ class ConsumerGroup(Pausing):
     async def _without_subscription(self, member: Member, reason: str) -> Outcome | None:
         """Leave the group, and wait until something is subscribed to again."""
         member.post(LeaveWanted(reason))
-        has_left = False
-        while not has_left or member.wanted is None:
-            notice = await member.notices.receive()
-            has_left = has_left or isinstance(notice, Left)
-            if (last := self._last_word(notice)) is not None:
+        # A coordinator that does not answer is waited for as long as when the group is closed.
+        with trio.move_on_after(self.config.close_timeout):
+            async for notice in member.notices:
+                if isinstance(notice, Left):
+                    break
+                if (last := self._last_word(notice)) is not None:
+                    return last
+        while member.wanted is None:
+            if (last := self._last_word(await member.notices.receive())) is not None:
                 return last
         return None
 
