@@ -8,6 +8,7 @@ import pytest
 
 from sarameya.embedded.groups.messages import JoinAnswer, JoinedMember, SyncAnswer
 from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.stored import GroupRecord
 from sarameya.error_codes import ErrorCode
 from tests.embedded.coordinator_kit import GROUP, REBALANCE, SESSION, Kit, config, join_request, protocols
 
@@ -40,6 +41,13 @@ def test_second_join_after_the_session_timeout_is_of_an_unknown_member() -> None
     member_id = kit.new_id()
     kit.advance(SESSION)
     assert kit.join(member_id).answer == JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+
+
+def test_group_that_has_given_out_an_id_is_in_the_log_with_the_time_it_was_made_at() -> None:
+    kit = Kit()
+    kit.advance(3.0)
+    kit.new_id()
+    assert kit.groups_log == [GroupRecord(0, "", None, None, (), state_time=kit.time_of_day())]
 
 
 def test_join_phase_waits_for_a_member_id_given_out() -> None:

@@ -302,6 +302,6 @@ class GroupCoordinator:
         return self._serves(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     def _create(self, group_id: str, now: float) -> Group:
-        group = self._groups[group_id] = Group(group_id)
+        group = self._groups[group_id] = Group(group_id, self._rounds.wall_clock())
         self._retention.groups_changed(now)
         return group

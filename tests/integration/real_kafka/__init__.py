@@ -4,7 +4,7 @@
 them a cluster and offers topics and Kafka's own admin tools. Needs Java 17 and Maven.
 """
 
-from tests.integration.real_kafka.cluster import GROUP_COMMAND, GroupLine, RealKafka, ToolError
+from tests.integration.real_kafka.cluster import GROUP_COMMAND, GroupLine, RealKafka, ToolError, run_tool
 from tests.integration.real_kafka.jars import KAFKA_3_VERSION, KAFKA_VERSION, JarsError, kafka_jars
 from tests.integration.real_kafka.node import KafkaStartError, Node
 
@@ -19,4 +19,5 @@ __all__ = [
     "RealKafka",
     "ToolError",
     "kafka_jars",
+    "run_tool",
 ]

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -67,6 +67,15 @@ class GroupLine:
             text("CONSUMER-ID"),
             text("CLIENT-ID"),
         )
+
+
+def run_tool(bootstrap_servers: Iterable[str], main: str, *args: str, version: str = KAFKA_VERSION) -> str:
+    """What one of the tools of a Kafka version prints, run against any cluster. Raises ToolError."""
+    command = java(kafka_jars(version), main, "--bootstrap-server", ",".join(bootstrap_servers), *args)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False)
+    if done.returncode != 0:
+        raise ToolError(f"{main} {' '.join(args)} exited with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 class RealKafka:
@@ -133,12 +142,7 @@ class RealKafka:
 
         `main` is its class, for example `org.apache.kafka.tools.TopicCommand`.
         """
-        jars = kafka_jars(self._version)
-        command = java(jars, main, "--bootstrap-server", ",".join(self.bootstrap_servers), *args)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False)
-        if done.returncode != 0:
-            raise ToolError(f"{main} {' '.join(args)} exited with {done.returncode}:\n{done.stdout}{done.stderr}")
-        return done.stdout
+        return run_tool(self.bootstrap_servers, main, *args, version=self._version)
 
     def describe_group(self, group: str) -> list[GroupLine]:
         """What `ConsumerGroupCommand --describe` shows of a group, ordered by topic and partition.

@@ -79,11 +79,11 @@ class Member:
 class Group:
     """A group of the classic protocol. `members` is in the order of joining."""
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, made_at: float | None = None) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
-        self.state_time: float | None = None
-        """Since when it is in this state, time of day (seconds since 1970); None if it never was in another."""
+        self.state_time = made_at
+        """Since when it is in this state, time of day (seconds since 1970); None where the log does not tell."""
         self.generation = 0
         self.protocol_type: str | None = None
         """None for a group that no member has ever joined: it only commits offsets."""
