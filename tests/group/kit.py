@@ -153,6 +153,7 @@ async def start_member(
             group,
             config,
             observers=[events.append],
+            assignors=assignors,
             transport=transport or cluster.transport,
             run_sync=run_inline,
         )

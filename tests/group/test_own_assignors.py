@@ -1,0 +1,261 @@
+"""An assignor of one's own in a group: when it is called, what it is told, how it fails; and racks, in what it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import (
+    Assignment,
+    Assignor,
+    AssignorError,
+    Config,
+    ConfigError,
+    ConsumerGroup,
+    CooperativeStickyAssignor,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    StickyAssignor,
+    Subscription,
+    TopicLayout,
+)
+from sarameya.embedded import CoordinatorConfig, EmbeddedCluster
+from tests.group.kit import (
+    OwnAssignor,
+    Recorder,
+    Running,
+    committed,
+    deadline,
+    eventually,
+    fill,
+    orders,
+    start_member,
+)
+
+HOOKS = ("assign", "subscription_user_data", "assignment_user_data", "on_assignment")
+
+
+class Watched(CooperativeStickyAssignor):
+    """Keeps what it is given; eager, unless `protocols` say otherwise."""
+
+    name = "watched"
+
+    def __init__(self, protocol: RebalanceProtocol = RebalanceProtocol.EAGER, says: bytes | None = None) -> None:
+        super().__init__()
+        self.protocols = frozenset({protocol})  # type: ignore[misc]
+        self.says = says
+        self.members: Mapping[str, Subscription] = {}
+        self.topics: Mapping[str, TopicLayout] = {}
+        self.told: list[tuple[Assignment, bytes | None, int]] = []
+
+    def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
+        self.members, self.topics = members, topics
+        return super().assign(members, topics)
+
+    def subscription_user_data(self) -> bytes | None:  # type: ignore[override]
+        return self.says
+
+    def assignment_user_data(self, member_id: str, assignment: Assignment) -> bytes | None:
+        return b"to " + member_id.encode()
+
+    def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
+        self.told.append((assignment, user_data, generation))
+
+
+class Failing(Watched):
+    """Raises from one of its methods, as long as `fails`."""
+
+    def __init__(self, hook: str, *, fails: bool = True, protocol: RebalanceProtocol = RebalanceProtocol.EAGER) -> None:
+        super().__init__(protocol)
+        self.fails = fails
+        original = getattr(self, hook)
+
+        def fail(*args: Any) -> Any:
+            if self.fails:
+                raise LookupError("no weight is known")
+            return original(*args)
+
+        setattr(self, hook, fail)
+
+
+class Dealing(OwnAssignor):
+    """Gives each member, in order, one of the assignments."""
+
+    def __init__(self, *assignments: Assignment) -> None:
+        super().__init__()
+        self._assignments = assignments
+
+    def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
+        return dict(zip(sorted(members), self._assignments, strict=True))
+
+
+def assignor_error(member: Running) -> AssignorError:
+    """What `consume` raised: that one error, by itself."""
+    assert isinstance(member.error, AssignorError), repr(member.error)
+    return member.error
+
+
+# -- what it is told ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", RebalanceProtocol)
+async def test_each_member_is_told_of_each_assignment_with_what_the_leader_sent_along(
+    autojump_clock: MockClock, protocol: RebalanceProtocol
+) -> None:
+    async with orders(4) as cluster, deadline() as nursery:
+        handlers, assignors = [Recorder(), Recorder()], [Watched(protocol), Watched(protocol)]
+        for handler, assignor in zip(handlers, assignors, strict=True):
+            await start_member(nursery, cluster, handler, assignors=[assignor])
+            await handler.until(lambda: bool(handler.sessions))  # noqa: B023
+        await eventually(lambda: all(sum(map(len, h.sessions[-1].claims.values())) == 2 for h in handlers))
+        for handler, assignor in zip(handlers, assignors, strict=True):
+            session = handler.sessions[-1]
+            assert assignor.told[-1] == (session.claims, b"to " + session.member_id.encode(), session.generation)
+            generations = [generation for _, _, generation in assignor.told]
+            assert generations == sorted(set(generations)), "once in each"
+        first = handlers[0].sessions[0]
+        assert assignors[0].told[0] == ({"orders": (0, 1, 2, 3)}, b"to " + first.member_id.encode(), 1)
+
+
+async def test_leader_sees_what_each_member_sends_along_and_where_it_runs(autojump_clock: MockClock) -> None:
+    async with orders(4) as cluster, deadline() as nursery:
+        assignors = [Watched(says=b"1"), Watched(says=b"3")]
+        for assignor, options in zip(assignors, ({"rack_id": "a"}, {"group_instance_id": "two"}), strict=True):
+            await start_member(nursery, cluster, Recorder(), assignors=[assignor], **options)
+        await eventually(lambda: any(len(assignor.members) == 2 for assignor in assignors))
+        (leader,) = (assignor for assignor in assignors if len(assignor.members) == 2)
+        said = {member.user_data: member for member in leader.members.values()}
+        assert said.keys() == {b"1", b"3"}
+        assert (said[b"1"].rack_id, said[b"1"].group_instance_id) == ("a", None)
+        assert (said[b"3"].rack_id, said[b"3"].group_instance_id) == ("", "two")
+        assert said[b"1"].topics == said[b"3"].topics == ("orders",)
+        assert leader.topics == {"orders": TopicLayout(4)}
+
+
+@pytest.mark.parametrize("says", [None, b"", b"its own"])
+async def test_what_comes_with_an_assignment_is_the_assignor_s_whatever_the_leader_says_beside_it(
+    autojump_clock: MockClock, says: bytes | None
+) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one, assignor = Recorder(), OwnAssignor(says)
+        await start_member(nursery, cluster, one, assignors=[assignor], metadata_max_age=60.0)
+        await one.until(lambda: bool(one.sessions))
+        cluster.add_partitions("orders", 2)
+        await eventually(lambda: one.sessions[-1].claims == {"orders": (0, 1)})
+        assert [user_data for _, user_data, _ in assignor.told] == [says, says]
+
+
+# -- how it fails -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+async def test_assignor_that_raises_ends_consume_with_one_error_that_names_it(
+    autojump_clock: MockClock, hook: str
+) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        member = await start_member(nursery, cluster, Recorder(), assignors=[Failing(hook)])
+        await member.ended.wait()
+        error = assignor_error(member)
+        assert error.assignor == "watched"
+        assert f"{hook}()" in str(error)
+        assert "LookupError: no weight is known" in str(error)
+        assert isinstance(error.__cause__, LookupError)
+        assert trio.current_time() < 30, "nothing is tried again"
+        assert cluster.describe_group("g").members == (), "it has left"
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("protocol", RebalanceProtocol)
+async def test_assignor_that_raises_later_ends_the_session_in_order_and_the_others_go_on(
+    autojump_clock: MockClock, hook: str, protocol: RebalanceProtocol
+) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Recorder(), Recorder()
+        failing = Failing(hook, fails=False, protocol=protocol)
+        first = await start_member(nursery, cluster, one, assignors=[failing])
+        fill(cluster, 3)
+        await one.received(3)
+        failing.fails = True
+        healthy = Failing(hook, fails=False, protocol=protocol)
+        second = await start_member(nursery, cluster, two, assignors=[healthy])
+        await first.ended.wait()
+        assert hook in str(assignor_error(first))
+        assert one.calls[-1] == "cleanup"
+        assert committed(cluster)["orders-0"] == 3
+        fill(cluster, 3, 1)
+        await two.received(3)
+        assert second.error is None
+
+
+@pytest.mark.parametrize(
+    ("assignments", "problem"),
+    [
+        (({"orders": (0, 1)}, {"orders": (1,)}), "orders-1"),
+        (({"orders": (0, 7)}, {}), "orders-7"),
+        (({"returns": (0,)}, {}), "returns-0"),
+    ],
+)
+async def test_assignment_that_cannot_be_is_given_to_nobody(
+    autojump_clock: MockClock, assignments: tuple[Assignment, ...], problem: str
+) -> None:
+    together = CoordinatorConfig(initial_rebalance_delay=3.0)
+    topics = {"orders": 2, "returns": 1}
+    async with EmbeddedCluster(topics, groups=together, in_memory=True, seed=1) as cluster, deadline() as nursery:
+        handlers = [Recorder(), Recorder()]
+        members = [
+            await start_member(nursery, cluster, handler, assignors=[Dealing(*assignments)]) for handler in handlers
+        ]
+        for member in members:
+            await member.ended.wait()
+        # The first leader leaves for it; the other one is alone then, and its assignor deals for two.
+        first, last = sorted((str(assignor_error(member)) for member in members), key=lambda said: "zip()" in said)
+        assert problem in first
+        assert "zip()" in last
+        assert all(handler.calls == [] for handler in handlers)
+
+
+# -- what is none -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("assignors", [[OwnAssignor], [object()], OwnAssignor(), [OwnAssignor(), OwnAssignor()]])
+def test_what_is_no_assignor_is_a_config_error_when_the_group_is_made(assignors: Any) -> None:
+    with pytest.raises(ConfigError, match="assignors"):
+        ConsumerGroup("localhost:9092", "g", Config(), assignors=assignors)
+
+
+# -- racks (KIP-881) ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make_assignor", [RangeAssignor, StickyAssignor, CooperativeStickyAssignor, partial(Watched, says=None)]
+)
+async def test_partitions_go_to_members_in_the_rack_of_a_replica(
+    autojump_clock: MockClock, make_assignor: Callable[[], Assignor]
+) -> None:
+    racks = EmbeddedCluster(
+        {"orders": 4}, brokers=2, racks={0: "a", 1: "b"}, replication_factor=1, in_memory=True, seed=1
+    )
+    async with racks as cluster, deadline() as nursery:
+        there, here = Recorder(), Recorder()
+        await start_member(nursery, cluster, there, assignors=[make_assignor()], rack_id="b")
+        await start_member(nursery, cluster, here, assignors=[make_assignor()], rack_id="a")
+        await eventually(lambda: all(recorder.sessions for recorder in (there, here)))
+        await eventually(lambda: here.sessions[-1].claims == {"orders": (0, 2)})
+        assert there.sessions[-1].claims == {"orders": (1, 3)}
+
+
+async def test_assignor_without_an_eye_for_racks_deals_as_ever(autojump_clock: MockClock) -> None:
+    racks = EmbeddedCluster(
+        {"orders": 2}, brokers=2, racks={0: "a", 1: "b"}, replication_factor=1, in_memory=True, seed=1
+    )
+    async with racks as cluster, deadline() as nursery:
+        one = Recorder()
+        await start_member(nursery, cluster, one, assignors=[RoundRobinAssignor()], rack_id="b")
+        await one.until(lambda: {"claim orders-0", "claim orders-1"} <= set(one.calls))
+        assert one.sessions[-1].claims == {"orders": (0, 1)}
