@@ -7,14 +7,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Assignor, ConfigError, ConsumerGroupHandler
+from sarameya import Assignor, ConfigError, ConsumerGroupHandler, ErrorCode
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import ClaimStarted, MembershipChanged, SessionStarted
 from sarameya.protocol.assignors import CooperativeStickyAssignor, RangeAssignor
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers
 from tests.group.kit import (
     OwnAssignor,
     Recorder,
@@ -194,17 +197,127 @@ async def test_topic_that_comes_back_is_read_from_its_start(autojump_clock: Mock
         assert one.offsets("returns", 0) == [0, 1, 2]
 
 
-async def test_topic_missing_from_one_answer_is_no_change(autojump_clock: MockClock) -> None:
-    async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline() as nursery:
+@attrs.define
+class Hidden:
+    """The next `left` answers to a Metadata request tell `code` of `topic`; None: they leave it out."""
+
+    topic: str
+    code: ErrorCode | None
+    left: int = 0
+
+    def edit(self, request: Any, answer: Any) -> None:
+        if not self.left:
+            return
+        self.left -= 1
+        if self.code is None:
+            answer.topics = [told for told in answer.topics if told.name != self.topic]
+        for told in answer.topics:
+            if told.name == self.topic:
+                told.error_code, told.partitions = self.code, []
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, topic: str, code: ErrorCode | None) -> Hidden:
+    hidden = Hidden(topic, code)
+    edit_answers(monkeypatch, Api.METADATA, hidden.edit)
+    return hidden
+
+
+UNSEEN = pytest.mark.parametrize(
+    ("topics", "code"),
+    [
+        pytest.param(("orders", "returns"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="by name"),
+        pytest.param(re.compile("orders|returns"), None, id="by pattern"),
+    ],
+)
+
+
+@UNSEEN
+async def test_topic_missing_from_four_answers_is_no_change(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, topics: Any, code: ErrorCode | None
+) -> None:
+    async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline(1000) as nursery:
+        hidden = hide(monkeypatch, "returns", code)
+        one = Claims()
+        member = await start(nursery, cluster, one, topics=topics)
+        await one.until(lambda: len(one.claims) == 2)
+        before = rebalances(member)
+        for _ in range(3):
+            hidden.left = 4
+            await eventually(lambda: hidden.left == 0)
+            await trio.sleep(100)
+        assert one.claims == {"orders": (0,), "returns": (0,)}
+        assert rebalances(member) == before
+
+
+@UNSEEN
+async def test_topic_missing_from_five_answers_is_given_up_within_seconds(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, topics: Any, code: ErrorCode | None
+) -> None:
+    async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline(1000) as nursery:
+        hidden = hide(monkeypatch, "returns", code)
+        one = Claims()
+        await start(nursery, cluster, one, topics=topics)
+        await one.until(lambda: len(one.claims) == 2)
+        hidden.left = 50
+        await eventually(lambda: hidden.left < 50)
+        began = trio.current_time()
+        await one.until(lambda: one.claims == {"orders": (0,)})
+        assert 3.8 <= trio.current_time() - began <= 15.0, "four looks more, a second apart, and those of the leader"
+        hidden.left = 0
+        await one.until(lambda: one.claims == {"orders": (0,), "returns": (0,)})
+
+
+async def test_topic_that_answers_refuse_for_now_is_never_given_up(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline(1000) as nursery:
+        hidden = hide(monkeypatch, "returns", ErrorCode.LEADER_NOT_AVAILABLE)
+        one = Claims()
+        member = await start(nursery, cluster, one, topics=("orders", "returns"), metadata_max_age=5.0)
+        await one.until(lambda: len(one.claims) == 2)
+        before = rebalances(member)
+        hidden.left = 30
+        await eventually(lambda: hidden.left == 0)
+        await trio.sleep(20)
+        assert one.claims == {"orders": (0,), "returns": (0,)}
+        assert rebalances(member) == before
+
+
+async def test_topic_missing_once_is_not_given_up_for_being_subscribed_to_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline(1000) as nursery:
+        hidden = hide(monkeypatch, "returns", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         one = Claims()
         member = await start(nursery, cluster, one, topics=("orders", "returns"))
         await one.until(lambda: len(one.claims) == 2)
         before = rebalances(member)
-        cluster.delete_topic("returns")
-        cluster.create_topic("returns", 1)
-        await trio.sleep(300)
-        assert one.claims == {"orders": (0,), "returns": (0,)}
-        assert rebalances(member) == before
+        hidden.left = 1
+        await eventually(lambda: hidden.left == 0)
+        for _ in range(10):
+            member.group.subscribe(["orders", "returns"])
+        await trio.sleep(100)
+        assert rebalances(member) == before, "however often one answer is looked at"
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_partitions_added_while_the_sync_is_out_are_dealt_as_soon_as_it_is_answered(
+    autojump_clock: MockClock, assignor: str
+) -> None:
+    """The leader compares what it has dealt from with what it knows by then; no later metadata would tell it."""
+    async with orders(2) as cluster, deadline() as nursery:
+        one = Claims()
+        cluster.delay_next(Api.SYNC_GROUP, 3.0)
+        member = await start(nursery, cluster, one, assignor=assignor, metadata_max_age=10_000.0)
+        await eventually(lambda: cluster.faults == ())
+        began = trio.current_time()
+        cluster.add_partitions("orders", 4)
+        member.group.subscribe(["orders"])  # the same again, for which it looks at the metadata
+        await one.until(lambda: one.claims == {"orders": (0, 1, 2, 3)})
+        assert trio.current_time() - began < 4.0, "no longer than the sync has taken, and a round more"
+        assert cluster.describe_group("g").generation == 2
+        await trio.sleep(100)
+        assert cluster.describe_group("g").generation == 2, "and that was all"
 
 
 # -- other topics while running -----------------------------------------------------------------------

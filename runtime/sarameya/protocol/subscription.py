@@ -85,15 +85,19 @@ class TopicWatch:
     def __init__(self) -> None:
         self._dealt: Mapping[str, int] = {}
         self._unseen: dict[str, int] = {}
+        self._looked_at: ClusterMetadata | None = None
 
     def dealt_from(self, counts: Mapping[str, int]) -> None:
         """The leader has dealt each subscribed topic's partitions, 0 where it saw none."""
         self._dealt = dict(counts)
         self._unseen = {}
+        self._looked_at = None
 
     def changes(self, metadata: ClusterMetadata) -> dict[str, int]:
         """topic -> its partitions now, of the topics for which that is no longer what was dealt."""
         changed: dict[str, int] = {}
+        is_another_look = metadata is not self._looked_at  # one answer may be asked about several times
+        self._looked_at = metadata
         for name, dealt in self._dealt.items():
             topic = metadata.topics.get(name)
             if topic is not None and topic.partitions:
@@ -101,7 +105,7 @@ class TopicWatch:
                 if len(topic.partitions) != dealt:
                     changed[name] = len(topic.partitions)
             elif dealt and (topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                self._unseen[name] = self._unseen.get(name, 0) + 1
+                self._unseen[name] = self._unseen.get(name, 0) + is_another_look
                 if self._unseen[name] >= LOOK_UPS:
                     changed[name] = 0
         return changed
