@@ -14,6 +14,7 @@ from trio.testing import MockClock
 from sarameya import Claim, ErrorCode, GroupAuthorizationError, Session, TopicPartition
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.groups.states import GroupState
+from sarameya.observe import ClaimStarted
 from sarameya.protocol.versions import Api
 from tests.group.kit import CutOff, Recorder, deadline, eventually, fill, orders, start_member
 from tests.group.test_cooperative import COOPERATIVE, Partitions, start
@@ -47,6 +48,77 @@ async def test_subscription_that_changes_while_partitions_are_given_up_is_taken_
         await eventually(lambda: first.ended.is_set() or claims(one) == {"users": (0, 1)})
         assert first.error is None
         await two.until(lambda: len(two.claims) == 4)
+
+
+async def test_subscription_that_changes_while_the_cluster_is_looked_for_is_taken_up(autojump_clock: MockClock) -> None:
+    async with two_topics() as cluster, deadline() as nursery:
+        cluster.delay_next(Api.METADATA, 2.0)
+        one = Partitions()
+        member = await start_member(nursery, cluster, one)
+        await trio.sleep(1)
+        member.group.subscribe(["users"])
+        await one.until(lambda: bool(one.sessions))
+        assert claims(one) == {"users": (0,)}
+        assert cluster.describe_group("g").generation == 1
+
+
+async def test_pattern_subscribed_to_while_the_cluster_is_looked_for_takes_no_topic_for_new(
+    autojump_clock: MockClock,
+) -> None:
+    async with two_topics() as cluster, deadline() as nursery:
+        fill(cluster, 3, topic="users")
+        cluster.delay_next(Api.METADATA, 2.0)
+        one = Partitions()
+        member = await start_member(nursery, cluster, one, offset_initial="newest")
+        await trio.sleep(1)
+        member.group.subscribe(pattern=re.compile(".*"))
+        await eventually(lambda: len(member.seen(ClaimStarted)) == 2)
+        assert {e.why for e in member.seen(ClaimStarted)} == {"newest"}
+
+
+async def test_topic_that_does_not_exist_and_is_no_longer_wanted_is_not_looked_for(autojump_clock: MockClock) -> None:
+    async with two_topics() as cluster, deadline() as nursery:
+        one = Partitions()
+        member = await start_member(nursery, cluster, one, topics=("no-such-topic",))
+        await trio.sleep(1)
+        member.group.subscribe(["not-yet", "users"])
+        await eventually(lambda: claims(one) == {"users": (0,)})
+        await trio.sleep(100)
+        assert member.error is None
+        cluster.create_topic("not-yet", 1)
+        await eventually(lambda: claims(one) == {"not-yet": (0,), "users": (0,)})
+
+
+async def test_subscription_dropped_while_the_cluster_is_looked_for_joins_nothing(autojump_clock: MockClock) -> None:
+    async with two_topics() as cluster, deadline() as nursery:
+        cluster.delay_next(Api.METADATA, 2.0, 2)
+        one, two = Partitions(), Partitions()
+        first = await start_member(nursery, cluster, one)
+        second = await start_member(nursery, cluster, two)
+        await trio.sleep(1)
+        first.group.unsubscribe()
+        second.group.unsubscribe()
+        await trio.sleep(20)
+        assert cluster.describe_group("g").members == ()
+        first.group.subscribe(["users"])
+        await eventually(lambda: claims(one) == {"users": (0,)})
+        await second.close()
+        assert second.error is None
+        assert two.calls == []
+
+
+async def test_close_after_a_change_while_the_cluster_is_looked_for_is_heard(autojump_clock: MockClock) -> None:
+    async with two_topics() as cluster, deadline() as nursery:
+        cluster.delay_next(Api.METADATA, 20.0, None)
+        one = Partitions()
+        member = await start_member(nursery, cluster, one)
+        await trio.sleep(1)
+        member.group.subscribe(["users"])
+        await trio.sleep(1)
+        asked = trio.current_time()
+        await member.close()
+        assert trio.current_time() - asked < 1
+        assert member.error is None
 
 
 @pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", "cooperative"])

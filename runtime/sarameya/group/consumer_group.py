@@ -44,6 +44,8 @@ from sarameya.protocol.subscription import Wanted, checked
 _LEAST_LEAVE_SECONDS = 1.0
 """A leave is tried for this long even when the closing has used up its time."""
 
+_DROPPED = "the subscription was dropped"
+
 
 class ConsumerGroup(Pausing):
     """A member of a consumer group (KIP-62 and its kin), for the length of an `async with`.
@@ -140,27 +142,34 @@ class ConsumerGroup(Pausing):
             handler._check()
         wanted = checked(topics, pattern)
         self._idle = trio.Event()
+        self._member = member = Member(
+            self.group_id,
+            wanted,
+            self._assignors,
+            runtime.pool,
+            runtime.metadata,
+            self.config,
+            self._observer,
+            self._backoff,
+            self._run_sync,
+        )
         try:
-            with trio.CancelScope() as self._connecting:
-                await runtime.metadata.reach_cluster(wanted if isinstance(wanted, tuple) else ())
+            await self._connect(wanted if isinstance(wanted, tuple) else (), runtime)
             if self._closing is None:
-                await self._live(
-                    Member(
-                        self.group_id,
-                        wanted,
-                        self._assignors,
-                        runtime.pool,
-                        runtime.metadata,
-                        self.config,
-                        self._observer,
-                        self._backoff,
-                        self._run_sync,
-                    ),
-                    handler,
-                    runtime,
-                )
+                await self._live(member, handler, runtime)
         finally:
+            self._member = None
             self._idle.set()
+
+    async def _connect(self, topics: Sequence[str], runtime: Runtime) -> None:
+        """Reach the cluster, and these topics; where others are subscribed to meanwhile those may come later."""
+        while True:
+            with trio.CancelScope() as self._connecting:
+                await runtime.metadata.reach_cluster(topics)
+                return
+            if self._closing is not None:
+                return
+            topics = ()
 
     @overload
     def subscribe(self, topics: Iterable[str]) -> None: ...
@@ -181,6 +190,8 @@ class ConsumerGroup(Pausing):
         if self._member is None:
             raise RuntimeError("subscribe() and unsubscribe() are for while consume() runs")
         self._member.subscribe(wanted)
+        if self._connecting is not None:
+            self._connecting.cancel()
 
     def close_nowait(self, reason: str = "the group is closed") -> None:
         """Ask `consume()` to end in order: stop fetching, drain, clean up, commit, leave. It then returns.
@@ -204,9 +215,6 @@ class ConsumerGroup(Pausing):
         """Be a member: from the first join to the leave."""
         deadline, reason = trio.current_time(), "cancelled"
         membership: trio.CancelScope = await runtime.shielded.start(_run_scoped, member)
-        self._member = member
-        if self._closing is not None:
-            member.notify(self._closing)  # asked for between the look at `_closing` and now
         try:
             outcome = await self._sessions(member, handler, runtime)
             deadline, reason = outcome.deadline, outcome.reason
@@ -226,6 +234,8 @@ class ConsumerGroup(Pausing):
     async def _sessions(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> Outcome:
         """Session after session, until one is the last; how that one ended."""
         short = 0
+        if member.wanted is None and (last := await self._without_subscription(member, _DROPPED)) is not None:
+            return last
         member.post(JoinWanted("the member starts"))
         async for notice in member.notices:
             match notice:
@@ -245,7 +255,7 @@ class ConsumerGroup(Pausing):
                 case PrepareRebalance(reason=reason) | MembershipLost(reason=reason):
                     member.post(JoinWanted(reason))  # nothing runs that would have to be given up first
                 case SubscriptionChanged() if member.wanted is None:
-                    if (last := await self._without_subscription(member, "the subscription was dropped")) is not None:
+                    if (last := await self._without_subscription(member, _DROPPED)) is not None:
                         return last
                     member.post(JoinWanted("subscribed anew"))
                 case _ if (last := self._last_word(notice)) is not None:
