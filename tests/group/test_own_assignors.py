@@ -220,6 +220,25 @@ async def test_assignment_that_cannot_be_is_given_to_nobody(
         assert all(handler.calls == [] for handler in handlers)
 
 
+async def test_partition_that_another_member_still_owns_is_not_assigned_under_a_cooperative_assignor(
+    autojump_clock: MockClock,
+) -> None:
+    class Hasty(OwnAssignor):
+        """Takes from members what they own, and gives it to others at once."""
+
+        protocols = frozenset({RebalanceProtocol.COOPERATIVE})
+
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Recorder(), Recorder()
+        first = await start_member(nursery, cluster, one, assignors=[Hasty()])
+        await one.until(lambda: bool(one.sessions))
+        await start_member(nursery, cluster, two, assignors=[Hasty()])
+        await first.ended.wait()
+        assert "KIP-429" in str(assignor_error(first))
+        await two.until(lambda: bool(two.sessions))
+        assert two.sessions[0].claims == {"orders": (0, 1)}, "none of it before the first has left"
+
+
 # -- what is none -------------------------------------------------------------------------------------
 
 
