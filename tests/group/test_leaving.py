@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Claim, Message, Session
+from sarameya import Claim, ConsumerGroup, ErrorCode, Message, RetriesExhaustedError, Session
+from sarameya.protocol.assignors import RangeAssignor
+from sarameya.protocol.assignors.base import Subscription, TopicLayout
+from sarameya.protocol.versions import Api
+from sarameya.testing import run_inline
 from tests.group.kit import CutOff, Recorder, Running, deadline, eventually, fill, orders, start_member
 
 ASSIGNORS = ["range", "cooperative-sticky"]
@@ -62,6 +67,52 @@ async def test_member_whose_handler_fails_leaves_at_once_and_says_why(
         await member.ended.wait()
         assert cluster.describe_group("g").members == ()
         assert any("(claim of orders-0 failed)" in record.getMessage() for record in caplog.records)
+
+
+class Unable(RangeAssignor):
+    """Deals once, and never again."""
+
+    times = 0
+
+    def assign(
+        self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]
+    ) -> dict[str, Mapping[str, tuple[int, ...]]]:
+        self.times += 1
+        if self.times > 1:
+            raise RuntimeError("cannot deal")
+        return super().assign(members, topics)
+
+
+async def test_member_whose_assignor_fails_leaves_and_its_group_goes_on(autojump_clock: MockClock) -> None:
+    one, two = Recorder(), Recorder()
+    async with orders(2) as cluster, deadline() as nursery:
+
+        async def lead() -> None:
+            group = ConsumerGroup(
+                cluster.bootstrap_servers, "g", transport=cluster.transport, run_sync=run_inline, assignors=[Unable()]
+            )
+            async with group:
+                with pytest.raises(RuntimeError, match="cannot deal"):
+                    await group.consume(["orders"], one)
+
+        nursery.start_soon(lead)
+        await one.until(lambda: bool(one.sessions))
+        began = trio.current_time()
+        await start_member(nursery, cluster, two)
+        await two.until(lambda: bool(two.sessions))
+        assert two.sessions[0].claims == {"orders": (0, 1)}
+        assert trio.current_time() - began < 4.0, "a heartbeat's interval and no more"
+
+
+async def test_member_whose_tries_are_exhausted_leaves(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Recorder()
+        member = await start_member(nursery, cluster, one, retry_max_attempts=1)
+        await one.until(lambda: bool(one.sessions))
+        cluster.fail_next(Api.HEARTBEAT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2)
+        await member.ended.wait()
+        assert isinstance(member.error, RetriesExhaustedError)
+        assert cluster.describe_group("g").members == ()
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)

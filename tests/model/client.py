@@ -89,6 +89,7 @@ class Client:
         self.is_frozen = self.is_over = self.has_left = False
         self.started_at, self.over_at = world.scheduler.now, math.inf
         self.error: Exception | None = None
+        self.failed_as = ""
         self.notices = 0
         """What the machine has said and nobody has taken note of yet."""
         self.outstanding: set[int] = set()
@@ -226,9 +227,11 @@ class Client:
             case Left():
                 self.has_left = True
                 self._stop()
+            case Fail() if self.error is not None:
+                self._stop()  # the good-bye has failed, too
             case Fail(error=error):
-                self.error = error
-                self._stop()
+                self.error, self.failed_as = error, self.machine.member_id
+                self.holdings.fail()
 
     def _begin(self, token: int) -> None:
         assert token not in self._tokens, f"{self} uses token {token} for the second time"
@@ -307,7 +310,8 @@ class Client:
 
     def _take_note(self, notice: Assigned | PrepareRebalance | MembershipLost) -> None:
         self.notices -= 1
-        self.holdings.take_note(notice, self.topics)
+        if self.error is None:
+            self.holdings.take_note(notice, self.topics)
         self._watch()
 
     def _watch(self) -> None:

@@ -91,6 +91,12 @@ class Holdings:
             self.is_closing = True
             self._give_up(self._owned, self._scheduler.now + self._timing.close_timeout, self.drain)
 
+    def fail(self) -> None:
+        """The membership has failed: stop, commit nothing, leave."""
+        self.is_closing, self.ending = True, None
+        self._owned.clear()
+        self._post(LeaveWanted("failed"))
+
     def work(self) -> None:
         """Read on in all that is not drained, and commit."""
         ending = self.ending

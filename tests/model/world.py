@@ -196,7 +196,7 @@ class World:
                     return True
                 # A static member that returned during a round is not in the log yet: a coordinator that takes over then
                 # finds the id of the process before it (in Kafka, too).
-                return client.machine.member_id in client.ids and self.brokers.moved_at > client.started_at
+                return client.failed_as in client.ids and self.brokers.moved_at > client.started_at
             case KafkaError(code=code):
                 return code in self.brokers.fatal
         return client.assignor_fails

@@ -598,12 +598,50 @@ def test_leave_without_anything_to_leave_is_immediate(stage: str) -> None:
     assert "SendLeave" not in kinds(driver.commands)
 
 
-def test_leave_of_a_fenced_member_is_immediate() -> None:
-    driver = Driver()
-    join = driver.joining()
-    driver.receive(JoinAnswered(join.token, ErrorCode.FENCED_INSTANCE_ID))
+def test_leave_of_a_fenced_static_member_is_immediate() -> None:
+    driver = Driver(group_instance_id="i-1")
+    driver.stable()
+    driver.wait(3.0)
+    driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.FENCED_INSTANCE_ID))
     driver.receive(LeaveWanted("closing"))
-    assert driver.commands == [Left()]
+    assert driver.get(Left)
+    assert "SendLeave" not in kinds(driver.commands)
+
+
+def test_member_that_gives_up_leaves_once_it_has_stopped() -> None:
+    driver = Driver()
+    driver.joined(leads=True)
+    driver.receive(AssignmentFailed(driver.get(Assign).token, RuntimeError("no idea")))
+    assert "SendLeave" not in kinds(driver.commands), "what still runs has to stop first"
+    assert driver.machine.next_deadline() is None
+    driver.receive(LeaveWanted("no idea"))
+    leave = driver.get(SendLeave)
+    assert (leave.member_id, leave.reason) == ("me", "no idea")
+    driver.receive(LeaveAnswered(leave.token, 0))
+    assert driver.get(Left)
+
+
+def test_member_whose_tries_are_exhausted_looks_once_more_for_a_coordinator_to_leave() -> None:
+    driver = Driver(Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=0))
+    driver.stable()
+    driver.receive(CoordinatorLost(7, "gone"))
+    driver.receive(FindFailed(driver.get(FindCoordinator).token, 0, "nobody answers"))
+    assert isinstance(driver.get(Fail).error, RetriesExhaustedError)
+    driver.receive(LeaveWanted("gave up"))
+    token = driver.get(FindCoordinator).token
+    driver.receive(FindFailed(token, 0, "nobody answers"))
+    assert driver.get(Fail), "nobody to be told"
+    assert driver.machine.state is State.FENCED
+
+
+def test_leave_that_is_refused_ends_it_too() -> None:
+    driver = Driver()
+    driver.stable()
+    driver.wait(3.0)
+    driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    driver.receive(LeaveWanted("closing"))
+    driver.receive(LeaveAnswered(driver.get(SendLeave).token, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    assert driver.get(Fail)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ Rules that are easily broken (each has a test):
   machine says when, and sends what the shell says is still owned.
 - The rebalance deadline counts from the *send* time of the last heartbeat answered without error: the broker's
   clock may have started right after it.
+- Whoever fails has stopped before it leaves, and leaves all the same: else the group would wait for its session to end.
 - A static member does not leave (KIP-345): a restart within its session timeout moves nothing.
 """
 
@@ -354,15 +355,13 @@ class Membership:
         self._owned, self._owned_since = {}, NO_GENERATION
 
     def _leave(self, now: float, reason: str) -> None:
-        if self.state is State.FENCED:
-            self._commands.append(Left())  # nothing to leave: we were thrown out
-        if self.state in (State.LEAVING, State.FENCED):
+        if self.state is State.LEAVING:
             return
         joined = bool(self.member_id)
         # Whatever is in flight is answered to nobody: its token is no longer the one awaited.
         self._in_flight = self._finding = self._assigning = None
         self._leave_reason = reason
-        self._send_at = now
+        self._send_at = self._find_at = now
         self._move(Input.LEAVE_WANTED, now, reason)
         if not joined or self._options.group_instance_id is not None:
             self._left(now)

@@ -267,7 +267,7 @@ class Left:
 
 @attrs.frozen(slots=True)
 class Fail:
-    """Nothing more will come: the membership was refused for good."""
+    """Nothing more will come: the membership has failed for good. Stop, commit nothing, say LeaveWanted."""
 
     error: Exception
 

@@ -29,7 +29,7 @@ class State(Enum):
     LEAVING = auto()
     """A leave is on the wire, or about to be."""
     FENCED = auto()
-    """Refused for good; nothing but a new configuration helps."""
+    """Failed for good: the coordinator has refused us, or we have given up. All that is left is to say good-bye."""
 
 
 class Input(Enum):
@@ -47,6 +47,7 @@ class Input(Enum):
     LEAVE_WANTED = auto()
     LEFT = auto()
     REFUSED = auto()
+    """By the coordinator, or by ourselves: an assignor has failed, tries are exhausted."""
 
 
 _U, _P, _C, _S = State.UNJOINED, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE
@@ -106,7 +107,7 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
     },
     _F: {
         Input.JOIN_WANTED: _F,
-        Input.LEAVE_WANTED: _F,
+        Input.LEAVE_WANTED: _L,
         Input.REFUSED: _F,
     },
 }
