@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Claim, ConsumerGroup, ErrorCode, Message, RetriesExhaustedError, Session
+from sarameya import AssignorError, Claim, ConsumerGroup, ErrorCode, Message, RetriesExhaustedError, Session
 from sarameya.protocol.assignors import RangeAssignor
 from sarameya.protocol.assignors.base import Subscription, TopicLayout
 from sarameya.protocol.versions import Api
@@ -92,7 +92,7 @@ async def test_member_whose_assignor_fails_leaves_and_its_group_goes_on(autojump
                 cluster.bootstrap_servers, "g", transport=cluster.transport, run_sync=run_inline, assignors=[Unable()]
             )
             async with group:
-                with pytest.raises(RuntimeError, match="cannot deal"):
+                with pytest.raises(AssignorError, match="cannot deal"):
                     await group.consume(["orders"], one)
 
         nursery.start_soon(lead)
