@@ -21,7 +21,7 @@ from typing import Self
 import attrs
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.integration.real_kafka.jars import KAFKA_VERSION, kafka_jars
 from tests.integration.real_kafka.node import KafkaStartError, Node, free_ports, java
@@ -136,6 +136,13 @@ class RealKafka:
         done.result(_TOPIC_SECONDS)
         self._await(lambda: _leaders(admin, name) == partitions, _TOPIC_SECONDS, f"the leaders of {name!r}")
         return name
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Let the topic have `partitions` of them in all, and wait until each has a leader."""
+        admin = self._admin()
+        [done] = admin.create_partitions([NewPartitions(topic, partitions)]).values()
+        done.result(_TOPIC_SECONDS)
+        self._await(lambda: _leaders(admin, topic) == partitions, _TOPIC_SECONDS, f"the leaders of {topic!r}")
 
     def run_tool(self, main: str, *args: str) -> str:
         """What one of Kafka's tools prints, run against this cluster. Raises ToolError.
