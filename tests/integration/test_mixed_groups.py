@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 
 import attrs
@@ -88,9 +89,17 @@ async def test_range_group_grows_and_shrinks_whoever_leads(real_kafka: RealKafka
 async def test_cooperative_group_grows_and_shrinks_and_what_we_keep_goes_on(
     real_kafka: RealKafka, kinds: tuple[str, ...]
 ) -> None:
+    await grow_and_shrink_cooperatively(real_kafka, kinds)
+
+
+async def test_cooperative_group_grows_and_shrinks_on_kafka_3_too(real_kafka_3: RealKafka) -> None:
+    await grow_and_shrink_cooperatively(real_kafka_3, ("sarameya", "confluent-kafka", "java", "sarameya"))
+
+
+async def grow_and_shrink_cooperatively(kafka: RealKafka, kinds: Sequence[str]) -> None:
     name = f"mixed-cooperative-{kinds[0]}"
-    topic = real_kafka.create_topic(name, PARTITIONS)
-    async with open_stage(real_kafka.bootstrap_servers[0], topic, PARTITIONS, group=name) as stage:
+    topic = kafka.create_topic(name, PARTITIONS)
+    async with open_stage(kafka.bootstrap_servers[0], topic, PARTITIONS, group=name) as stage:
         keeping, members = Keeping(stage), []
         for kind in kinds:
             members.append(await stage.start(kind, "cooperative-sticky"))

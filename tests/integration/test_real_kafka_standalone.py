@@ -1,4 +1,4 @@
-"""Partitions read without a group protocol, against Apache Kafka: starts, times, commits as Kafka's tools see them."""
+"""Partitions read without a group protocol, on Apache Kafka 4 and 3: starts, times, commits as Kafka's tools see them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ async def values(claim: Claim, count: int) -> list[bytes | None]:
     return [(await anext(aiter(claim))).value for _ in range(count)]
 
 
-async def test_partitions_are_read_from_where_the_user_says_and_commits_are_kafkas(real_kafka: RealKafka) -> None:
-    topic = real_kafka.create_topic("standalone", 3)
+async def test_partitions_are_read_from_where_the_user_says_and_commits_are_kafkas(real_kafka_any: RealKafka) -> None:
+    topic = real_kafka_any.create_topic("standalone", 3)
     partitions = [TopicPartition(topic, number) for number in range(3)]
     now = int(time.time() * 1000)
     records = [
@@ -31,10 +31,10 @@ async def test_partitions_are_read_from_where_the_user_says_and_commits_are_kafk
         for n in range(10)
         for number in (0, 1)
     ]
-    send(real_kafka, topic, records, linger_ms=0)
+    send(real_kafka_any, topic, records, linger_ms=0)
 
     with trio.fail_after(DEADLINE):
-        async with Consumer(real_kafka.bootstrap_servers, group_id="standalone") as consumer:
+        async with Consumer(real_kafka_any.bootstrap_servers, group_id="standalone") as consumer:
             assert list(await consumer.topic_partitions(topic)) == partitions
             assert list((await consumer.offsets(partitions, "newest")).values()) == [10, 10, 0]
             starts = await consumer.offsets(partitions, now - 3 * 60_000)
@@ -45,7 +45,7 @@ async def test_partitions_are_read_from_where_the_user_says_and_commits_are_kafk
                 await consumer.commit()
                 consumer.end(claims[partitions[0]])
                 new = [{"value": b"new", "partition": number} for number in range(3)]
-                await trio.to_thread.run_sync(send, real_kafka, topic, new)
+                await trio.to_thread.run_sync(send, real_kafka_any, topic, new)
                 assert await values(claims[partitions[1]], 4) == [b"7", b"8", b"9", b"new"]
                 assert await values(claims[partitions[2]], 1) == [b"new"]
                 consumer.mark_offset(topic, 1, 10)
@@ -53,39 +53,39 @@ async def test_partitions_are_read_from_where_the_user_says_and_commits_are_kafk
                 async with consumer.consume_partition(topic, 3):
                     pass
 
-        lines = await trio.to_thread.run_sync(real_kafka.describe_group, "standalone")
+        lines = await trio.to_thread.run_sync(real_kafka_any.describe_group, "standalone")
         assert {line.partition: line.committed for line in lines} == {0: 8, 1: 10}
         assert {line.member_id for line in lines} == {None}
 
-        async with Consumer(real_kafka.bootstrap_servers, group_id="standalone") as consumer:
+        async with Consumer(real_kafka_any.bootstrap_servers, group_id="standalone") as consumer:
             assert (await consumer.committed(partitions))[partitions[0]].metadata == "two left"
             async with consumer.consume_partition(topic, 0) as claim:
                 assert await values(claim, 3) == [b"8", b"9", b"new"]
 
 
-async def test_commit_set_by_kafkas_tool_is_where_a_consumer_begins(real_kafka: RealKafka) -> None:
-    topic = real_kafka.create_topic("standalone-set")
-    produce(real_kafka, topic, [b"%d" % n for n in range(10)])
-    real_kafka.run_tool(
+async def test_commit_set_by_kafkas_tool_is_where_a_consumer_begins(real_kafka_any: RealKafka) -> None:
+    topic = real_kafka_any.create_topic("standalone-set")
+    produce(real_kafka_any, topic, [b"%d" % n for n in range(10)])
+    real_kafka_any.run_tool(
         GROUP_COMMAND,
         *("--group", "standalone-set", "--topic", topic, "--reset-offsets", "--to-offset", "7", "--execute"),
     )
     with trio.fail_after(DEADLINE):
-        async with Consumer(real_kafka.bootstrap_servers, group_id="standalone-set") as consumer:
+        async with Consumer(real_kafka_any.bootstrap_servers, group_id="standalone-set") as consumer:
             async with consumer.consume_partition(topic, 0) as claim:
                 assert await values(claim, 3) == [b"7", b"8", b"9"]
 
 
-async def test_group_in_use_refuses_commits_until_its_members_have_left(real_kafka: RealKafka) -> None:
-    topic = real_kafka.create_topic("standalone-used")
-    produce(real_kafka, topic, [b"%d" % n for n in range(10)])
+async def test_group_in_use_refuses_commits_until_its_members_have_left(real_kafka_any: RealKafka) -> None:
+    topic = real_kafka_any.create_topic("standalone-used")
+    produce(real_kafka_any, topic, [b"%d" % n for n in range(10)])
     handler = Recorder()
     config = Config(autocommit=False)
 
     with trio.fail_after(DEADLINE):
-        async with Consumer(real_kafka.bootstrap_servers, config, group_id="standalone-used") as consumer:
+        async with Consumer(real_kafka_any.bootstrap_servers, config, group_id="standalone-used") as consumer:
             async with consumer.consume_partition(topic, 0, "oldest") as claim:
-                async with member(real_kafka, "standalone-used", topic, handler):
+                async with member(real_kafka_any, "standalone-used", topic, handler):
                     await handler.received(10)
                     assert await values(claim, 5) == [b"0", b"1", b"2", b"3", b"4"]
                     consumer.mark_offset(topic, 0, 5)
