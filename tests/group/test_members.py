@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya.observe import (
-    SessionEnding,
-)
-from tests.group.kit import CutOff, Recorder, committed, deadline, fill, orders, start_member
+from sarameya.embedded import EmbeddedCluster
+from sarameya.observe import SessionEnding
+from tests.group.kit import CutOff, Recorder, committed, deadline, eventually, fill, orders, start_member
 
 
 async def test_second_member_takes_its_share_and_gives_it_back(autojump_clock: MockClock) -> None:
@@ -71,6 +71,43 @@ async def test_round_robin_group_deals_partitions_in_turn(autojump_clock: MockCl
         await two.until(lambda: len(two.sessions) == 1)
         await one.until(lambda: len(one.sessions) == 2)
         assert sorted([one.sessions[1].claims["orders"], two.sessions[0].claims["orders"]]) == [(0, 2), (1, 3)]
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+async def test_rebalance_of_c1_takes_c2_and_c3_along(autojump_clock: MockClock, assignor: str) -> None:
+    """c1 reads {t1, t2}, c2 {t1, t3}, c3 {t2, t3}: no topic is read by all, and yet none of them rebalances alone."""
+    wanted = {"c1": ("t1", "t2"), "c2": ("t1", "t3"), "c3": ("t2", "t3")}
+    topics = {"t1": 2, "t2": 2, "t3": 2}
+    async with EmbeddedCluster(topics=topics, in_memory=True, seed=1) as cluster, deadline() as nursery:
+        handlers = {name: Recorder() for name in wanted}
+        members = {
+            name: await start_member(
+                nursery, cluster, handlers[name], topics=wanted[name], rebalance_strategies=(assignor,)
+            )
+            for name in wanted
+        }
+
+        def claims(name: str) -> dict[str, int]:
+            """topic -> how many of its partitions the member reads now."""
+            sessions = handlers[name].sessions
+            return {topic: len(numbers) for topic, numbers in sessions[-1].claims.items()} if sessions else {}
+
+        def generations() -> list[int]:
+            return [handler.sessions[-1].generation for handler in handlers.values()]
+
+        await eventually(lambda: all(claims(name) == dict.fromkeys(wanted[name], 1) for name in wanted))
+        await trio.sleep(10)
+        (before,) = set(generations())
+
+        handlers["c1"].sessions[-1].end("c1 rebalances")
+        await eventually(lambda: generations() == [before + 1] * 3)
+        assert all(claims(name) == dict.fromkeys(wanted[name], 1) for name in wanted)
+
+        await members["c1"].close()
+        await eventually(lambda: claims("c2").get("t1") == 2 and claims("c3").get("t2") == 2)
+        assert (claims("c2"), claims("c3")) == ({"t1": 2, "t3": 1}, {"t2": 2, "t3": 1}), (
+            "each takes over what it reads too"
+        )
 
 
 async def test_frozen_member_is_expelled_and_its_partitions_go_on_elsewhere(autojump_clock: MockClock) -> None:
