@@ -1,4 +1,4 @@
-"""`sarameya groups` against Apache Kafka 4, and 3 where it is quick, beside what Kafka's own tool shows of the groups."""
+"""`sarameya groups` against Apache Kafka 4, and 3 where it is quick, beside what Kafka's own tool shows of them."""
 
 from __future__ import annotations
 

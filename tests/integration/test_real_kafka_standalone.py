@@ -1,4 +1,4 @@
-"""Partitions read without a group protocol, on Apache Kafka 4 and 3: starts, times, commits as Kafka's tools see them."""
+"""Partitions read without a group protocol, on Apache Kafka 4 and 3: starts, times, commits as its tools see them."""
 
 from __future__ import annotations
 
