@@ -82,6 +82,11 @@ def test_observers_are_an_observer():
 
 
 @pytest.mark.parametrize("event_class", EVENTS, ids=lambda c: c.__name__)
+def test_every_event_says_what_it_tells(event_class):
+    assert event_class.__doc__
+
+
+@pytest.mark.parametrize("event_class", EVENTS, ids=lambda c: c.__name__)
 def test_events_are_immutable_values(event_class):
     event = event_class(*range(len(attrs.fields(event_class))))
     assert event == event_class(*range(len(attrs.fields(event_class))))

@@ -39,6 +39,8 @@ class MembershipChanged(Event):
 
 @attrs.frozen(slots=True)
 class CoordinatorFound(Event):
+    """Where the group's coordinator is: told whenever it has been looked for, whether it has moved or not."""
+
     group: str
     node_id: int
     host: str
@@ -58,6 +60,11 @@ class Retrying(Event):
 
 @attrs.frozen(slots=True)
 class SessionStarted(Event):
+    """A session begins, before `setup`: what is assigned to it in its first generation, of which nothing is read yet.
+
+    Under a cooperative assignor it may go on through later generations, each told by PartitionsAssigned.
+    """
+
     group: str
     generation: Generation
     assignment: Assignment
@@ -75,6 +82,11 @@ class SessionEnding(Event):
 
 @attrs.frozen(slots=True)
 class SessionEnded(Event):
+    """A session is over: its claims have ended, `cleanup` has run and the last commit is done, or time was up.
+
+    `generation` is the one that it had come to. Also told of a session that failed before it was SessionStarted.
+    """
+
     group: str
     generation: Generation
     reason: str
@@ -101,6 +113,8 @@ class PartitionsRevoked(Event):
 
 @attrs.frozen(slots=True)
 class ClaimStarted(Event):
+    """A partition is read from now on. `offset` is where that begins: the first message has it, or a later one."""
+
     partition: TopicPartition
     offset: int
     why: str
@@ -110,6 +124,11 @@ class ClaimStarted(Event):
 
 @attrs.frozen(slots=True)
 class ClaimEnded(Event):
+    """A partition is no longer read, for whatever reason. `offset` is the next that its handler would have been given.
+
+    All that it was given lies below; that says nothing of what is marked or committed.
+    """
+
     partition: TopicPartition
     offset: int
 
@@ -186,6 +205,11 @@ class LeaderChanged(Event):
 
 @attrs.frozen(slots=True)
 class ConnectionLost(Event):
+    """A connection ended on which an answer was awaited; any other ends unsaid, since nobody loses by it.
+
+    `node_id` is negative for an address of `bootstrap_servers` whose broker is not known yet.
+    """
+
     node_id: int
     address: str
     cause: str
