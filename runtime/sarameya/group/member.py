@@ -1,8 +1,8 @@
 """The trio shell around the membership machine: carries out its commands, reports back, keeps its deadlines.
 
 One task owns the machine; everybody else talks to it by `post` and listens to `notices`. Each command runs in a
-task of its own and ends in exactly one event. Decides nothing about the protocol; assigning is `leader.py`'s, and what
-is subscribed to `subscribed.py`'s.
+task of its own and ends in exactly one event; dealing for a round that is over is cancelled. Decides nothing about the
+protocol; assigning is `leader.py`'s, and what is subscribed to `subscribed.py`'s.
 """
 
 from __future__ import annotations
@@ -129,6 +129,7 @@ class Member:
         self._send_notice, self.notices = trio.open_memory_channel[Notice](math.inf)
         self._stepped = trio.Event()
         self._claimed: Assignment = {}
+        self._dealing = trio.CancelScope()
 
     # -- for the group loop and the session ----------------------------------------------------------
 
@@ -206,11 +207,15 @@ class Member:
                 nursery.start_soon(self._find, token)
             case SendJoin() | SendSync() | SendHeartbeat() | SendLeave():
                 assert self._machine.coordinator is not None
+                if isinstance(command, SendJoin):
+                    # What was dealt for the round before, and from what, no longer counts.
+                    self._dealing.cancel()
+                    self._dealing = trio.CancelScope()
                 nursery.start_soon(self._exchange, command, self._machine.coordinator)
             case Assign():
-                nursery.start_soon(self._assign, command)
+                nursery.start_soon(self._assign, command, self._dealing)
             case Supervise(members=members):
-                nursery.start_soon(self._supervise, members)
+                nursery.start_soon(self._supervise, members, self._dealing)
             case Assigned():
                 self._take_over(command)
             case PrepareRebalance() | MembershipLost() | Left() | Fail():
@@ -271,19 +276,21 @@ class Member:
         if (reason := self._subscribed.outdated(metadata, is_leader=generation.is_leader)) is not None:
             self.post(RebalanceWanted(reason))
 
-    async def _assign(self, command: Assign) -> None:
-        try:
-            assignments = await self._leader.assign(command)
-        except Exception as error:  # noqa: BLE001 - an assignor is the user's code; whatever it raises is fatal and said
-            self.post(AssignmentFailed(command.token, error))
-        else:
-            self.post(AssignmentMade(command.token, assignments))
+    async def _assign(self, command: Assign, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                assignments = await self._leader.assign(command)
+            except Exception as error:  # noqa: BLE001 - an assignor is the user's code; whatever it raises is fatal and said
+                self.post(AssignmentFailed(command.token, error))
+            else:
+                self.post(AssignmentMade(command.token, assignments))
 
-    async def _supervise(self, members: tuple[GroupMember, ...]) -> None:
-        try:
-            await self._leader.supervise(members)
-        except SarameyaError as error:
-            self.notify(Fail(error))
+    async def _supervise(self, members: tuple[GroupMember, ...], scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await self._leader.supervise(members)
+            except SarameyaError as error:
+                self.notify(Fail(error))
 
     def _take_over(self, assigned: Assigned) -> None:
         generation = assigned.generation
