@@ -152,6 +152,14 @@ class CallCancelled(Event):
 
 
 @attrs.frozen(slots=True)
+class LeaveFailed(Event):
+    """The coordinator has not taken our leave: the group notices only after the session timeout that we are gone."""
+
+    group: str
+    cause: str
+
+
+@attrs.frozen(slots=True)
 class PartitionsPaused(Event):
     """These, or everything that is and will be assigned, are held back until they are resumed."""
 
@@ -276,6 +284,7 @@ _LEVELS: dict[type[Event], int] = {
     CommitFailed: logging.WARNING,
     ClaimCancelled: logging.WARNING,
     CallCancelled: logging.WARNING,
+    LeaveFailed: logging.WARNING,
     TaskStuck: logging.ERROR,
     OffsetReset: logging.WARNING,
     SessionStarted: logging.INFO,

@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from sarameya import AssignorError, Claim, ConsumerGroup, ErrorCode, Message, RetriesExhaustedError, Session
+from sarameya.observe import LeaveFailed
 from sarameya.protocol.assignors import RangeAssignor
 from sarameya.protocol.assignors.base import Subscription, TopicLayout
 from sarameya.protocol.versions import Api
@@ -148,3 +149,40 @@ async def test_member_that_is_killed_costs_a_session_timeout(autojump_clock: Moc
         began = trio.current_time()
         await eventually(lambda: cluster.describe_group("g").members == ())
         assert 6.9 <= trio.current_time() - began <= 10.2
+
+
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR, None])
+async def test_leave_that_is_refused_or_not_answered_is_told(autojump_clock: MockClock, code: ErrorCode | None) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Recorder()
+        member = await start_member(nursery, cluster, one, close_timeout=5.0)
+        await one.until(lambda: bool(one.sessions))
+        if code is None:
+            cluster.drop_next(Api.LEAVE_GROUP, None, hang_up=False)
+        else:
+            cluster.fail_next(Api.LEAVE_GROUP, code, None)
+        began = trio.current_time()
+        await member.close()
+        assert trio.current_time() - began <= 5.0
+        assert member.error is None, "all is committed; the group waits for the session timeout, and that is all"
+        (failed,) = member.seen(LeaveFailed)
+        assert (code.name if code else "not answered") in failed.cause
+
+
+async def test_dropped_subscription_whose_leave_is_not_answered_is_told(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Recorder()
+        member = await start_member(nursery, cluster, one, close_timeout=5.0)
+        await one.until(lambda: bool(one.sessions))
+        cluster.drop_next(Api.LEAVE_GROUP, None, hang_up=False)
+        member.group.unsubscribe()
+        await eventually(lambda: bool(member.seen(LeaveFailed)))
+
+
+async def test_leave_that_is_taken_is_no_news(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Recorder()
+        member = await start_member(nursery, cluster, one)
+        await one.until(lambda: bool(one.sessions))
+        await member.close()
+        assert not member.seen(LeaveFailed)

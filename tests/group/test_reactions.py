@@ -82,8 +82,8 @@ MET: dict[tuple[Request, Reaction], Met] = {
     (Request.COMMIT, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR OFFSET_COMMIT(same)"),
     (Request.COMMIT, Reaction.RETRY): Met("OFFSET_COMMIT(same)"),
     (Request.COMMIT, Reaction.RAISE): Met("HEARTBEAT(same)", raised=KafkaError),
-    # Without its offsets no session begins; `consume()` says which code that is.
-    **{(Request.OFFSET_FETCH, r): Met("LEAVE_GROUP(same)", "ends", KafkaError) for r in _GO_ON_AS},
+    # Who he is now the next join tells. Without its offsets no session begins; `consume()` says which code that is.
+    **{(Request.OFFSET_FETCH, r): Met("JOIN_GROUP(same)", "ends") for r in _GO_ON_AS},
     (Request.OFFSET_FETCH, Reaction.RAISE): Met("LEAVE_GROUP(same)", "ends", KafkaError),
     (Request.OFFSET_FETCH, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR OFFSET_FETCH", "ends"),
     (Request.OFFSET_FETCH, Reaction.RETRY): Met("OFFSET_FETCH", "ends"),

@@ -26,7 +26,7 @@ from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.group.session_run import SessionRun
 from sarameya.net.broker_pool import parse_bootstrap
 from sarameya.net.transport import Transport
-from sarameya.observe import Observer, Observers, Retrying
+from sarameya.observe import LeaveFailed, Observer, Observers, Retrying
 from sarameya.protocol.assignors import ASSIGNORS
 from sarameya.protocol.assignors.base import Assignor
 from sarameya.protocol.assignors.calling import usable
@@ -45,6 +45,7 @@ _LEAST_LEAVE_SECONDS = 1.0
 """A leave is tried for this long even when the closing has used up its time."""
 
 _DROPPED = "the subscription was dropped"
+_UNANSWERED = "the coordinator has not answered in time"
 
 
 class ConsumerGroup(Pausing):
@@ -228,7 +229,7 @@ class ConsumerGroup(Pausing):
             now = trio.current_time()
             left = min(max(deadline - now, _LEAST_LEAVE_SECONDS), self.config.close_timeout)
             with trio.CancelScope(shield=True, deadline=now + left):
-                await _leave(member, reason)
+                await self._leave(member, reason)
             membership.cancel()
 
     async def _sessions(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> Outcome:
@@ -279,12 +280,14 @@ class ConsumerGroup(Pausing):
         """Leave the group, and wait until something is subscribed to again."""
         member.post(LeaveWanted(reason))
         # A coordinator that does not answer is waited for as long as when the group is closed.
-        with trio.move_on_after(self.config.close_timeout):
+        with trio.move_on_after(self.config.close_timeout) as waiting:
             async for notice in member.notices:
                 if isinstance(notice, Left):
                     break
                 if (last := self._last_word(notice)) is not None:
                     return last
+        if waiting.cancelled_caught:
+            self._observer(LeaveFailed(self.group_id, _UNANSWERED))
         while member.wanted is None:
             if (last := self._last_word(await member.notices.receive())) is not None:
                 return last
@@ -308,6 +311,23 @@ class ConsumerGroup(Pausing):
                         return last
         return None
 
+    async def _leave(self, member: Member, reason: str) -> None:
+        """Leave the group and wait until the coordinator has taken note, as long as the caller's scope allows."""
+        member.post(LeaveWanted(reason))
+        cause = _UNANSWERED
+        try:
+            async for notice in member.notices:
+                match notice:
+                    case Left():
+                        return
+                    case Fail(error=error):
+                        cause = str(error)
+                        break
+        except trio.Cancelled:
+            self._observer(LeaveFailed(self.group_id, cause))
+            raise
+        self._observer(LeaveFailed(self.group_id, cause))
+
     def _last_word(self, notice: Notice) -> Outcome | None:
         """The outcome, if `notice` ends the membership outside a session."""
         match notice:
@@ -325,11 +345,3 @@ async def _run_scoped(
     with trio.CancelScope() as scope:
         task_status.started(scope)
         await member.run()
-
-
-async def _leave(member: Member, reason: str) -> None:
-    """Leave the group and wait until the coordinator has taken note, as long as the caller's scope allows."""
-    member.post(LeaveWanted(reason))
-    async for notice in member.notices:
-        if isinstance(notice, Left | Fail):
-            return

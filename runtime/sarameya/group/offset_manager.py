@@ -121,8 +121,10 @@ class OffsetManager:
             found.update({tp: answer.partitions[tp][1] for tp in wanted})
             return None
         reaction = reaction_to(Request.OFFSET_FETCH, code)
-        if reaction in _ENDS_MEMBERSHIP or reaction is Reaction.RAISE:
+        if reaction is Reaction.FATAL or reaction is Reaction.RAISE:
             raise kafka_error(code, f"offset fetch of group {self._group!r}")
+        if reaction in _ENDS_MEMBERSHIP:
+            raise kafka_error(code, f"offset fetch of group {self._group!r}", CommitError)
         if reaction is Reaction.FIND_COORDINATOR:
             self._coordination.post(CoordinatorLost(node_id, ErrorCode.describe(code)))
         return ErrorCode.describe(code)
