@@ -392,7 +392,9 @@ class Membership:
         if code and reaction_to(Request.FIND_COORDINATOR, code) is Reaction.FATAL:
             self._refuse(kafka_error(code, f"group {self._options.group!r}", GroupError), now)
             return
-        self._find_at = now + self._schedule(Request.FIND_COORDINATOR, now, cause)
+        # What the broker says in words may say nothing; its code always does.
+        told = ErrorCode.describe(code) if code else cause
+        self._find_at = now + self._schedule(Request.FIND_COORDINATOR, now, told)
 
     def _find_again(self, request: Request, now: float, cause: str) -> None:
         self._forget_coordinator(cause)
