@@ -93,6 +93,20 @@ async def test_topic_that_appears_and_matches_is_read_from_its_start(autojump_cl
         assert rebalances(member) == 2
 
 
+async def test_topic_that_a_pattern_taken_up_later_matches_is_not_new(autojump_clock: MockClock) -> None:
+    """It was there all the time, and nobody had asked: the policy decides where it is read from."""
+    async with cluster_of({"orders-eu": 1, "orders-us": 1}) as cluster, deadline() as nursery:
+        one = Claims()
+        fill(cluster, 3, topic="orders-us")
+        member = await start(nursery, cluster, one, topics=("orders-eu",), offset_initial="newest")
+        await one.until(lambda: bool(one.claims))
+        member.group.subscribe(pattern=re.compile("orders-.*"))
+        await one.until(lambda: "claim orders-us-0" in one.calls)
+        fill(cluster, 1, topic="orders-us")
+        await one.received(1)
+        assert one.offsets("orders-us", 0) == [3]
+
+
 async def test_pattern_that_matches_nothing_yet_waits_for_a_topic(autojump_clock: MockClock) -> None:
     async with cluster_of({"other": 1}) as cluster, deadline() as nursery:
         one = Claims()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import attrs
 import pytest
 
 from sarameya.error_codes import ErrorCode
@@ -23,6 +24,11 @@ def cluster(counts: dict[str, int] | None = None, errors: dict[str, ErrorCode] |
     }
     topics |= {name: Topic(name, code) for name, code in (errors or {}).items()}
     return ClusterMetadata({}, topics)
+
+
+def everything(counts: dict[str, int] | None = None) -> ClusterMetadata:
+    """An answer to who asked about all topics."""
+    return attrs.evolve(cluster(counts), has_all_topics=True)
 
 
 def watching(**dealt: int) -> TopicWatch:
@@ -181,53 +187,53 @@ def is_new(growth: Growth, topic: str, count: int) -> list[bool]:
 
 def test_partitions_beyond_those_first_seen_are_new() -> None:
     growth = Growth()
-    growth.look(cluster({"a": 2}), has_all=False)
-    growth.look(cluster({"a": 4}), has_all=False)
+    growth.look(cluster({"a": 2}))
+    growth.look(cluster({"a": 4}))
     assert is_new(growth, "a", 4) == [False, False, True, True]
 
 
 def test_topic_that_was_never_seen_has_nothing_new() -> None:
     growth = Growth()
     assert is_new(growth, "a", 3) == [False] * 3
-    growth.look(cluster({}, {"a": UNKNOWN}), has_all=False)
-    growth.look(cluster({"a": 2}), has_all=False)
+    growth.look(cluster({}, {"a": UNKNOWN}))
+    growth.look(cluster({"a": 2}))
     assert is_new(growth, "a", 3) == [False, False, True], "it may have been there before it was asked about"
 
 
 def test_topic_that_appears_among_all_topics_is_new_as_a_whole() -> None:
     growth = Growth()
-    growth.look(cluster({"a": 1}), has_all=True)
-    growth.look(cluster({"a": 1, "b": 2}), has_all=True)
+    growth.look(everything({"a": 1}))
+    growth.look(everything({"a": 1, "b": 2}))
     assert is_new(growth, "a", 1) == [False]
     assert is_new(growth, "b", 2) == [True, True]
 
 
 def test_first_sight_of_all_topics_makes_none_of_them_new() -> None:
     growth = Growth()
-    growth.look(cluster({"a": 1}), has_all=False)
-    growth.look(cluster(), has_all=True)  # which tells nothing
-    growth.look(cluster({"a": 1, "b": 2}), has_all=True)
+    growth.look(cluster({"a": 1}))
+    growth.look(everything())  # which tells nothing
+    growth.look(everything({"a": 1, "b": 2}))
     assert is_new(growth, "b", 2) == [False, False]
 
 
 def test_topic_that_was_only_not_asked_about_before_is_not_new() -> None:
     growth = Growth()
-    growth.look(cluster({"a": 1}), has_all=True)
-    growth.look(cluster({"b": 2}), has_all=False)
+    growth.look(everything({"a": 1}))
+    growth.look(cluster({"b": 2}))
     assert is_new(growth, "b", 2) == [False, False]
 
 
 def test_topic_that_comes_back_after_it_was_gone_is_new_as_a_whole() -> None:
     growth = Growth()
-    growth.look(cluster({"a": 2}), has_all=False)
+    growth.look(cluster({"a": 2}))
     growth.forget(["a", "never seen"])
-    growth.look(cluster({"a": 2}), has_all=False)
+    growth.look(cluster({"a": 2}))
     assert is_new(growth, "a", 2) == [True, True]
     assert is_new(growth, "never seen", 1) == [False]
 
 
 def test_what_the_leader_tells_of_is_new() -> None:
     growth = Growth()
-    growth.look(cluster({"a": 3}), has_all=False)
+    growth.look(cluster({"a": 3}))
     growth.tell([TopicPartition("a", 2)])
     assert is_new(growth, "a", 3) == [False, False, True]

@@ -113,4 +113,4 @@ class Subscribed:
 
     def grow(self, metadata: ClusterMetadata) -> None:
         """Take note of partitions that were added."""
-        self._growth.look(metadata, has_all=self._has_pattern)
+        self._growth.look(metadata)

@@ -123,11 +123,12 @@ class MetadataRefresher:
 
     async def _ask(self) -> ClusterMetadata:
         """One look-up. Raises ConnectError, or ProtocolError where the answer cannot be true."""
+        asks_for_all = self._all_topics
         # Null means all of them, an empty list none.
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(self._topics)]
         answer = await self._pool.request_any(
             MetadataRequest,
-            topics=None if self._all_topics else topics,
+            topics=None if asks_for_all else topics,
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
@@ -136,7 +137,7 @@ class MetadataRefresher:
         if not metadata.brokers:
             # As a broker says that has just started; taken for true it would leave us nobody to ask.
             raise ProtocolError("the answer to a Metadata request names no broker")
-        return metadata
+        return attrs.evolve(metadata, has_all_topics=asks_for_all)
 
 
 _NEVER_APPEARS = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})

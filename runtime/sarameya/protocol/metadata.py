@@ -52,6 +52,8 @@ class ClusterMetadata:
 
     brokers: Mapping[int, Broker] = attrs.field(factory=dict)
     topics: Mapping[str, Topic] = attrs.field(factory=dict)
+    has_all_topics: bool = False
+    """All of the cluster's were asked about, so a topic that is absent was not there."""
 
     def partition(self, partition: TopicPartition) -> Partition | None:
         topic = self.topics.get(partition.topic)

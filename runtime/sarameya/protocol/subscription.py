@@ -56,8 +56,9 @@ class Growth:
         self._knew_all = False
         self._told: set[TopicPartition] = set()
 
-    def look(self, metadata: ClusterMetadata, *, has_all: bool) -> None:
-        """Take note of metadata. `has_all`: every topic of the cluster is in it, so a topic that is new here is new."""
+    def look(self, metadata: ClusterMetadata) -> None:
+        """Take note of metadata. Where it has every topic of the cluster, a topic that is new in it is new."""
+        has_all = metadata.has_all_topics
         for name, topic in metadata.topics.items():
             if topic.partitions and name not in self._first_counts:
                 self._first_counts[name] = 0 if self._knew_all and has_all else len(topic.partitions)
