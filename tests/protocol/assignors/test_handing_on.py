@@ -1,8 +1,8 @@
 """Pools and members by number: pool 0 can be taken by members 0 and 1, pool 1 by 1 and 2."""
 
-from sarameya.protocol.assignors.handing_on import Hands, hand_on
+from sarameya.protocol.assignors.handing_on import Hands, bits, hand_on, members_of, union
 
-TAKERS = [frozenset({0, 1}), frozenset({1, 2})]
+TAKERS = [bits({0, 1}), bits({1, 2})]
 POOL_OF = [0, 0, 0, 1, 1, 1]
 NOBODY = [-1] * 6
 
@@ -67,3 +67,9 @@ def test_reached_are_those_to_whom_a_partition_could_come():
     assert hands.reached([0], TAKERS) == {0, 1, 2}
     assert hands.reached([2], TAKERS) == {1, 2}
     assert hands.reached([], TAKERS) == set()
+
+
+def test_members_as_bits_are_read_back_ascending():
+    assert list(members_of(bits([70, 3, 0]))) == [0, 3, 70]
+    assert list(members_of(0)) == []
+    assert list(members_of(union([bits([5]), 0, bits([5, 1])]))) == [1, 5]

@@ -16,6 +16,7 @@ MEMBERS = 2_000
 FIVE = {"a": 3_000, "b": 2_500, "c": 2_000, "d": 1_500, "e": 1_000}
 MANY = {f"topic-{number:03}": 1 + 2 * (number % 20) for number in range(500)}
 RACKS = ("r1", "r2", "r3")
+MANY_RACKS = tuple(f"r{number}" for number in range(1, 11))
 
 
 @attrs.frozen
@@ -25,15 +26,16 @@ class Kind:
     counts: dict = attrs.field(hash=False)
     subscribed: Callable = lambda names, number: names
     racks: tuple = ("",)
+    replicas: int = 2
 
     def topics(self):
         assert sum(self.counts.values()) == 10_000
         dice = random.Random(1)
-        known = len(self.racks) > 1
-        return {
-            topic: TopicLayout(count, {n: frozenset(dice.sample(self.racks, 2)) for n in range(count if known else 0)})
-            for topic, count in self.counts.items()
-        }
+        return {topic: TopicLayout(count, self.replica_racks(count, dice)) for topic, count in self.counts.items()}
+
+    def replica_racks(self, count, dice):
+        known = count if len(self.racks) > 1 else 0
+        return {number: frozenset(dice.sample(self.racks, self.replicas)) for number in range(known)}
 
     def members(self, numbers):
         names = tuple(self.counts)
@@ -48,6 +50,8 @@ KINDS = {
     "alike, in racks": Kind(FIVE, racks=RACKS),
     "some topics each": Kind(MANY, lambda names, n: tuple(random.Random(n).sample(names, 1 + n % 40))),
     "one topic more each": Kind(MANY, lambda names, n: names[: 1 + n % len(names)]),
+    "one topic more each, in racks": Kind(MANY, lambda names, n: names[: 1 + n % len(names)], RACKS, 1),
+    "one topic more each, in many racks": Kind(MANY, lambda names, n: names[: 1 + n % len(names)], MANY_RACKS, 1),
     "two neighbours each": Kind(MANY, lambda names, n: names[n // 4 : n // 4 + 2]),
 }
 CHANGES = {
@@ -95,3 +99,25 @@ def test_2000_members_and_10000_partitions_of_which_one_has_had_all(name):
     members = KINDS["one topic more each"].members(range(MEMBERS)) | {hoarder: Subscription(tuple(MANY))}
     before = {hoarder: {topic: tuple(range(count)) for topic, count in MANY.items()}}
     timed(name, next_round(name, members, before), KINDS["one topic more each"].topics())
+
+
+@cache
+def at_random(kind):
+    members = KINDS[kind].members(range(MEMBERS))
+    takers = {topic: [] for topic in KINDS[kind].counts}
+    for member, said in members.items():
+        for topic in said.topics:
+            takers[topic].append(member)
+    dice = random.Random(2)
+    had = {member: {} for member in members}
+    for topic, count in KINDS[kind].counts.items():
+        for number in range(count if takers[topic] else 0):
+            rows = had[dice.choice(takers[topic])]
+            rows[topic] = (*rows.get(topic, ()), number)
+    return had
+
+
+@every_kind
+@sticky
+def test_2000_members_and_10000_partitions_dealt_at_random_before(name, kind):
+    timed(name, next_round(name, KINDS[kind].members(range(MEMBERS)), at_random(kind)), KINDS[kind].topics())

@@ -1,12 +1,21 @@
 """What holds of the sticky assignors for any group, whatever its members had before."""
 
+from unittest.mock import patch
+
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sarameya.model import topic_partitions
-from sarameya.protocol.assignors import ASSIGNORS, CooperativeStickyAssignor, StickyAssignor, Subscription, TopicLayout
+from sarameya.protocol.assignors import (
+    ASSIGNORS,
+    CooperativeStickyAssignor,
+    StickyAssignor,
+    Subscription,
+    TopicLayout,
+    rack_matching,
+)
 from tests.protocol.assignors.kit import (
     counts,
     improvable,
@@ -173,3 +182,37 @@ def test_racks_cost_no_balance_and_match_no_less_than_their_neglect(data, groups
     blind = StickyAssignor().assign(members, layouts(partitions))
     assert sorted(counts(heeding)) == sorted(counts(blind))
     assert mismatches(heeding, members, topics) <= mismatches(blind, members, topics)
+
+
+def with_steps(steps):
+    """As if so much work could go into racks, whatever the number of partitions."""
+    return patch.multiple(rack_matching, _STEPS=steps, _STEPS_A_PARTITION=0)
+
+
+@given(
+    data=st.data(),
+    groups=equal | unequal,
+    partitions=partition_counts,
+    racks=st.dictionaries(member_ids, rack_ids),
+    steps=st.integers(0, 100),
+)
+def test_however_little_work_may_go_into_racks_balance_is_the_same(data, groups, partitions, racks, steps):
+    members = data.draw(claims("sticky", subscriptions(groups, racks), partitions))
+    topics = topics_with_racks(data.draw, partitions)
+    with with_steps(steps):
+        result = StickyAssignor().assign(members, topics)
+    blind = StickyAssignor().assign(members, layouts(partitions))
+    assert sorted(counts(result)) == sorted(counts(blind))
+    assert owners(result).keys() == wanted(members, topics)
+    assert improvable(result, members) == []
+
+
+@given(data=st.data(), racks=st.dictionaries(member_ids, rack_ids))
+def test_where_work_for_racks_does_not_suffice_nobody_moves_for_them(data, racks):
+    members, topics, had = data.draw(with_history("sticky", equal))
+    members = {member: attrs.evolve(said, rack_id=racks.get(member, "")) for member, said in members.items()}
+    in_racks = topics_with_racks(data.draw, {topic: layout.partitions for topic, layout in topics.items()})
+    with with_steps(0):
+        result = StickyAssignor().assign(next_round("sticky", members, had), in_racks)
+    blind = StickyAssignor().assign(next_round("sticky", members, had), topics)
+    assert len(moved(had, result)) == len(moved(had, blind))

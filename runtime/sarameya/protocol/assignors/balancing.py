@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heapreplace
 
-from sarameya.protocol.assignors.handing_on import Hands, hand_on
+from sarameya.protocol.assignors.handing_on import Hands, bits, hand_on
 from sarameya.protocol.assignors.roster import NOBODY, Roster
 
 
@@ -61,8 +61,8 @@ def _even_out(hands: Hands, roster: Roster) -> None:
         loads = [hands.loads[member] for member in part]
         if not part or max(loads) - min(loads) <= 1:
             continue
-        members = frozenset(part)
-        within = {pool: roster.takers[pool] & members for pool in set().union(*(roster.pools[m] for m in part))}
+        members = bits(part)
+        within = [takers & members for takers in roster.taker_bits]
         mean, rest = divmod(sum(loads), len(part))
         top = mean + bool(rest)
         # From the fullest to the emptiest first: it takes the fewest hands.

@@ -11,8 +11,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from sarameya.protocol.assignors.balancing import balanced
-from sarameya.protocol.assignors.handing_on import Hands, hand_on
+from sarameya.protocol.assignors.handing_on import Hands, bits, hand_on, union
 from sarameya.protocol.assignors.roster import NOBODY, Roster
+
+_STEPS, _STEPS_A_PARTITION = 200_000, 250
+"""How much work matching may be, as `Hands` counts it: for 10,000 partitions about a second's. Hardly a group needs it
+all: only large ones in many racks, with few replicas and hundreds of different subscriptions."""
 
 
 def worthwhile(member_racks: Iterable[str], replica_racks: Collection[frozenset[str]]) -> bool:
@@ -24,7 +28,7 @@ def worthwhile(member_racks: Iterable[str], replica_racks: Collection[frozenset[
 def rack_matched(roster: Roster, homes: Sequence[int], replica_racks: Sequence[frozenset[str]]) -> list[int]:
     """Partition -> owner, as even as `balanced` makes it and with few mismatches."""
     matching = _Matching(roster, replica_racks)
-    best = matching.renewed(homes)
+    renewed = best = matching.renewed(homes)
     mismatches = matching.mismatches(best)
     while mismatches:
         found = matching.rearranged(best)
@@ -35,7 +39,8 @@ def rack_matched(roster: Roster, homes: Sequence[int], replica_racks: Sequence[f
         if fewer >= mismatches or matching.mismatches(matching.renewed(kept)) > fewer:
             break
         best, mismatches = found, fewer
-    return best
+    # Some of the moves are worse than none: the next round would make some more, and so on.
+    return renewed if matching.is_exhausted else best
 
 
 class _Matching:
@@ -45,19 +50,25 @@ class _Matching:
         self._roster = roster
         kinds: dict[tuple[int, frozenset[str]], int] = {}
         self._kind_of = [kinds.setdefault(kind, len(kinds)) for kind in zip(roster.pool_of, replica_racks, strict=True)]
-        everybody = frozenset(range(len(roster.racks)))
-        near = {
-            racks: frozenset(member for member in everybody if roster.racks[member] in racks | {""})
-            for racks in {racks for _, racks in kinds}
-        }
-        near[frozenset()] = everybody
-        self._takers = [roster.takers[pool] & near[racks] for pool, racks in kinds]
+        in_rack: dict[str, list[int]] = {}
+        for member, rack in enumerate(roster.racks):
+            in_rack.setdefault(rack, []).append(member)
+        of_rack = {rack: bits(members) for rack, members in in_rack.items()}
+        near = {racks: union(of_rack.get(rack, 0) for rack in racks | {""}) for racks in {racks for _, racks in kinds}}
+        near[frozenset()] = union(of_rack.values())
+        self._takers = [roster.taker_bits[pool] & near[racks] for pool, racks in kinds]
+        self._steps_left: float = _STEPS + _STEPS_A_PARTITION * len(roster.pool_of)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no more is tried, as it has been enough work."""
+        return self._steps_left <= 0
 
     def mismatches(self, owners: Sequence[int]) -> int:
         return sum(not self._fits(partition, owner) for partition, owner in enumerate(owners))
 
     def _fits(self, partition: int, member: int) -> bool:
-        return member in self._takers[self._kind_of[partition]]
+        return member != NOBODY and self._takers[self._kind_of[partition]] >> member & 1 == 1
 
     def renewed(self, homes: Sequence[int]) -> list[int]:
         """Balanced, with those partitions matched that the balance moves; the others stay at home."""
@@ -86,26 +97,32 @@ class _Matching:
         movable: Sequence[int],
         loose: Sequence[int],
     ) -> list[int]:
-        """`owners`, with what is `loose` placed anew, for which what is `movable` may change hands."""
+        """`owners`, with what is `loose` placed anew, for which what is `movable` may change hands.
+
+        `owners` as it is if that turns out to be too much work.
+        """
         nobody = len(self._roster.members)
         quotas = _Quotas(self._roster, owners)
 
-        def in_hand(pool_of: Sequence[int], owners: Sequence[int], held: Iterable[int]) -> Hands:
-            hands = Hands(nobody + 1, pool_of, anchors)
+        def in_hand(pool_of: Sequence[int], owners: Sequence[int], held: Iterable[int], steps: float) -> Hands:
+            hands = Hands(nobody + 1, pool_of, anchors, steps)
             for partition in kept:
                 hands.keep(owners[partition])
             for partition in held:
                 hands.add(owners[partition], partition)
             return hands
 
-        hands = in_hand(self._kind_of, owners, movable)
+        half = self._steps_left / 2
+        hands = in_hand(self._kind_of, owners, movable, half)
         for partition in reversed(loose):
             hands.add(nobody, partition)
         quotas.fill(hands, self._takers, nobody, rearrange=True)
+        self._steps_left += hands.steps_left - half
 
         # What is loose still matches nowhere: it stays where it was, or goes wherever there is room.
         placed = hands.owners(owners)
-        hands = in_hand(self._roster.pool_of, placed, (p for p in (*movable, *loose) if placed[p] != nobody))
+        held = [p for p in (*movable, *loose) if placed[p] != nobody]
+        hands = in_hand(self._roster.pool_of, placed, held, self._steps_left)
         spare = quotas.spare(hands)
         for partition in loose:
             if placed[partition] == nobody:
@@ -113,8 +130,9 @@ class _Matching:
                 stays = room > 0 or (room == 0 and spare > 0)
                 spare -= stays and room == 0
                 hands.add(owners[partition] if stays else nobody, partition)
-        quotas.fill(hands, self._roster.takers, nobody)
-        return hands.owners(owners)
+        quotas.fill(hands, self._roster.taker_bits, nobody)
+        self._steps_left = hands.steps_left
+        return list(owners) if self.is_exhausted else hands.owners(owners)
 
 
 class _Quotas:
@@ -134,7 +152,7 @@ class _Quotas:
         """How many members may still be given one more than their load."""
         return self._more - sum(hands.loads[member] > load for member, load in self._loads.items())
 
-    def fill(self, hands: Hands, takers: Sequence[frozenset[int]], source: int, *, rearrange: bool = False) -> None:
+    def fill(self, hands: Hands, takers: Sequence[int], source: int, *, rearrange: bool = False) -> None:
         """Hand on as much as possible of what `source` holds, without anybody's getting too much.
 
         With `rearrange`, whoever has one more passes it on where that is possible, so that another can have one more.
@@ -144,6 +162,6 @@ class _Quotas:
             self._bring(hands, takers, {m: 1 for m, load in self._loads.items() if hands.loads[m] > load}, 0)
         self._bring(hands, takers, {source: min(self.spare(hands), hands.loads[source])}, 1)
 
-    def _bring(self, hands: Hands, takers: Sequence[frozenset[int]], excess: dict[int, int], more: int) -> None:
+    def _bring(self, hands: Hands, takers: Sequence[int], excess: dict[int, int], more: int) -> None:
         room = {member: load + more - hands.loads[member] for member, load in sorted(self._loads.items())}
         hand_on(hands, takers, excess, room)

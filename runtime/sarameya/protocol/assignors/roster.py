@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sarameya.model import Assignment
 from sarameya.protocol.assignors.base import Subscription, TopicLayout, in_order, subscribed_topics
+from sarameya.protocol.assignors.handing_on import bits, union
 
 NOBODY = -1
 """The owner of a partition that has none."""
@@ -26,6 +27,8 @@ class Roster:
         """Member -> its rack, empty where it named none."""
         self.takers: list[frozenset[int]] = []
         """Pool -> the members that may take its partitions."""
+        self.taker_bits: list[int] = []
+        """Pool -> the same members, a bit each (as `handing_on` has them)."""
         self.pools: list[Sequence[int]] = [()] * len(self.members)
         """Member -> the pools that it may take of."""
         self.pool_of: list[int] = []
@@ -50,9 +53,11 @@ class Roster:
             pool = pools.setdefault(tuple(sorts_by_topic[topic]), len(pools))
             self._first[topic] = len(self.pool_of)
             self.pool_of += [pool] * self._counts[topic]
+        bits_by_sort = [bits(members) for members in sorts]
         pools_by_sort: list[list[int]] = [[] for _ in sorts]
         for key, pool in pools.items():
             self.takers.append(frozenset(member for sort in key for member in sorts[sort]))
+            self.taker_bits.append(union(bits_by_sort[sort] for sort in key))
             for sort in key:
                 pools_by_sort[sort].append(pool)
         for sort, members in enumerate(sorts):
