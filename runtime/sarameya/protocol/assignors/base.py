@@ -69,11 +69,12 @@ class Assignor(ABC):
     def assign(
         self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]
     ) -> Mapping[str, Assignment]:
-        """Member id -> its partitions, with an entry for every member, if only an empty one.
+        """Member id -> its partitions; who is left out gets nothing.
 
-        A subscribed topic that is not in `topics` does not exist (yet) and is left out. A partition may go only to
-        members that subscribe to its topic. The result depends on the arguments alone, not on their order, so that
-        whichever member leads decides alike.
+        A subscribed topic that is not in `topics` does not exist (yet) and is left out. A partition goes to one member
+        at most, which subscribes to its topic; under a cooperative assignor not to one while another owns it. Anything
+        else is an AssignorError, and is given to nobody. The result depends on the arguments alone, not on their
+        order, so that whichever member leads decides alike.
         """
 
     def subscription_user_data(self) -> bytes | None:
@@ -83,12 +84,17 @@ class Assignor(ABC):
     def assignment_user_data(self, member_id: str, assignment: Assignment) -> bytes | None:
         """What the leader sends along with `assignment` to that member, for its `on_assignment` to read.
 
-        Asked for after `assign`, once for each member of its result, in the same thread.
+        Asked for after `assign`, once for each member of its result, in the same thread. Where the leader has
+        something to add for its like, that stands behind these bytes, and is taken off before `on_assignment`; other
+        clients' members see it.
         """
         return None
 
     def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
-        """This member has got `assignment` in `generation`; `user_data` is what the leader sent with it."""
+        """This member has got `assignment` in `generation`; `user_data` is what the leader sent with it.
+
+        Called in the event loop, so it must not be slow.
+        """
 
 
 def in_order(members: Mapping[str, Subscription]) -> list[str]:
