@@ -493,20 +493,41 @@ def test_batch_with_bytes_changed_and_its_crc_not_checked_is_a_record_error_or_d
             assert all(0 <= m.offset <= raw.last_offset for m in messages)
 
 
-@pytest.mark.parametrize("decoder", ["compiled", "pure"])
-def test_decoder_given_hostile_bytes_before_a_page_it_may_not_read_does_not_read_it(decoder):
-    environment = os.environ | ({"AIOKAFKA_NO_EXTENSIONS": "1"} if decoder == "pure" else {})
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", HERE / "hostile_batches.py"],
-        env=environment,
+def python(*arguments: str | Path, pure_aiokafka: bool) -> subprocess.CompletedProcess[str]:
+    """What Python makes of these arguments, in a process of its own and the repository's directory."""
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", *arguments],
+        env=os.environ | ({"AIOKAFKA_NO_EXTENSIONS": "1"} if pure_aiokafka else {}),
+        cwd=HERE.parents[1],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+
+
+@pytest.mark.parametrize("decoder", ["compiled", "pure"])
+def test_decoder_given_hostile_bytes_before_a_page_it_may_not_read_does_not_read_it(decoder):
+    done = python(HERE / "hostile_batches.py", pure_aiokafka=decoder == "pure")
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
     assert done.stdout.startswith(decoder)
     assert ("compiled record decoder is missing" in done.stderr) == (decoder == "pure")
+
+
+@pytest.mark.parametrize("decoder", ["compiled", "pure"])
+def test_crc_without_google_crc32c_s_compiled_half_is_java_s_all_the_same_and_a_warning_says_it_is_slow(decoder):
+    """Java's batches decode in a process that cannot import it, where aiokafka's takes its place."""
+    program = """if True:
+        import sys
+        sys.modules["google_crc32c._crc32c"] = None
+        from tests.protocol.test_records import GOLDEN, crc_matches, flipped, one
+        batches = [one(data) for name, data in GOLDEN.items() if name.startswith("v2")]
+        assert len(batches) > 8 and all(map(crc_matches, batches))
+        assert not crc_matches(one(flipped(GOLDEN["v2-none"], 17)))
+    """
+    done = python("-c", program, pure_aiokafka=decoder == "pure")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("google-crc32c's compiled half is missing") == 1
 
 
 def test_raw_batch_is_immutable():
