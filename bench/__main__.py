@@ -1,36 +1,41 @@
-"""`python -m bench [NAME ...]`: runs the benches named, or all of them."""
+"""`python -m bench [NAME [options]]`: runs the bench named; without a name all of them, each with its defaults."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 from bench import BENCHES
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line names. The exit code is not 0 where a bench, all of which are run, had failures."""
     benches = {name: importlib.import_module(f"bench.{name}") for name in BENCHES}
-    parser = _parser(benches)
-    names = parser.parse_args().names or list(benches)
-    if unknown := [name for name in names if name not in benches]:
-        parser.error(f"no such bench: {', '.join(unknown)} (there are: {', '.join(benches) or 'none yet'})")
-    if not names:
-        print("There are no benches yet.")
-    for name in names:
-        benches[name].main()
-    return 0
+    parser = argument_parser(benches)
+    options = parser.parse_args(arguments)
+    if options.bench is not None:
+        return int(benches[options.bench].main(options))
+    return max(int(benches[name].main(parser.parse_args([name]))) for name in benches)
 
 
-def _parser(benches: dict[str, ModuleType]) -> argparse.ArgumentParser:
-    listed = [f"  {name}  {(module.__doc__ or '').splitlines()[0]}" for name, module in benches.items()]
+def argument_parser(benches: Mapping[str, ModuleType]) -> argparse.ArgumentParser:
+    """A subcommand for each bench, with the bench's own options."""
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Run benches; each compares Sarameya with its peers in one run and prints ratios.",
-        epilog="\n".join(["benches:", *(listed or ["  none yet"])]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", metavar="NAME", nargs="*", help="run these only (default: all)")
+    subparsers = parser.add_subparsers(dest="bench", metavar="NAME", title="benches (default: all)")
+    for name, module in benches.items():
+        text = module.__doc__ or ""
+        one = subparsers.add_parser(
+            name,
+            help=text.splitlines()[0],
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_options(one)
     return parser
 
 

@@ -9,10 +9,17 @@ contender's rounds are at the same phases of its heartbeats, which are what most
 
 from __future__ import annotations
 
+import argparse
+
 from bench.rebalance.report import report
 from bench.rebalance.rounds import measure_all
 
 
-def main() -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """It has none."""
+
+
+def main(options: argparse.Namespace) -> int:
     """Measure all contenders and print: about ten minutes. Raises GoError without Go."""
     report(measure_all())
+    return 0

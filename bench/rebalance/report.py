@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from statistics import median
 
+from bench.common.machine import Machine
+from bench.common.rows import row
+from bench.common.spread import Spread, ratio
 from bench.rebalance.figures import Cost
 from bench.rebalance.rounds import OPTIONS, PARTITIONS, RATE, ROUNDS, Measured
 
@@ -24,7 +25,7 @@ def report(measured: Iterable[Measured]) -> None:
     """Print each contender as it comes, then the ratios."""
     print(
         f"rebalance: {PARTITIONS} partitions, {RATE:g} messages/s, heartbeats each {OPTIONS['heartbeat_interval']:g} s,"
-        f" {ROUNDS} rounds, {os.cpu_count()} processors; milliseconds: median (least, most)"
+        f" {ROUNDS} rounds; milliseconds: median (least, most)\n{Machine.here()}"
     )
     print(_row("", [*_COLUMNS, "load"]), flush=True)
     done = []
@@ -34,8 +35,8 @@ def report(measured: Iterable[Measured]) -> None:
     print("\nratios of the medians, ours / theirs (below 1: ours is quicker)")
     for ours in (one for one in done if one.contender.is_ours):
         for theirs in (one for one in done if not one.contender.is_ours):
-            ratios = [median(a) / median(b) for a, b in zip(_columns(ours), _columns(theirs), strict=True)]
-            print(_row(f"{ours.contender} / {theirs.contender}", [f"{ratio:.2f}" for ratio in ratios[:-1]]))
+            ratios = [ratio(a, b).median for a, b in zip(_columns(ours), _columns(theirs), strict=True)]
+            print(_row(f"{ours.contender} / {theirs.contender}", [f"{number:.2f}" for number in ratios[:-1]]))
 
 
 def _columns(one: Measured) -> list[list[float]]:
@@ -52,9 +53,8 @@ def _columns(one: Measured) -> list[list[float]]:
 
 
 def _spread(seconds: Sequence[float]) -> str:
-    middle, least, most = (round(1000 * number) for number in (median(seconds), min(seconds), max(seconds)))
-    return f"{middle} ({least}, {most})"
+    return Spread.of(seconds).text(lambda second: f"{1000 * second:.0f}")
 
 
 def _row(name: str, cells: Iterable[str]) -> str:
-    return f"{name:{_NAME}}" + "".join(f"{cell:>{_WIDTH}}" for cell in cells)
+    return row(name, cells, name_width=_NAME, cell_width=_WIDTH)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import attrs
 import trio
 
+from bench.common.broker import running_kafka
+from bench.common.machine import load
 from bench.rebalance.contenders import CONTENDERS, Contender, commands
 from bench.rebalance.figures import Cost, first_message, longest_silence, taken_over
 from tests.integration.peers.lines import Line
 from tests.integration.peers.running import Command, Peer
 from tests.integration.peers.stage import Owned, Stage, open_stage
-from tests.integration.real_kafka import RealKafka
 
 ROUNDS = 6
 PARTITIONS = 6
@@ -45,7 +43,7 @@ class Measured:
 def measure_all() -> Iterator[Measured]:
     """Each contender's figures, as they come."""
     programs = commands()
-    with tempfile.TemporaryDirectory() as directory, RealKafka(Path(directory, "kafka")) as kafka:
+    with running_kafka() as kafka:
         for number, contender in enumerate(CONTENDERS):
             topic = kafka.create_topic(f"rebalance-{number}", PARTITIONS)
             yield trio.run(_measure, contender, kafka.bootstrap_servers[0], topic, programs)
@@ -62,7 +60,7 @@ async def _measure(contender: Contender, bootstrap: str, topic: str, programs: M
             cost, third = await _join(stage, contender, delay)
             joins.append(cost)
             leaves.append(await _leave(stage, third, delay))
-    return Measured(contender, joins, leaves, os.getloadavg()[0])
+    return Measured(contender, joins, leaves, load())
 
 
 async def _start(stage: Stage, contender: Contender) -> Peer:

@@ -1,0 +1,20 @@
+"""The Kafka that a bench runs against: one broker, as the integration tests start it, in a directory of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.integration.real_kafka import RealKafka
+
+
+@contextmanager
+def running_kafka() -> Iterator[RealKafka]:
+    """One broker that answers, until the block ends; then all that it has written is removed."""
+    with (
+        tempfile.TemporaryDirectory(prefix="sarameya-bench-") as directory,
+        RealKafka(Path(directory, "kafka")) as kafka,
+    ):
+        yield kafka

@@ -1,0 +1,62 @@
+"""`python -m bench`: which benches are run, with which options."""
+
+from __future__ import annotations
+
+import argparse
+from types import ModuleType
+
+import pytest
+
+import bench.__main__ as command
+
+
+class Bench(ModuleType):
+    """Notes the options that it is run with."""
+
+    def __init__(self, name: str, code: int) -> None:
+        super().__init__(name, f"{name} measures.\n\nMore.")
+        self.code = code
+        self.runs: list[argparse.Namespace] = []
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(f"--{self.__name__}", type=int, default=7)
+
+    def main(self, options: argparse.Namespace) -> int:
+        self.runs.append(options)
+        return self.code
+
+
+@pytest.fixture
+def benches(monkeypatch: pytest.MonkeyPatch) -> dict[str, Bench]:
+    made = {"reads": Bench("reads", 1), "waits": Bench("waits", 0)}
+    monkeypatch.setattr(command, "BENCHES", tuple(made))
+    monkeypatch.setattr(command.importlib, "import_module", lambda name: made[name.removeprefix("bench.")])
+    return made
+
+
+def test_bench_named_is_run_with_its_own_options(benches: dict[str, Bench]) -> None:
+    assert command.main(["waits", "--waits", "3"]) == 0
+
+    assert [run.waits for run in benches["waits"].runs] == [3]
+    assert benches["reads"].runs == []
+
+
+def test_without_a_name_all_are_run_with_their_defaults_also_after_a_failure(benches: dict[str, Bench]) -> None:
+    assert command.main([]) == 1
+
+    assert [run.reads for run in benches["reads"].runs] == [7]
+    assert [run.waits for run in benches["waits"].runs] == [7]
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["waits", "--reads", "3"]])
+def test_unknown_bench_and_option_of_another_are_refused(benches: dict[str, Bench], arguments: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(arguments)
+
+
+def test_every_bench_says_what_it_measures_and_has_options() -> None:
+    parser = command.argument_parser(
+        {name: command.importlib.import_module(f"bench.{name}") for name in command.BENCHES}
+    )
+
+    assert [parser.parse_args([name]).bench for name in command.BENCHES] == list(command.BENCHES)
