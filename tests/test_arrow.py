@@ -91,3 +91,59 @@ def test_headers_of_any_shape_are_kept_in_order_and_none_are_null(rows):
     column = table(*(message(n, headers=headers) for n, headers in enumerate(rows))).column("headers").to_pylist()
     expected = [[{"key": key, "value": value} for key, value in headers] or None for headers in rows]
     assert column == expected
+
+
+_bytes = st.none() | st.binary(max_size=5)
+_messages = st.lists(
+    st.builds(
+        message,
+        offset=st.integers(0, 2**63 - 2),
+        timestamp=st.sampled_from([TIME, NO_TIMESTAMP, -5, 2**63 - 1, -(2**63)]) | st.integers(-(2**63), 2**63 - 1),
+        kind=st.sampled_from(TimestampType),
+        key=_bytes,
+        value=_bytes,
+        headers=_headers,
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def row(of: Message) -> dict[str, object]:
+    absent = of.timestamp == NO_TIMESTAMP or abs(of.timestamp * 1000) > 2**63 - 1
+    return {
+        "key": of.key,
+        "value": of.value,
+        "topic": of.topic,
+        "partition": of.partition,
+        "offset": of.offset,
+        "timestamp": None if absent else of.timestamp * 1000,
+        "timestampType": of.timestamp_type,
+        "headers": [{"key": key, "value": value} for key, value in of.headers] or None,
+    }
+
+
+def rows(of: pa.Table) -> list[dict[str, object]]:
+    """Its rows, with timestamps as microseconds: there are more of them than Python has dates."""
+    at = of.column_names.index("timestamp")
+    return of.set_column(at, "timestamp", of.column(at).cast(pa.int64())).to_pylist()
+
+
+@given(_messages)
+def test_any_messages_become_the_rows_that_they_are(messages):
+    assert rows(table(*messages)) == [row(m) for m in messages]
+
+
+@pytest.mark.parametrize("count", [1, 1023, 1024, 1025, 5000])
+def test_columns_of_one_value_or_of_nothing_are_as_long_as_the_batch(count):
+    messages = [message(n) for n in range(count)]
+    assert rows(table(*messages)) == [row(m) for m in messages]
+
+
+def test_tables_of_two_partitions_each_name_their_own():
+    def of(topic, partition):
+        return MessageBatch(topic, partition, [message()._replace(topic=topic, partition=partition)], 1).to_arrow()
+
+    tables = [of("orders", 0), of("orders", 1), of("refunds", 0), of("orders", 0)]
+    told = [(t.column("topic")[0].as_py(), t.column("partition")[0].as_py()) for t in tables]
+    assert told == [("orders", 0), ("orders", 1), ("refunds", 0), ("orders", 0)]

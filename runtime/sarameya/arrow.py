@@ -1,16 +1,20 @@
-"""Messages as Arrow columns. The only file of the runtime that imports pyarrow, and only when asked."""
+"""Messages as Arrow columns. The only file of the runtime that imports pyarrow (and numpy), and only when asked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from sarameya.model import NO_TIMESTAMP, Headers, Message
+from sarameya.model import NO_TIMESTAMP, Headers, Message, TimestampType
 
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
+# A column of one value is cut from one of this length that is kept; filling it takes no time, making it does.
+_KEPT_ROWS = 1024
 
 
 @cache
@@ -45,28 +49,69 @@ def messages_to_arrow(topic: str, partition: int, messages: Sequence[Message]) -
     _, _, offsets, timestamps, kinds, keys, values, headers, _ = zip(*messages, strict=True)
     count = len(offsets)
     columns = [
-        pa.array(keys, pa.binary()),
-        pa.array(values, pa.binary()),
-        pa.repeat(pa.scalar(topic, pa.string()), count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
-        pa.array(offsets, pa.int64()),
-        pa.array(map(_microseconds, timestamps), pa.int64(), size=count).cast(pa.timestamp("us", tz="UTC")),
-        pa.array(kinds, pa.int32()),
+        _binary("key", keys),
+        _binary("value", values),
+        _repeated("topic", topic, count),
+        _repeated("partition", partition, count),
+        _numbers("offset", np.fromiter(offsets, np.int64, count)),
+        _timestamps(np.fromiter(timestamps, np.int64, count)),
+        _kinds(kinds),
         _headers(headers),
     ]
     return pa.Table.from_arrays(columns, schema=kafka_schema())
 
 
-def _microseconds(milliseconds: int) -> int | None:
-    if milliseconds == NO_TIMESTAMP or not -_MOST_MILLISECONDS <= milliseconds <= _MOST_MILLISECONDS:
-        return None
-    return milliseconds * 1000
+def _binary(name: str, column: Sequence[bytes | None]) -> pa.Array:
+    if column[0] is None and column.count(None) == len(column):
+        return _repeated(name, None, len(column))
+    return pa.array(column, pa.binary())
+
+
+def _numbers(name: str, column: npt.NDArray[np.int64]) -> pa.Array:
+    """The column where it stands in memory."""
+    return pa.Array.from_buffers(_type(name), len(column), [None, pa.py_buffer(column)])
+
+
+def _timestamps(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
+    microseconds = milliseconds * 1000
+    # Read without a sign, a negative one is larger than any.
+    if milliseconds.view(np.uint64).max() <= _MOST_MILLISECONDS:
+        return _numbers("timestamp", microseconds)
+    null = (milliseconds == NO_TIMESTAMP) | (milliseconds < -_MOST_MILLISECONDS) | (milliseconds > _MOST_MILLISECONDS)
+    return pa.array(microseconds, _type("timestamp"), mask=null)
+
+
+def _kinds(kinds: Sequence[TimestampType]) -> pa.Array:
+    if kinds.count(kinds[0]) == len(kinds):
+        return _repeated("timestampType", int(kinds[0]), len(kinds))
+    return pa.array(kinds, pa.int32())
+
+
+def _repeated(name: str, value: str | int | None, count: int) -> pa.Array:
+    """A column of one value, by the name it has in the schema."""
+    if count > _KEPT_ROWS:
+        return _make_repeated(name, value, count)
+    return _kept(name, value)[:count]
+
+
+@lru_cache(maxsize=256)
+def _kept(name: str, value: str | int | None) -> pa.Array:
+    return _make_repeated(name, value, _KEPT_ROWS)
+
+
+def _make_repeated(name: str, value: str | int | None, count: int) -> pa.Array:
+    return pa.nulls(count, _type(name)) if value is None else pa.repeat(pa.scalar(value, _type(name)), count)
+
+
+@cache
+def _type(name: str) -> pa.DataType:
+    return kafka_schema().field(name).type
 
 
 def _headers(rows: Sequence[Headers]) -> pa.Array:
-    kind = kafka_schema().field("headers").type
     if not any(rows):
-        return pa.nulls(len(rows), kind)
+        return _repeated("headers", None, len(rows))
+    kind = _type("headers")
     # A null offset makes its list null: like Spark's source, a message without headers has null, not an empty list.
     ends = list(accumulate(map(len, rows), initial=0))
     starts = [start if row else None for start, row in zip(ends, rows, strict=False)]
