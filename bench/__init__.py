@@ -8,5 +8,5 @@ ratios within a run are.
 
 from __future__ import annotations
 
-BENCHES: tuple[str, ...] = ("rebalance",)
+BENCHES: tuple[str, ...] = ("consume", "rebalance")
 """The packages here that are benches, in the order in which `make bench` runs them."""

@@ -1,0 +1,101 @@
+"""A topic is filled: by librdkafka, the same number to each partition, and looked at whether all of it is there."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import attrs
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from bench.consume.options import PARTITIONS, Combination
+from tests.integration.real_kafka import RealKafka
+
+BATCH_BYTES = 2**16
+"""Of a record batch, before it is compressed."""
+
+_DIFFERENT = 2**15
+"""How many values there are before they come again: many more than a batch has, so that no codec sees one twice."""
+_FLUSH_SECONDS = 120
+_ANSWER_SECONDS = 20
+
+
+class FillingError(Exception):
+    """A topic does not have what was sent to it; the text says what it has."""
+
+
+@attrs.frozen
+class Filled:
+    """A topic, full."""
+
+    topic: str
+    ends: tuple[int, ...]
+    log_bytes: int
+    """What its logs take on the broker's disk, record batches as they travel."""
+
+
+def fill(kafka: RealKafka, topic: str, combination: Combination) -> Filled:
+    """Create and fill the topic. Raises FillingError."""
+    kafka.create_topic(topic, PARTITIONS)
+    _send(kafka, topic, combination)
+    ends = tuple(_ends(kafka, topic))
+    wanted = tuple(len(range(partition, combination.messages, PARTITIONS)) for partition in range(PARTITIONS))
+    if ends != wanted:
+        raise FillingError(f"{topic} has ends {ends}, not {wanted}")
+    os.sync()  # or else the disk is written to while the first contenders read
+    logs = (kafka.nodes[0].directory / "data").glob(f"{topic}-*/*.log")
+    return Filled(topic, ends, sum(log.stat().st_size for log in logs))
+
+
+def values(kind: str, size: int, count: int) -> Iterator[bytes]:
+    """`count` values of `size` bytes: "random", which nothing compresses, or "compressible", which is text."""
+    generator = random.Random(size)
+    for number in range(count):
+        yield generator.randbytes(size) if kind == "random" else _event(generator, number, size)
+
+
+def _event(generator: random.Random, number: int, size: int) -> bytes:
+    """An event as services log them: JSON, names again and again, numbers that differ; cut to the size."""
+    text = f'{{"id":"{generator.getrandbits(64):016x}","sequence":{number}'
+    while len(text) < size:
+        text += (
+            f',"sensor":"sensor-{generator.randrange(500):04d}","status":"{generator.choice(("ok", "ok", "late"))}"'
+            f',"temperature":{generator.gauss(20, 5):.2f},"pressure":{generator.gauss(1013, 8):.1f}'
+        )
+    return text[: size - 1].encode() + b"}"
+
+
+def _send(kafka: RealKafka, topic: str, combination: Combination) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": ",".join(kafka.bootstrap_servers),
+            "compression.codec": combination.codec,
+            "batch.size": BATCH_BYTES,
+            "linger.ms": 100,
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
+    pool = list(values(combination.values, combination.size, min(combination.messages, _DIFFERENT)))
+    for number in range(combination.messages):
+        value = pool[number % len(pool)]
+        while not _produced(producer, topic, value, number % PARTITIONS):
+            producer.poll(0.05)
+    if left := producer.flush(_FLUSH_SECONDS):
+        raise FillingError(f"{left} messages for {topic} were not sent within {_FLUSH_SECONDS} s")
+
+
+def _produced(producer: Producer, topic: str, value: bytes, partition: int) -> bool:
+    try:
+        producer.produce(topic, value, partition=partition)
+    except BufferError:  # its queue is full
+        return False
+    return True
+
+
+def _ends(kafka: RealKafka, topic: str) -> Iterator[int]:
+    consumer = Consumer({"bootstrap.servers": ",".join(kafka.bootstrap_servers), "group.id": "filling"})
+    for partition in range(PARTITIONS):
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_SECONDS)
+        yield end
+    consumer.close()

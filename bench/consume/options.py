@@ -1,0 +1,100 @@
+"""What is to be measured, by the command line: combinations of size, codec and values, and how often."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+
+import attrs
+
+from bench.consume.contenders import CONTENDERS, Contender
+
+SIZES = (200, 1000)
+CODECS = ("none", "lz4", "zstd")
+VALUES = ("random", "compressible")
+PARTITIONS = 4
+REPEATS = 3
+
+_MESSAGES = {200: 2_000_000, 1000: 800_000}
+_QUICK_MESSAGES = 200_000
+
+
+@attrs.frozen
+class Combination:
+    """One topic: how many messages, of what size (bytes of the value), how compressed, what is in them."""
+
+    size: int
+    codec: str
+    values: str
+    messages: int
+
+    def __str__(self) -> str:
+        return f"{self.size} B, {self.codec}, {self.values}"
+
+
+@attrs.frozen
+class Plan:
+    combinations: tuple[Combination, ...]
+    contenders: tuple[Contender, ...]
+    """Those of the first combination."""
+    repeats: int
+    everyone: bool
+    """Whether the others are for all of these too."""
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Plan:
+        chosen = tuple(one for one in CONTENDERS if one.name in options.contenders)
+        return cls(
+            combinations=tuple(_combinations(options)),
+            contenders=chosen,
+            repeats=options.repeats or (1 if options.quick else REPEATS),
+            everyone=options.all or len(chosen) < len(CONTENDERS),
+        )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    names = [contender.name for contender in CONTENDERS]
+    parser.add_argument("--quick", action="store_true", help="fewer messages, the first combination, one round")
+    parser.add_argument("--all", action="store_true", help="all contenders at every combination")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too, for programs")
+    parser.add_argument("--repeats", type=_positive, metavar="N", help=f"rounds (default: {REPEATS}, quick: 1)")
+    parser.add_argument(
+        "--messages", type=_positive, metavar="N", help=f"in each topic (default, by size: {_MESSAGES})"
+    )
+    parser.add_argument("--sizes", type=_positive, nargs="+", default=SIZES, metavar="BYTES", help=f"default: {SIZES}")
+    parser.add_argument("--codecs", nargs="+", default=CODECS, choices=CODECS, help="default: all")
+    parser.add_argument("--values", nargs="+", default=VALUES, choices=VALUES, help="default: all")
+    parser.add_argument(
+        "--contenders",
+        nargs="+",
+        default=names,
+        choices=names,
+        metavar="NAME",
+        help=f"only these, at every combination; there are: {', '.join(names)}",
+    )
+
+
+def _combinations(options: argparse.Namespace) -> Iterable[Combination]:
+    every = [
+        Combination(size, codec, values, options.messages or _messages(size, options.quick))
+        for size, codec, values in product(options.sizes, options.codecs, options.values)
+        # What is in values makes no difference where nothing compresses them.
+        if codec != "none" or values == options.values[0]
+    ]
+    return every[:1] if options.quick else every
+
+
+def _messages(size: int, quick: bool) -> int:
+    """About as many bytes of each size, so that none takes much longer than another."""
+    if quick:
+        return _QUICK_MESSAGES
+    return _MESSAGES.get(size) or max(200_000, _MESSAGES[200] * 200 // size)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number

@@ -1,0 +1,63 @@
+"""Java: Kafka's own ConsumerPerformance, run by this program, which says in our words what it has said in its own.
+
+It tells no time of a first message: what stands for that is the time from its first assignment to its last message,
+which has the first fetch in it (milliseconds). Its bytes are told to a ten thousandth of a mebibyte, and it turns the
+checking of CRCs off. Its JVM is left to its defaults but for the heap, which is what Kafka's script gives it.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import tempfile
+from datetime import datetime
+
+from bench.consume.programs.reading import Outcome, Task
+from tests.integration.real_kafka.jars import KAFKA_VERSION, kafka_jars
+from tests.integration.real_kafka.node import java_program
+
+_MAIN = "org.apache.kafka.tools.ConsumerPerformance"
+_MEBIBYTE = 2**20
+_DATE = "%Y-%m-%d %H:%M:%S:%f"
+
+
+def main(task: Task) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as properties:
+        properties.write("enable.auto.commit=false\n")
+        properties.flush()
+        done = subprocess.run(_command(task, properties.name), stdout=subprocess.PIPE, text=True, check=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    outcome = read_line(
+        done.stdout.splitlines()[-1],
+        cpu_seconds=used.ru_utime + used.ru_stime,
+        peak_rss_bytes=used.ru_maxrss * 1024,
+    )
+    print(outcome.to_json(), flush=True)
+
+
+def _command(task: Task, properties: str) -> list[str]:
+    # Numbers are to be written as in English, whatever is spoken here.
+    options = ["-Xmx512m", "-Duser.language=en", "-Duser.country=US", "-cp", f"{kafka_jars()}/*"]
+    arguments = ["--bootstrap-server", task.bootstrap, "--topic", task.topic, "--group", task.group]
+    arguments += ["--messages", str(task.messages), "--consumer.config", properties, "--hide-header"]
+    return [java_program(), *options, _MAIN, *arguments]
+
+
+def read_line(line: str, *, cpu_seconds: float, peak_rss_bytes: int) -> Outcome:
+    """What ConsumerPerformance's last line says. Raises ValueError where it is not that line."""
+    start, end, mebibytes, _, messages, _, _, fetch_milliseconds, _, _ = line.split(", ")
+    elapsed = datetime.strptime(end, _DATE) - datetime.strptime(start, _DATE)
+    return Outcome(
+        messages=int(messages),
+        bytes=round(float(mebibytes) * _MEBIBYTE),
+        bytes_within=_MEBIBYTE // 10_000,
+        seconds=int(fetch_milliseconds) / 1000,
+        seconds_from_start=elapsed.total_seconds(),
+        cpu_seconds=cpu_seconds,
+        peak_rss_bytes=peak_rss_bytes,
+        version=KAFKA_VERSION,
+    )
+
+
+if __name__ == "__main__":
+    main(Task.of_command_line())

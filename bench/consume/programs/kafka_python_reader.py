@@ -1,0 +1,33 @@
+"""kafka-python: its consumer's iterator."""
+
+from __future__ import annotations
+
+from kafka import KafkaConsumer
+
+from bench.consume.programs.reading import Stopwatch, Task
+
+
+def main(task: Task) -> None:
+    watch = Stopwatch()
+    consumer = KafkaConsumer(
+        task.topic,
+        bootstrap_servers=task.bootstrap,
+        group_id=task.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    count = size = 0
+    for message in consumer:
+        if not count:
+            watch.first()
+        count += 1
+        size += len(message.value)
+        if count == task.messages:
+            break
+    watch.last()
+    consumer.close()
+    watch.tell(count, size, "kafka-python")
+
+
+if __name__ == "__main__":
+    main(Task.of_command_line())

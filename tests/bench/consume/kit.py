@@ -1,0 +1,40 @@
+"""Made-up runs of contenders."""
+
+from __future__ import annotations
+
+import attrs
+
+from bench.consume.contenders import CONTENDERS, Contender
+from bench.consume.figures import Field, Result
+from bench.consume.options import Combination
+from bench.consume.programs.reading import Outcome
+
+COMBINATION = Combination(200, "none", "random", 1_000)
+
+_BY_NAME = {contender.name: contender for contender in CONTENDERS}
+
+
+def contender(name: str) -> Contender:
+    return _BY_NAME[name]
+
+
+def outcome(seconds: float = 1.0, combination: Combination = COMBINATION, **changes: object) -> Outcome:
+    """A run that read all there is."""
+    whole = Outcome(
+        messages=combination.messages,
+        bytes=combination.messages * combination.size,
+        seconds=seconds,
+        seconds_from_start=seconds + 0.5,
+        cpu_seconds=seconds + 0.25,
+        peak_rss_bytes=50_000_000,
+        version="1.2.3",
+    )
+    return attrs.evolve(whole, **changes)
+
+
+def result(name: str, *seconds: float, failures: tuple[str, ...] = ()) -> Result:
+    return Result(contender(name), [outcome(each) for each in seconds], list(failures))
+
+
+def field(*results: Result, combination: Combination = COMBINATION) -> Field:
+    return Field(combination, 210_000, list(results), 1.5)

@@ -1,0 +1,33 @@
+"""The values that a topic is filled with."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from bench.consume.filling import values
+
+
+def shrinks_to(kind: str, size: int) -> float:
+    raw = b"".join(values(kind, size, 300))
+    return len(zlib.compress(raw)) / len(raw)
+
+
+@pytest.mark.parametrize("kind", ["random", "compressible"])
+@pytest.mark.parametrize("size", [200, 1000])
+def test_values_have_the_size_and_differ(kind: str, size: int) -> None:
+    all_values = list(values(kind, size, 100))
+
+    assert {len(value) for value in all_values} == {size}
+    assert len(set(all_values)) == 100
+
+
+@pytest.mark.parametrize("size", [200, 1000])
+def test_random_values_do_not_shrink_and_compressible_ones_do(size: int) -> None:
+    assert shrinks_to("random", size) > 0.99
+    assert 0.1 < shrinks_to("compressible", size) < 0.5
+
+
+def test_values_are_the_same_in_each_run() -> None:
+    assert list(values("random", 200, 10)) == list(values("random", 200, 10))

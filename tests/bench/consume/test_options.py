@@ -1,0 +1,65 @@
+"""What the command line asks for."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from bench.consume.contenders import CONTENDERS
+from bench.consume.options import Plan, add_options
+
+
+def plan(*arguments: str) -> Plan:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return Plan.of(parser.parse_args(arguments))
+
+
+def test_default_begins_with_all_contenders_at_small_random_values() -> None:
+    default = plan()
+
+    assert str(default.combinations[0]) == "200 B, none, random"
+    assert (default.contenders, default.repeats, default.everyone) == (CONTENDERS, 3, False)
+
+
+def test_default_has_each_size_and_codec_with_both_kinds_of_values_where_they_differ() -> None:
+    assert [str(combination) for combination in plan().combinations] == [
+        f"{size} B, {rest}"
+        for size in (200, 1000)
+        for rest in ("none, random", "lz4, random", "lz4, compressible", "zstd, random", "zstd, compressible")
+    ]
+
+
+def test_quick_is_one_round_of_fewer_messages_at_the_first_combination() -> None:
+    quick = plan("--quick", "--codecs", "lz4", "zstd")
+
+    assert [str(combination) for combination in quick.combinations] == ["200 B, lz4, random"]
+    assert quick.combinations[0].messages < plan().combinations[0].messages
+    assert quick.repeats == 1
+
+
+def test_quick_with_a_number_of_rounds_has_as_many() -> None:
+    assert plan("--quick", "--repeats", "2").repeats == 2
+
+
+def test_contenders_named_are_in_the_usual_order_and_at_every_combination() -> None:
+    named = plan("--contenders", "sarama", "sarameya-messages")
+
+    assert [contender.name for contender in named.contenders] == ["sarameya-messages", "sarama"]
+    assert named.everyone
+
+
+def test_all_is_for_everyone_at_everything() -> None:
+    assert plan("--all").everyone
+
+
+def test_messages_asked_for_are_in_each_topic() -> None:
+    assert {combination.messages for combination in plan("--messages", "5").combinations} == {5}
+
+
+@pytest.mark.parametrize("arguments", [("--messages", "0"), ("--contenders", "nobody"), ("--sizes", "-1")])
+def test_what_cannot_be_is_refused(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        plan(*arguments)
+    assert arguments[0] in capsys.readouterr().err
