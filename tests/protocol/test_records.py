@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -528,6 +529,18 @@ def test_crc_without_google_crc32c_s_compiled_half_is_java_s_all_the_same_and_a_
     done = python("-c", program, pure_aiokafka=decoder == "pure")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("google-crc32c's compiled half is missing") == 1
+
+
+def test_decoding_takes_no_more_than_a_few_microseconds_of_cpu_a_message():
+    """A tenth of that is usual; with the pure-Python half of either library in its place it would be more."""
+    raw = one(build([(TIME + n, None, bytes(200), ()) for n in range(5000)]))
+
+    def cpu_seconds() -> float:
+        started = time.process_time()
+        decode(raw, PARTITION)
+        return time.process_time() - started
+
+    assert min(cpu_seconds() for _ in range(5)) / 5000 < 5e-6
 
 
 def test_raw_batch_is_immutable():

@@ -96,22 +96,29 @@ def _decode_v2(raw: RawBatch, partition: TopicPartition, limit: int) -> list[Mes
         raise ValueError(f"{count} records cannot be in {len(plain)} bytes")
     topic, number = partition
     kind, epoch = raw.timestamp_type, raw.leader_epoch
-    messages: list[Message] = []
-    previous = raw.base_offset - 1
-    for record in DefaultRecordBatch(plain):
-        offset = record.offset
-        if offset <= previous:
-            raise ValueError(f"offset {offset} comes after offset {previous}")
-        previous = offset
-        headers = tuple(record.headers) if record.headers else ()
-        messages.append(
-            _new_message(
-                Message,
-                (topic, number, offset, record.timestamp, kind, record.key, record.value, headers, epoch),
-            )
+    offset = raw.base_offset - 1
+    messages = [
+        _new_message(
+            Message,
+            (
+                topic,
+                number,
+                offset,
+                record.timestamp,
+                kind,
+                record.key,
+                record.value,
+                tuple(headers) if (headers := record.headers) else (),
+                epoch,
+            ),
         )
-    if previous > raw.last_offset:
-        raise ValueError(f"offset {previous} is behind the batch's last, {raw.last_offset}")
+        for record in DefaultRecordBatch(plain)
+        if offset < (offset := record.offset)  # those that do not rise are left out here, and missed below
+    ]
+    if len(messages) != count:
+        raise ValueError(f"of {count} records {count - len(messages)} do not have a higher offset than the one before")
+    if offset > raw.last_offset:
+        raise ValueError(f"offset {offset} is behind the batch's last, {raw.last_offset}")
     return messages
 
 
