@@ -7,7 +7,8 @@ contenders run one after another, round by round; a figure is the median of the 
 THE FIGURE is messages / the seconds from a contender's first message to its last: starting, joining and looking up
 offsets are not in it ("from start" has them). CPU is of the whole program, user and system, its starting included.
 Java's ConsumerPerformance tells no time of a first message: for it the seconds run from its first assignment. Options
-are each client's defaults, but for the oldest offset as the start and autocommit, which is off.
+are each client's defaults, but for the oldest offset as the start and autocommit, which is off; "confluent-tuned" has
+fetch.queue.backoff.ms = 0 besides, without which librdkafka is idle most of the time.
 
 A contender that fails, or has not read exactly what there is, is shown as failed and makes the exit code 1.
 

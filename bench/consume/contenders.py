@@ -37,12 +37,14 @@ CONTENDERS = (
     Contender("aiokafka-getmany", "aiokafka_reader", "getmany", is_python_peer=True),
     Contender("confluent-poll", "confluent_reader", "poll", is_python_peer=True),
     Contender("confluent-consume", "confluent_reader", "consume", is_python_peer=True),
+    Contender("confluent-tuned", "confluent_reader", "tuned", is_python_peer=True),
     Contender("kafka-python", "kafka_python_reader", is_python_peer=True),
     Contender("sarama", "sarama", in_go=True),
     Contender("franz-go", "franz-go", in_go=True),
     Contender("java", "java_reader"),
 )
-"""`sarameya-messages` is `async for message in claim`, `sarameya-arrow` is `claim.batches()` with `to_arrow()`."""
+"""`sarameya-messages` is `async for message in claim`, `sarameya-arrow` is `claim.batches()` with `to_arrow()`;
+`confluent-tuned` is confluent-kafka's consume with an option that is not its default."""
 
 YARDSTICK = "sarama"
 """The peer that is there at every combination."""
