@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya.message_batch import MessageBatch
+from sarameya.message_batch import MessageBatch, MessageColumns
 from sarameya.model import (
     NO_LEADER_EPOCH,
     CommittedOffset,
@@ -103,3 +103,40 @@ def test_generation_and_committed_offset_are_immutable_values(value):
     with pytest.raises(AttributeError):
         setattr(value, value.__slots__[0], 2)
     assert value == pickle.loads(pickle.dumps(value))
+
+
+def columns(*offsets: int) -> MessageColumns:
+    """The messages of `batch`, by field."""
+    count = len(offsets)
+    return MessageColumns(
+        topic="orders",
+        partition=3,
+        timestamp_type=MESSAGE.timestamp_type,
+        leader_epoch=MESSAGE.leader_epoch,
+        offsets=offsets,
+        timestamps=(MESSAGE.timestamp,) * count,
+        keys=(MESSAGE.key,) * count,
+        values=(MESSAGE.value,) * count,
+        headers=(MESSAGE.headers,) * count,
+    )
+
+
+def test_columns_are_a_sequence_of_messages():
+    held = columns(4, 6, 7)
+    messages = list(batch(4, 6, 7, next_offset=8))
+    assert list(held) == messages
+    assert len(held) == 3
+    assert [held[0], held[1], held[-1]] == [messages[0], messages[1], messages[-1]]
+    assert list(held[1:]) == messages[1:]
+    assert messages[1] in held
+    assert not columns()
+    with pytest.raises(IndexError):
+        held[3]
+
+
+def test_batch_of_columns_is_as_one_of_messages_in_rows_and_in_arrow():
+    rows, held = batch(4, 6, 7, next_offset=9), MessageBatch("orders", 3, columns(4, 6, 7), 9)
+    assert list(held) == list(rows)
+    assert (held.first_offset, held.last_offset, len(held)) == (4, 7, 3)
+    assert held.to_arrow().equals(rows.to_arrow(), check_metadata=True)
+    assert MessageBatch("orders", 3, held.messages[2:], 9).to_arrow().equals(rows.to_arrow()[2:])

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sarameya.model import NO_TIMESTAMP, Headers, Message, TimestampType
+from sarameya.model import NO_TIMESTAMP, Headers, TimestampType
 
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 # A column of one value is cut from one of this length that is kept; filling it takes no time, making it does.
@@ -40,13 +40,21 @@ def kafka_schema() -> pa.Schema:
     )
 
 
-def messages_to_arrow(topic: str, partition: int, messages: Sequence[Message]) -> pa.Table:
+def columns_to_arrow(
+    topic: str,
+    partition: int,
+    offsets: Sequence[int],
+    timestamps: Sequence[int],
+    kinds: TimestampType | Sequence[TimestampType],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[Headers],
+) -> pa.Table:
     """Messages of one partition, at least one, as an Arrow table of `kafka_schema()`.
 
-    A message has a null timestamp where it has none, or one that int64 microseconds cannot hold.
+    `kinds` may be the one that all share. A message has a null timestamp where it has none, or one that int64
+    microseconds cannot hold.
     """
-    # Messages are tuples in the order of their fields, so that zip turns rows into columns.
-    _, _, offsets, timestamps, kinds, keys, values, headers, _ = zip(*messages, strict=True)
     count = len(offsets)
     columns = [
         _binary("key", keys),
@@ -55,7 +63,7 @@ def messages_to_arrow(topic: str, partition: int, messages: Sequence[Message]) -
         _repeated("partition", partition, count),
         _numbers("offset", np.fromiter(offsets, np.int64, count)),
         _timestamps(np.fromiter(timestamps, np.int64, count)),
-        _kinds(kinds),
+        _kinds(kinds, count),
         _headers(headers),
     ]
     return pa.Table.from_arrays(columns, schema=kafka_schema())
@@ -81,10 +89,12 @@ def _timestamps(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(microseconds, _type("timestamp"), mask=null)
 
 
-def _kinds(kinds: Sequence[TimestampType]) -> pa.Array:
-    if kinds.count(kinds[0]) == len(kinds):
-        return _repeated("timestampType", int(kinds[0]), len(kinds))
-    return pa.array(kinds, pa.int32())
+def _kinds(kinds: TimestampType | Sequence[TimestampType], count: int) -> pa.Array:
+    if not isinstance(kinds, TimestampType):
+        if kinds.count(kinds[0]) < count:
+            return pa.array(kinds, pa.int32())
+        kinds = kinds[0]
+    return _repeated("timestampType", int(kinds), count)
 
 
 def _repeated(name: str, value: str | int | None, count: int) -> pa.Array:

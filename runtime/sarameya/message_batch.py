@@ -1,16 +1,81 @@
-"""A run of one partition's messages: rows to iterate over, or columns."""
+"""A run of one partition's messages: rows to iterate over, or columns.
+
+Either may be what was decoded (`protocol.records.decode`, `decode_columns`); the other is made of it when asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from itertools import repeat
+from typing import TYPE_CHECKING, overload
 
 import attrs
 
-from sarameya.model import NO_LEADER_EPOCH, Message, TopicPartition
+from sarameya.model import NO_LEADER_EPOCH, Headers, Message, TimestampType, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+@attrs.frozen(slots=True, eq=False, kw_only=True)
+class MessageColumns(Sequence[Message]):
+    """Messages of one partition, held by field; a sequence of them that makes each when it is asked for.
+
+    The five columns are equally long. What is one thing for all messages of a record batch stands once.
+    """
+
+    topic: str
+    partition: int
+    timestamp_type: TimestampType
+    leader_epoch: int
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[Message]:
+        return map(
+            Message,
+            repeat(self.topic),
+            repeat(self.partition),
+            self.offsets,
+            self.timestamps,
+            repeat(self.timestamp_type),
+            self.keys,
+            self.values,
+            self.headers,
+            repeat(self.leader_epoch),
+        )
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> MessageColumns: ...
+    def __getitem__(self, index: int | slice) -> Message | MessageColumns:
+        if isinstance(index, slice):
+            return attrs.evolve(
+                self,
+                offsets=self.offsets[index],
+                timestamps=self.timestamps[index],
+                keys=self.keys[index],
+                values=self.values[index],
+                headers=self.headers[index],
+            )
+        return Message(
+            self.topic,
+            self.partition,
+            self.offsets[index],
+            self.timestamps[index],
+            self.timestamp_type,
+            self.keys[index],
+            self.values[index],
+            self.headers[index],
+            self.leader_epoch,
+        )
 
 
 @attrs.frozen(slots=True, order=False, eq=False)
@@ -54,6 +119,19 @@ class MessageBatch:
         timestamp timestamp[us, UTC], timestampType int32, headers list<struct<key string, value binary>>.
         Raises ImportError if pyarrow is not installed (`pip install 'sarameya[spark]'`).
         """
-        from sarameya.arrow import messages_to_arrow
+        from sarameya.arrow import columns_to_arrow
 
-        return messages_to_arrow(self.topic, self.partition, self.messages)
+        held = self.messages
+        if isinstance(held, MessageColumns):
+            return columns_to_arrow(
+                self.topic,
+                self.partition,
+                held.offsets,
+                held.timestamps,
+                held.timestamp_type,
+                held.keys,
+                held.values,
+                held.headers,
+            )
+        # Messages are tuples in the order of their fields, so that zip turns rows into columns.
+        return columns_to_arrow(self.topic, self.partition, *tuple(zip(*held, strict=True))[2:8])

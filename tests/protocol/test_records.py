@@ -25,7 +25,7 @@ from sarameya.errors import CorruptRecordError, DecompressionLimitError, RecordE
 from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Message, TimestampType, TopicPartition
 from sarameya.protocol.batches import V2_HEADER
 from sarameya.protocol.compression import Codec, compress
-from sarameya.protocol.records import RawBatch, build, crc32c, crc_matches, decode, is_truncated, split
+from sarameya.protocol.records import RawBatch, build, crc32c, crc_matches, decode, decode_columns, is_truncated, split
 
 HERE = Path(__file__).parent
 PARTITION = TopicPartition("orders", 3)
@@ -228,6 +228,30 @@ def test_any_records_survive_build_and_decode(records, codec, base_offset):
     assert [m.offset for m in messages] == list(range(base_offset, base_offset + len(records)))
 
 
+# -- columns -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_columns_of_java_s_batches_are_those_of_their_messages(name):
+    for raw in split(GOLDEN[name], PARTITION, BASE):
+        assert list(decode_columns(raw, PARTITION)) == decode(raw, PARTITION)
+
+
+@given(records=_records, codec=st.sampled_from(Codec), base_offset=st.integers(0, 2**62), epoch=st.integers(-1, 9))
+def test_columns_of_any_batch_are_those_of_its_messages(records, codec, base_offset, epoch):
+    raw = one(build(records, codec=codec, base_offset=base_offset, leader_epoch=epoch))
+    columns, messages = decode_columns(raw, PARTITION), decode(raw, PARTITION)
+    assert list(columns) == messages
+    assert [type(m) for m in columns] == [Message] * len(messages)
+    assert [hash(m) for m in columns] == [hash(m) for m in messages]  # headers are tuples here too
+
+
+def test_columns_are_held_to_the_crc_and_the_limit_as_messages_are():
+    broken = one(flipped(GOLDEN["v2-none"], 17))
+    assert list(decode_columns(broken, PARTITION, check_crc=False)) == expected(2, appended=False)
+    problem_of(lambda: decode_columns(one(GOLDEN["v2-gzip"]), PARTITION, limit=10), DecompressionLimitError)
+
+
 def test_record_of_ten_thousand_headers_and_one_of_megabytes_are_kept():
     records = [
         (TIME, None, None, tuple((f"h{n % 7}", b"%d" % n) for n in range(10_000))),
@@ -356,10 +380,11 @@ BAD_V2 = {
 }
 
 
+@pytest.mark.parametrize("into", [decode, decode_columns])
 @pytest.mark.parametrize("data", BAD_V2.values(), ids=BAD_V2)
-def test_bad_v2_batch_is_corrupt(data):
+def test_bad_v2_batch_is_corrupt(data, into):
     raw = one(data)
-    assert problem_of(lambda: decode(raw, PARTITION), CorruptRecordError).offset == BASE
+    assert problem_of(lambda: into(raw, PARTITION), CorruptRecordError).offset == BASE
 
 
 def test_crc_that_does_not_match_is_not_looked_at_where_told_so():
@@ -456,10 +481,11 @@ BAD_LEGACY = {
 }
 
 
+@pytest.mark.parametrize("into", [decode, decode_columns])
 @pytest.mark.parametrize("data", BAD_LEGACY.values(), ids=BAD_LEGACY)
-def test_bad_legacy_message_is_corrupt(data):
+def test_bad_legacy_message_is_corrupt(data, into):
     raw = one(data)
-    assert problem_of(lambda: decode(raw, PARTITION), CorruptRecordError).offset == raw.base_offset
+    assert problem_of(lambda: into(raw, PARTITION), CorruptRecordError).offset == raw.base_offset
 
 
 @pytest.mark.parametrize("codec", [4, 5, 6, 7])
@@ -480,7 +506,16 @@ def test_random_bytes_alone_or_behind_a_batch_are_a_record_error_or_decode(noise
     for data in (noise, GOLDEN[name] + noise):
         with suppress(RecordError):
             for raw in split(data, PARTITION, BASE):
-                decode(raw, PARTITION, limit=1 << 20)
+                messages = decode(raw, PARTITION, limit=1 << 20)
+                assert list(decode_columns(raw, PARTITION, limit=1 << 20)) == messages
+
+
+def outcome(into, raw: RawBatch) -> list[Message] | None:
+    """What a batch whose CRC nobody looks at decodes to, None if it does not."""
+    try:
+        return list(into(raw, PARTITION, check_crc=False, limit=1 << 20))
+    except RecordError:
+        return None
 
 
 @given(st.sampled_from(sorted(GOLDEN)), st.data())
@@ -490,8 +525,9 @@ def test_batch_with_bytes_changed_and_its_crc_not_checked_is_a_record_error_or_d
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     with suppress(RecordError):
         for raw in split(bytes(changed), PARTITION, BASE):
-            messages = decode(raw, PARTITION, check_crc=False, limit=1 << 20)
-            assert all(0 <= m.offset <= raw.last_offset for m in messages)
+            messages = outcome(decode, raw)
+            assert messages == outcome(decode_columns, raw)
+            assert all(0 <= m.offset <= raw.last_offset for m in messages or ())
 
 
 def python(*arguments: str | Path, pure_aiokafka: bool) -> subprocess.CompletedProcess[str]:

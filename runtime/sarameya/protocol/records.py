@@ -5,19 +5,24 @@ that a broker's bytes could abuse: lengths, magic and codec are checked first (`
 anything is read, decompression is bounded by us and its result handed over as uncompressed, and whatever the
 decoder raises becomes a RecordError that names topic, partition and offset.
 
-`split` reads batch headers only; `decode` turns one batch into messages; `build` makes a batch (v2, KIP-98).
+`split` reads batch headers only; `decode` turns one batch into messages, `decode_columns` into columns of what
+is in them; `build` makes a batch (v2, KIP-98).
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import chain
+from operator import attrgetter, lt
+from typing import TypeVar
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sarameya.errors import CorruptRecordError, DecompressionLimitError, RecordError
+from sarameya.message_batch import MessageColumns
 from sarameya.model import NO_LEADER_EPOCH, Headers, Message, TopicPartition
 from sarameya.protocol.batches import (
     CODEC_MASK,
@@ -33,7 +38,9 @@ from sarameya.protocol.batches import (
 from sarameya.protocol.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
 from sarameya.protocol.legacy_records import decode_legacy
 
-__all__ = ["RawBatch", "build", "crc32c", "crc_matches", "decode", "is_truncated", "split"]
+__all__ = ["RawBatch", "build", "crc32c", "crc_matches", "decode", "decode_columns", "is_truncated", "split"]
+
+_T = TypeVar("_T")
 
 if "_crecords" not in DefaultRecordBatch.__module__:
     logging.getLogger(__name__).warning(
@@ -51,6 +58,9 @@ _PADDING = bytes(8)
 # What the constructor of a NamedTuple calls, without a Python frame around it: a third less for each message.
 _new_message = tuple.__new__
 
+# They are called the same in the decoder's records and in a Message.
+_FIELDS = attrgetter("offset", "timestamp", "key", "value", "headers")
+
 
 def decode(
     raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
@@ -60,12 +70,28 @@ def decode(
     `limit` bounds the decompressed size in bytes. Raises CorruptRecordError, UnsupportedFormatError or
     DecompressionLimitError, each naming topic, partition and the batch's first offset.
     """
+    return _guarded(_messages, raw, partition, check_crc, limit)
+
+
+def decode_columns(
+    raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
+) -> MessageColumns:
+    """The same messages, held by field: none is made before it is asked for. Raises as `decode` does."""
+    return _guarded(_columns, raw, partition, check_crc, limit)
+
+
+def _guarded(
+    read: Callable[[RawBatch, TopicPartition, bool, int], _T],
+    raw: RawBatch,
+    partition: TopicPartition,
+    check_crc: bool,
+    limit: int,
+) -> _T:
+    """What `read` makes of a batch, its CRC checked before; all it fails with as a RecordError."""
     if check_crc and not crc_matches(raw):
         raise CorruptRecordError(*partition, raw.base_offset, "the CRC does not match the bytes")
     try:
-        if raw.magic == 2:
-            return _decode_v2(raw, partition, limit)
-        return decode_legacy(raw, partition, check_crc, limit)
+        return read(raw, partition, check_crc, limit)
     except RecordError:
         raise
     except TooLargeError:
@@ -89,11 +115,9 @@ def decode(
         raise CorruptRecordError(*partition, raw.base_offset, f"broken record structure: {problem}") from error
 
 
-def _decode_v2(raw: RawBatch, partition: TopicPartition, limit: int) -> list[Message]:
-    plain = memoryview(_uncompressed(raw, partition, limit) + _PADDING)[: -len(_PADDING)]
-    count = raw.record_count or 0
-    if not 0 <= count * _SMALLEST_RECORD <= len(plain) - V2_HEADER.size:
-        raise ValueError(f"{count} records cannot be in {len(plain)} bytes")
+def _messages(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> list[Message]:
+    if raw.magic != 2:
+        return decode_legacy(raw, partition, check_crc, limit)
     topic, number = partition
     kind, epoch = raw.timestamp_type, raw.leader_epoch
     offset = raw.base_offset - 1
@@ -112,14 +136,48 @@ def _decode_v2(raw: RawBatch, partition: TopicPartition, limit: int) -> list[Mes
                 epoch,
             ),
         )
-        for record in DefaultRecordBatch(plain)
+        for record in _records(raw, partition, limit)
         if offset < (offset := record.offset)  # those that do not rise are left out here, and missed below
     ]
-    if len(messages) != count:
-        raise ValueError(f"of {count} records {count - len(messages)} do not have a higher offset than the one before")
+    if len(messages) != raw.record_count:
+        raise ValueError("an offset is not higher than the one before")
     if offset > raw.last_offset:
         raise ValueError(f"offset {offset} is behind the batch's last, {raw.last_offset}")
     return messages
+
+
+def _columns(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> MessageColumns:
+    if raw.magic == 2:
+        rows = map(_FIELDS, _records(raw, partition, limit))
+    else:
+        rows = map(_FIELDS, decode_legacy(raw, partition, check_crc, limit))
+    offsets, timestamps, keys, values, headers = tuple(zip(*rows, strict=True)) or ((),) * 5
+    if raw.magic == 2:
+        if not all(map(lt, chain((raw.base_offset - 1,), offsets), offsets)):
+            raise ValueError("an offset is not higher than the one before")
+        if offsets and offsets[-1] > raw.last_offset:
+            raise ValueError(f"offset {offsets[-1]} is behind the batch's last, {raw.last_offset}")
+        headers = tuple(map(tuple, headers)) if any(headers) else ((),) * len(headers)
+    return MessageColumns(
+        topic=partition.topic,
+        partition=partition.partition,
+        timestamp_type=raw.timestamp_type,
+        leader_epoch=raw.leader_epoch,
+        offsets=offsets,
+        timestamps=timestamps,
+        keys=keys,
+        values=values,
+        headers=headers,
+    )
+
+
+def _records(raw: RawBatch, partition: TopicPartition, limit: int) -> DefaultRecordBatch:
+    """The decoder, about to begin at the first record of a v2 batch."""
+    plain = memoryview(_uncompressed(raw, partition, limit) + _PADDING)[: -len(_PADDING)]
+    count = raw.record_count or 0
+    if not 0 <= count * _SMALLEST_RECORD <= len(plain) - V2_HEADER.size:
+        raise ValueError(f"{count} records cannot be in {len(plain)} bytes")
+    return DefaultRecordBatch(plain)
 
 
 def _uncompressed(raw: RawBatch, partition: TopicPartition, limit: int) -> bytes:
