@@ -29,7 +29,9 @@ def print_report(plan: Plan, fields: Iterable[Field]) -> Run:
     for field in fields:
         run.fields.append(field)
         print("\n" + "\n".join(_lines(field)), flush=True)
-    print("\nversions: " + ", ".join(f"{name} {version}" for name, version in run.versions.items()))
+    print("\nversions")
+    for name, version in run.versions.items():
+        print(row(name, [version], name_width=_NAME, cell_width=0))
     return run
 
 

@@ -1,7 +1,7 @@
 """confluent-kafka (librdkafka): poll, a message a call, or consume, a thousand a call; and the latter, tuned.
 
-With its defaults librdkafka is idle most of the time here: once it has `queued.min.messages` (100,000) of a partition it
-stops fetching, and looks again only after `fetch.queue.backoff.ms` (1,000). Tuned, it looks again at once.
+With its defaults librdkafka is idle most of the time here: once it has `queued.min.messages` (100,000) of a partition
+it stops fetching, and looks again only after `fetch.queue.backoff.ms` (1,000). Tuned, it looks again at once.
 """
 
 from __future__ import annotations
