@@ -87,6 +87,10 @@ class Wire:
             connection.close("the client is gone")
 
 
+def _patience(silences: int, timing: Timing) -> float:
+    return min(timing.session_timeout / 2 * 2.0 ** max(silences - 1, 0), 2 * timing.session_timeout)
+
+
 def request_of(
     command: Exchange,
     instance_id: str | None,
@@ -97,11 +101,11 @@ def request_of(
     """(request, purpose of the connection, timeout) as `net/coordinator.py` has them."""
     in_session, held = timing.session_timeout / 2, timing.rebalance_timeout + timing.join_margin
     match command:
-        case SendJoin():
-            patience = in_session if command.owned else held
+        case SendJoin(silences=silences):
+            patience = _patience(silences, timing) if command.owned else held
             return _join(command, instance_id, client_id, protocols(command), timing), "coordinator", patience
-        case SendSync(generation=generation, assignments=assignments):
-            return _sync(generation, instance_id, assignments), "coordinator", in_session
+        case SendSync(generation=generation, assignments=assignments, silences=silences):
+            return _sync(generation, instance_id, assignments), "coordinator", _patience(silences, timing)
         case SendHeartbeat(generation=generation):
             body = HeartbeatRequest(GROUP, generation.id, generation.member_id, instance_id)
             return body, "coordinator", in_session

@@ -25,26 +25,34 @@ class Round:
     takes_all: bool = False
     """Every mark goes out, whoever waits."""
     _waiters: list[Partitions] = attrs.field(factory=list)
+    _left: list[Partitions] = attrs.field(factory=list)
 
     def takes(self, partition: TopicPartition) -> bool:
         """Whether this partition's mark goes out."""
-        return self.takes_all or self._is_awaited(partition)
+        return self.takes_all or _is_in_any(partition, [*self._waiters, *self._left])
 
     async def wait(self, partitions: Partitions) -> None:
         """Take these marks too, and wait until it is done; raises what broke it off, or what was refused of these."""
         self._waiters.append(partitions)
-        await self.done.wait()
+        try:
+            await self.done.wait()
+        except trio.Cancelled:
+            # The marks still go out, but for nobody.
+            self._waiters.remove(partitions)
+            self._left.append(partitions)
+            raise
         refused = (error for partition, error in self.refused.items() if _is_in(partition, partitions))
         if (failure := _as_one(self.error, refused)) is not None:
             raise failure
 
     def unheard(self) -> SarameyaError | None:
         """What is raised to nobody."""
-        refused = (error for partition, error in self.refused.items() if not self._is_awaited(partition))
+        refused = (error for partition, error in self.refused.items() if not _is_in_any(partition, self._waiters))
         return _as_one(None if self._waiters else self.error, refused)
 
-    def _is_awaited(self, partition: TopicPartition) -> bool:
-        return any(_is_in(partition, partitions) for partitions in self._waiters)
+
+def _is_in_any(partition: TopicPartition, several: Iterable[Partitions]) -> bool:
+    return any(_is_in(partition, partitions) for partitions in several)
 
 
 def _is_in(partition: TopicPartition, partitions: Partitions) -> bool:

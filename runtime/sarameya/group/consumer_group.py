@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self, overload
 
@@ -222,8 +222,7 @@ class ConsumerGroup(Pausing):
             if outcome.fatal is not None and not outcome.failures:
                 raise outcome.fatal
             if outcome.failures:
-                failures = [outcome.fatal, *outcome.failures] if outcome.fatal else outcome.failures
-                raise ExceptionGroup(outcome.text(self.group_id), failures)
+                raise ExceptionGroup(outcome.text(self.group_id), outcome.all_failures)
         finally:
             self._member = None
             now = trio.current_time()
@@ -313,6 +312,9 @@ class ConsumerGroup(Pausing):
 
     async def _leave(self, member: Member, reason: str) -> None:
         """Leave the group and wait until the coordinator has taken note, as long as the caller's scope allows."""
+        with suppress(trio.WouldBlock):
+            while True:
+                member.notices.receive_nowait()  # of before: a Fail among them says nothing of the leave
         member.post(LeaveWanted(reason))
         cause = _UNANSWERED
         try:

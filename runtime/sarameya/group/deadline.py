@@ -25,15 +25,19 @@ Tasks = Mapping[str, trio.lowlevel.Task]
 
 
 class Deadline:
-    """None at first; `hasten` brings it nearer, `lift` takes it away."""
+    """None at first; `hasten` brings it nearer, `grant` sets it anew, `lift` takes it away."""
 
     def __init__(self) -> None:
         self.at = math.inf
         self._scope = trio.CancelScope()
 
     def hasten(self, deadline: float) -> None:
-        """Only ever nearer; but a moment is always left for what is ending now."""
-        self._move(in_order(min(self.at, deadline)))
+        """Only ever nearer; but a moment is always left."""
+        self._move(min(self.at, in_order(deadline)))
+
+    def grant(self, deadline: float) -> None:
+        """What begins now has until then, though that be later: said once for each thing that begins."""
+        self._move(deadline)
 
     def lift(self) -> None:
         """All that had to be given up has been."""

@@ -113,7 +113,13 @@ class Member:
         self._observer = observer
         self._leader = Leader(group, self._assignors, metadata, observer, backoff, run_sync, self.growth)
         self._subscribed = Subscribed(
-            wanted, self._assignors, metadata, self._leader.watch, self.growth, config.rack_id
+            wanted,
+            self._assignors,
+            metadata,
+            self._leader.watch,
+            self.growth,
+            config.rack_id,
+            look_up_timeout=config.session_timeout / 4,
         )
         self._machine = Membership(
             MembershipOptions(

@@ -24,6 +24,11 @@ class Outcome:
     next: NewAssignment | None = None
     """An assignment that came while the session ended: the next one begins with it."""
 
+    @property
+    def all_failures(self) -> list[Exception]:
+        """What failed the membership first, if anything did."""
+        return [self.fatal, *self.failures] if self.fatal is not None else self.failures
+
     def text(self, group: str) -> str:
         """What the group of failures says."""
         return f"group {group!r}: {self.reason}"

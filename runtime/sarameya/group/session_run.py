@@ -136,10 +136,8 @@ class SessionRun:
         try:
             await self._live()
         except BaseException as end:
-            if self._outcome.failures:
-                raise BaseExceptionGroup(
-                    self._outcome.text(self._runtime.group), [end, *self._outcome.failures]
-                ) from None
+            if failures := self._outcome.all_failures:
+                raise BaseExceptionGroup(self._outcome.text(self._runtime.group), [end, *failures]) from None
             raise
         # A rebalance that was not answered yet is answered by the next join: what was assigned before it is over.
         self._outcome.next = self._next if self._rebalance is None else None
@@ -240,7 +238,10 @@ class SessionRun:
         with trio.CancelScope() as self._fetch_scope:
             if not self._must_move_on:
                 try:
-                    committed = await self._offsets.fetch(partitions)
+                    found = await self._offsets.fetch(partitions)
+                    # A mark that is still to be committed counts: of a start that was resolved, and broken off before
+                    # its commit was answered. Resolved anew, `newest` would skip what has come since.
+                    committed = {partition: self._offsets.ledger.marked(partition) for partition in found}
                 except CommitError:  # whatever ended the membership has been said, or will be
                     self._end("the membership is over", lost=True)
                 except SarameyaError as error:
@@ -337,6 +338,7 @@ class SessionRun:
         outcome.deadline = min(outcome.deadline, in_order(min(wanted, self._deadline.at)))
         outcome.lost = outcome.lost or lost
         if not self._ended.is_set():
+            self._deadline.grant(outcome.deadline)
             outcome.reason = reason
             self._ended.set()
             self._wanted.set()
@@ -373,6 +375,7 @@ class SessionRun:
         outcome, group = self._outcome, self._runtime.group
         # What has come back from behind the deadline leaves a moment, too.
         outcome.deadline = self._finish_scope.deadline = in_order(outcome.deadline)
+        self._deadline.grant(outcome.deadline)
         with self._finish_scope:
             await self._calls.finish(lost=outcome.lost, deadline=outcome.deadline)
             await self._commit()

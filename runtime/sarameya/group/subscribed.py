@@ -30,7 +30,9 @@ class Subscribed:
         watch: TopicWatch,
         growth: Growth,
         rack_id: str,
+        look_up_timeout: float,
     ) -> None:
+        """`look_up_timeout`: seconds that a join may wait for fresh metadata."""
         self.wanted: Wanted | None = wanted
         """None once the subscription was dropped."""
         self._assignors = assignors
@@ -38,6 +40,7 @@ class Subscribed:
         self._watch = watch
         self._growth = growth
         self._rack_id = rack_id
+        self._look_up_timeout = look_up_timeout
         # The topics that the group knows us to want, and what they were made of.
         self._joined_with: tuple[str, ...] = ()
         self._joined_for: Wanted | None = None
@@ -67,8 +70,10 @@ class Subscribed:
     async def for_join(self, join: SendJoin) -> list[tuple[str, bytes]]:
         """(assignor name, encoded subscription) pairs, best first. Raises AssignorError where an assignor raises."""
         if self._has_pattern:
-            # Metadata must be fresh before the join, or one rebalance follows the other.
-            self.grow(await self._metadata.refresh())
+            # Metadata should be fresh before the join, or one rebalance follows the other. But the group waits for the
+            # join, and gives up who may still be reading: what is known must do then.
+            with trio.move_on_after(self._look_up_timeout):
+                self.grow(await self._metadata.refresh())
         self._joined_with, self._joined_for = self.topics, self.wanted
         return [
             (

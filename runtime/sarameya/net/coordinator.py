@@ -93,7 +93,7 @@ class CoordinatorClient:
             command.token,
             node_id,
             JoinGroupRequest,
-            config.session_timeout / 2 if command.owned else config.rebalance_timeout + _JOIN_MARGIN,
+            self._patience(command.silences) if command.owned else config.rebalance_timeout + _JOIN_MARGIN,
             group_id=self._group,
             session_timeout_ms=_milliseconds(self._config.session_timeout),
             rebalance_timeout_ms=_milliseconds(self._config.rebalance_timeout),
@@ -121,14 +121,14 @@ class CoordinatorClient:
     async def sync(self, node_id: int, command: SendSync) -> SyncAnswered | Unanswered:
         """Send the leader's assignments (a follower's are empty); held until the leader's have come.
 
-        Unanswered after half the session timeout: where it was lost, that is the time in which it must be sent again.
+        Unanswered after half the session timeout, at first: where it was lost, it must be sent again in that time.
         """
         generation = command.generation
         answer = await self._held(
             command.token,
             node_id,
             SyncGroupRequest,
-            self._config.session_timeout / 2,
+            self._patience(command.silences),
             group_id=self._group,
             generation_id=generation.id,
             member_id=generation.member_id,
@@ -143,6 +143,12 @@ class CoordinatorClient:
         if isinstance(answer, Unanswered):
             return answer
         return SyncAnswered(command.token, answer.error_code, bytes(answer.assignment or b""))
+
+    def _patience(self, silences: int) -> float:
+        """Seconds to wait for what may be held, or lost. That it is lost again and again is unlikely, and each leaves
+        the broker a connection that it does not read until it has been idle for long: so the waits grow."""
+        session_timeout = self._config.session_timeout
+        return min(session_timeout / 2 * 2.0 ** max(silences - 1, 0), 2 * session_timeout)
 
     async def _held(self, token: int, node_id: int, message: type[ApiMessage], patience: float, **fields: Any) -> Any:
         """The answer to what the coordinator may hold, or Unanswered: that says nothing against it, while a connection

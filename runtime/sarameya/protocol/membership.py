@@ -107,7 +107,7 @@ class Membership:
         self.generation: Generation | None = None
         self.coordinator: int | None = None
         self._options = options
-        self._retries = MembershipRetries(options.group, backoff, longest_hold=options.rebalance_timeout)
+        self._retries = MembershipRetries(options.group, backoff)
         self._token = 0
         self._in_flight: _InFlight | None = None
         self._finding: int | None = None
@@ -176,6 +176,7 @@ class Membership:
                     self._join_reason,
                     self._owned,
                     self._owned_since if self._owned else NO_GENERATION,
+                    self._retries.silences,
                 )
                 self._joined_as = self.member_id
                 self._send(join, Request.JOIN, now)
@@ -185,7 +186,8 @@ class Membership:
         elif self._sync_ready() and now >= self._send_at:
             assert self.generation is not None
             assignments = self._assignments if self._assignments is not None else {}
-            self._send(SendSync(self._next_token(), self.generation, assignments), Request.SYNC, now)
+            sync = SendSync(self._next_token(), self.generation, assignments, self._retries.silences)
+            self._send(sync, Request.SYNC, now)
         elif self.state in HEARTBEATING and now >= self._heartbeat_at:
             assert self.generation is not None
             self._heartbeat_at = now + self._options.heartbeat_interval
@@ -374,7 +376,7 @@ class Membership:
         self._commands.append(Left())
 
     def _refuse(self, error: Exception, now: float) -> None:
-        self._in_flight = self._finding = None
+        self._in_flight = self._finding = self._assigning = None
         self._move(Input.REFUSED, now, str(error))
         self._commands.append(Fail(error))
 
@@ -417,13 +419,9 @@ class Membership:
 
     def _ask_again(self, flight: _InFlight, now: float, cause: str) -> None:
         """A join or sync that may only be held: it is sent again at once, over another connection."""
-        retry = self._retries.after_silence(flight.request, flight.sent_at, now, cause)
-        if retry is None:
-            self._find_again(flight.request, now, cause)
-            return
         self._forget_coordinator(cause)
         self._find_at = self._send_at = now
-        self._told(retry)
+        self._told(self._retries.after_silence(flight.request, flight.sent_at, now, cause))
 
     def _schedule(self, request: Request, now: float, cause: str) -> float:
         try:

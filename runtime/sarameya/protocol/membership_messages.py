@@ -197,6 +197,8 @@ class SendJoin:
     reason: str = ""
     owned: Assignment = attrs.field(factory=dict)
     owned_since: int = NO_GENERATION
+    silences: int = 0
+    """How often it, or a sync, was sent before and not answered."""
 
 
 @attrs.frozen(slots=True)
@@ -222,6 +224,8 @@ class SendSync:
     token: int
     generation: Generation
     assignments: Mapping[str, bytes]
+    silences: int = 0
+    """How often it, or the join before it, was sent before and not answered."""
 
 
 @attrs.frozen(slots=True)

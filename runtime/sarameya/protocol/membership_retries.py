@@ -13,18 +13,18 @@ from sarameya.protocol.membership_messages import RetryScheduled
 
 
 class MembershipRetries:
-    """The tries of one membership. `longest_hold`: seconds beyond which nothing is held any more (for good reason)."""
+    """The tries of one membership."""
 
-    def __init__(self, group: str, backoff: Backoff, longest_hold: float) -> None:
+    def __init__(self, group: str, backoff: Backoff) -> None:
         self._group = group
         self._backoff = backoff
-        self._longest_hold = longest_hold
         self._faults: dict[Request, Attempts] = {}
         self._overtaken: Attempts | None = None
         self._unanswered: Attempts | None = None
 
     def after_fault(self, request: Request, now: float, cause: str) -> RetryScheduled:
         """When to send the request again that has failed. Raises RetriesExhaustedError where the bounds are reached."""
+        self._unanswered = None
         attempts = self._faults[request] = _one_more(self._faults.get(request), now, cause)
         if self._backoff.gives_up(attempts, now):
             raise RetriesExhaustedError(self._named(request), attempts.attempt, now - attempts.since, cause)
@@ -35,12 +35,16 @@ class MembershipRetries:
         attempts = self._overtaken = _one_more(self._overtaken, now, cause)
         return self._scheduled(Request.JOIN, attempts, now, self._backoff.delay(attempts.attempt))
 
-    def after_silence(self, request: Request, sent_at: float, now: float, cause: str) -> RetryScheduled | None:
-        """A join or sync without an answer is sent again at once: the wait is over already. None: no coordinator holds
-        anything for that long, so it is a fault."""
+    @property
+    def silences(self) -> int:
+        """How often, one after the other, a join or sync was not answered in the time given to it."""
+        return self._unanswered.attempt if self._unanswered is not None else 0
+
+    def after_silence(self, request: Request, sent_at: float, now: float, cause: str) -> RetryScheduled:
+        """A join or sync without an answer is sent again at once: the wait is over already. It is no fault, however
+        often: a coordinator that takes new connections and answers nothing holds it, for as long as the most patient
+        member of the group has asked for; that may be longer than we have."""
         attempts = self._unanswered = _one_more(self._unanswered, sent_at, cause)
-        if now - attempts.since >= self._longest_hold:
-            return None
         return self._scheduled(request, attempts, now, 0.0)
 
     def answered(self) -> None:
