@@ -69,11 +69,16 @@ def _result(result: Result, size: int) -> str:
 
 def _ratio(ratio: Ratio) -> str:
     goal = "" if ratio.goal is None else f"{ratio.goal:.2f} {'reached' if ratio.reached else 'missed'}"
-    return _row(f"{ratio.ours} / {ratio.theirs}", [ratio.spread.text(_hundredths), goal])
+    return _row(f"{ratio.ours} / {ratio.theirs}", [ratio.spread.text(_three_digits), goal])
 
 
 def _hundredths(number: float) -> str:
     return f"{number:.2f}"
+
+
+def _three_digits(number: float) -> str:
+    """So that a goal just missed does not read as one reached."""
+    return f"{number:#.3g}"
 
 
 def _row(name: str, cells: Iterable[str]) -> str:
