@@ -88,7 +88,7 @@ class Wire:
 
 
 def _patience(silences: int, timing: Timing) -> float:
-    return min(timing.session_timeout / 2 * 2.0 ** max(silences - 1, 0), 2 * timing.session_timeout)
+    return timing.session_timeout * (0.5, 0.5, 1.0, 2.0)[min(silences, 3)]
 
 
 def request_of(

@@ -263,7 +263,7 @@ class Member:
             # The coordinator may have a new address, or be another node.
             self._metadata.request_refresh()
             self.post(RequestFailed(command.token, str(error)))
-        except Exception as error:  # noqa: BLE001 - an assignor's `subscription_user_data` is the user's code: fatal, and said
+        except Exception as error:  # noqa: BLE001 - a fault of ours: said, rather than a member that never joins
             self.post(RequestImpossible(command.token, error))
 
     # -- topics and assignments ----------------------------------------------------------------------

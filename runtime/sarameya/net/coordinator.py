@@ -40,6 +40,9 @@ from sarameya.protocol.membership_messages import (
 from sarameya.protocol.metadata import Broker
 from sarameya.protocol.rebalance import PROTOCOL_TYPE
 
+_PATIENCE = (0.5, 0.5, 1.0, 2.0)
+"""Session timeouts to wait for a join or sync that may be held or lost: at first, after one silence, after two ..."""
+
 _JOIN_MARGIN = 5.0
 """Seconds beyond the rebalance timeout before a held join counts as unanswered; Kafka's own clients use five."""
 
@@ -147,8 +150,7 @@ class CoordinatorClient:
     def _patience(self, silences: int) -> float:
         """Seconds to wait for what may be held, or lost. That it is lost again and again is unlikely, and each leaves
         the broker a connection that it does not read until it has been idle for long: so the waits grow."""
-        session_timeout = self._config.session_timeout
-        return min(session_timeout / 2 * 2.0 ** max(silences - 1, 0), 2 * session_timeout)
+        return self._config.session_timeout * _PATIENCE[min(silences, len(_PATIENCE) - 1)]
 
     async def _held(self, token: int, node_id: int, message: type[ApiMessage], patience: float, **fields: Any) -> Any:
         """The answer to what the coordinator may hold, or Unanswered: that says nothing against it, while a connection
