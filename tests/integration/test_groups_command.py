@@ -20,7 +20,7 @@ from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END
 from tests.group.kit import Recorder, eventually
 from tests.integration.real_kafka import GroupLine, RealKafka
-from tests.integration.real_kafka.producing import produce
+from tests.integration.real_kafka.producing import produce, send
 
 pytestmark = pytest.mark.integration
 
@@ -165,7 +165,7 @@ async def log_ends(kafka: RealKafka, topic: str) -> dict[int, int]:
 
 async def test_active_group_is_not_reset_and_an_idle_one_goes_on_from_there(real_kafka_any: RealKafka) -> None:
     topic, group = real_kafka_any.create_topic("reset", 2), "reset"
-    produced = produce(real_kafka_any, topic, [b"%d" % n for n in range(100)])
+    produced = send(real_kafka_any, topic, ({"value": b"%d" % n, "partition": n % 2} for n in range(100)))
     reset = ["offsets", "reset", group, "--topic", topic, "--shift-by", "-10"]
     handler = Recorder()
 
