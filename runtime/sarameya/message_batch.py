@@ -6,7 +6,7 @@ Either may be what was decoded (`protocol.records.decode`, `decode_columns`); th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, overload
 
 import attrs
@@ -33,6 +33,20 @@ class MessageColumns(Sequence[Message]):
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Headers]
+
+    @classmethod
+    def joined(cls, parts: Sequence[MessageColumns]) -> MessageColumns:
+        """Several, at least one, as one: all of the same partition, timestamp type and leader epoch."""
+        if len(parts) == 1:
+            return parts[0]
+        return attrs.evolve(
+            parts[0],
+            offsets=tuple(chain.from_iterable(part.offsets for part in parts)),
+            timestamps=tuple(chain.from_iterable(part.timestamps for part in parts)),
+            keys=tuple(chain.from_iterable(part.keys for part in parts)),
+            values=tuple(chain.from_iterable(part.values for part in parts)),
+            headers=tuple(chain.from_iterable(part.headers for part in parts)),
+        )
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -1,13 +1,14 @@
 """One claimed partition, as its handler reads it: message by message, or batch by batch.
 
-Decoding happens here, on the claim's own task, one record batch at a time, so that a corrupt batch fails this
-claim alone. Both views share one place in the log: whichever is used next goes on where the other stopped, and
-cancelling a read loses nothing. A claim that is paused hands out nothing: what is left of the batch it was in is set
-aside, so that asking for the next message costs no more for it.
+Decoding happens here, on the claim's own task, so that a corrupt batch fails this claim alone: one record batch at a
+time into messages, or a few into the columns of one `MessageBatch`. Both views share one place in the log: whichever is
+used next goes on where the other stopped, and cancelling a read loses nothing. A claim that is paused hands out
+nothing: what is left of the batch it was in is set aside, so that asking for the next message costs no more for it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -15,9 +16,14 @@ import trio
 
 from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
-from sarameya.message_batch import MessageBatch
+from sarameya.errors import RecordError
+from sarameya.message_batch import MessageBatch, MessageColumns
 from sarameya.model import Message, TopicPartition
-from sarameya.protocol.records import RawBatch, decode
+from sarameya.protocol.records import RawBatch, decode, decode_columns
+
+_ENOUGH_MESSAGES = 1000
+"""Record batches are joined into one MessageBatch until it has so many: what a batch costs is little then beside what
+its messages do."""
 
 
 def _nobody() -> None:
@@ -96,24 +102,25 @@ class Claim:
         return ClaimMessages(self)
 
     def batches(self) -> ClaimBatches:
-        """The messages as `MessageBatch`es, a record batch of the log each."""
+        """The messages as `MessageBatch`es: a record batch of the log each, or as many as make a thousand messages."""
         return ClaimBatches(self)
 
-    async def _advance(self) -> bool:
+    async def _advance(self, by_columns: bool = False) -> bool:
         """Have a batch with messages left to take; False once the session ends. Takes a checkpoint."""
         await trio.lowlevel.checkpoint()
         while not self._ended:
-            if self._advance_nowait():
+            if self._advance_nowait(by_columns):
                 return True
             if self._arrival.is_set():  # several tasks may wait here
                 self._arrival = trio.Event()
             await self._arrival.wait()
         return False
 
-    def _advance_nowait(self) -> bool:
+    def _advance_nowait(self, by_columns: bool = False) -> bool:
         """Have a batch with messages left to take, out of what has been fetched; False if there is none to be had.
 
-        Raises what fetching or decoding failed with, at this and every later call.
+        `by_columns`: whoever asks takes all of it at once. Raises what fetching or decoding failed with, at this and
+        every later call.
         """
         while not (self._ended or self.is_paused):
             if self._taken < len(self._messages):
@@ -121,9 +128,10 @@ class Claim:
             self._behind = self.position
             self._batch, self._messages, self._taken = None, (), 0
             if self._undecoded:
-                # Taken out only once it is decoded: a batch that cannot be decoded stays the next one.
-                self._decode(self._undecoded[0])
-                self._undecoded.popleft()
+                if by_columns:
+                    self._decode_columns()
+                else:
+                    self._decode_next()
                 continue
             records = self._consumer.receive_nowait()
             if records is None:
@@ -138,19 +146,56 @@ class Claim:
         self._arrival.set()
         self._on_arrival()
 
-    def _decode(self, raw: RawBatch) -> None:
-        config, partition = self._config, self.topic_partition
+    def _decode_next(self) -> None:
+        """The next record batch's messages."""
+        # Taken out only once it is decoded: a batch that cannot be decoded stays the next one.
+        raw, config = self._undecoded[0], self._config
         messages: list[Message] = []
-        if not raw.is_control and raw.base_offset not in self._aborted:
-            messages = decode(raw, partition, check_crc=config.check_crcs, limit=config.fetch_max_decompressed_bytes)
+        if self._is_shown(raw):
+            limit = config.fetch_max_decompressed_bytes
+            messages = decode(raw, self.topic_partition, check_crc=config.check_crcs, limit=limit)
+        self._undecoded.popleft()
         if messages and messages[0].offset < self._behind:
             # The broker begins at the batch that holds the position, not at the position itself.
             messages = [message for message in messages if message.offset >= self._behind]
+        self._have(messages, [raw])
+
+    def _decode_columns(self) -> None:
+        """The next record batch's columns, and those of the ones behind it until there are enough messages."""
+        config = self._config
+        parts: list[MessageColumns] = []
+        raws: list[RawBatch] = []
+        while self._undecoded and sum(map(len, parts)) < _ENOUGH_MESSAGES:
+            raw = self._undecoded[0]
+            if raws and (raw.timestamp_type, raw.leader_epoch) != (raws[0].timestamp_type, raws[0].leader_epoch):
+                break
+            if self._is_shown(raw):
+                limit = config.fetch_max_decompressed_bytes
+                try:
+                    columns = decode_columns(raw, self.topic_partition, check_crc=config.check_crcs, limit=limit)
+                except RecordError:
+                    if not parts:
+                        raise
+                    break  # what stands before it is good, and it stays the next one
+                if columns and columns.offsets[0] < self._behind:
+                    columns = columns[bisect_left(columns.offsets, self._behind) :]
+                if columns:
+                    parts.append(columns)
+            raws.append(self._undecoded.popleft())
+        self._have(MessageColumns.joined(parts) if parts else (), raws)
+
+    def _is_shown(self, raw: RawBatch) -> bool:
+        return not raw.is_control and raw.base_offset not in self._aborted
+
+    def _have(self, messages: Sequence[Message], raws: Sequence[RawBatch]) -> None:
+        """These are next, and are all there is in `raws`."""
+        behind, epoch = raws[-1].next_offset, raws[-1].leader_epoch
         if messages:
             self._messages = messages
-            self._batch = MessageBatch(*partition, messages, raw.next_offset, raw.leader_epoch, len(raw.data))
+            size = sum(len(raw.data) for raw in raws)
+            self._batch = MessageBatch(*self.topic_partition, messages, behind, epoch, size)
         else:
-            self._behind = raw.next_offset
+            self._behind = behind
 
     def _take_rest(self) -> MessageBatch:
         """What is left of the present batch."""
@@ -220,6 +265,6 @@ class ClaimBatches:
         return self
 
     async def __anext__(self) -> MessageBatch:
-        if not await self._claim._advance():
+        if not await self._claim._advance(by_columns=True):
             raise StopAsyncIteration
         return self._claim._take_rest()

@@ -63,16 +63,16 @@ class Stream:
         return StreamMessages(self)
 
     def batches(self) -> StreamBatches:
-        """The messages as `MessageBatch`es, a record batch of one partition's log each."""
+        """The messages as `MessageBatch`es of one partition each, as `Claim.batches` gives them."""
         return StreamBatches(self)
 
-    async def _advance(self) -> Claim | None:
+    async def _advance(self, by_columns: bool = False) -> Claim | None:
         """A claim with messages left to take; None once the session ends. Takes a checkpoint."""
         await trio.lowlevel.checkpoint()
         while not self._ended:
             while self._going:
                 self._drop(self._going.pop(0))
-            if (claim := self._next()) is not None:
+            if (claim := self._next(by_columns)) is not None:
                 self._current = claim
                 return claim
             if self._arrival.is_set():
@@ -80,14 +80,14 @@ class Stream:
             await self._arrival.wait()
         return None
 
-    def _next(self) -> Claim | None:
+    def _next(self, by_columns: bool) -> Claim | None:
         self._held = current = self._current
         if current is not None and current._taken < len(current._messages):
             return current
         while self._line:
             self._held = claim = next(iter(self._line))
             self._line.move_to_end(claim)  # whatever comes of it, the others are next
-            if claim._advance_nowait():
+            if claim._advance_nowait(by_columns):
                 return claim
             del self._line[claim]
         self._held = self._current = None
@@ -160,7 +160,7 @@ class StreamBatches:
         return self
 
     async def __anext__(self) -> MessageBatch:
-        claim = await self._stream._advance()
+        claim = await self._stream._advance(by_columns=True)
         if claim is None:
             raise StopAsyncIteration
         return claim._take_rest()

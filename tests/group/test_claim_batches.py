@@ -1,0 +1,126 @@
+"""A claim's batches: record batches joined into columns, beside the messages they have to equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya.config import Config
+from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.errors import CorruptRecordError
+from sarameya.group.claim import Claim
+from sarameya.message_batch import MessageBatch
+from sarameya.model import Message, TopicPartition
+from sarameya.protocol.fetch_cursor import FetchCursor, Records
+from sarameya.protocol.records import RawBatch, build, split
+
+PARTITION = TopicPartition("orders", 0)
+
+
+def logged(sizes: Sequence[int], epochs: Sequence[int] = ()) -> list[RawBatch]:
+    """Record batches of so many messages each, one behind the other, under leader epoch 0 or those given."""
+    raws: list[RawBatch] = []
+    offset = 0
+    for place, size in enumerate(sizes):
+        records = [(1000 + number, b"k", b"%d" % (offset + number), ()) for number in range(size)]
+        epoch = epochs[place] if epochs else 0
+        raws += split(build(records, base_offset=offset, leader_epoch=epoch), PARTITION, offset)
+        offset += size
+    return raws
+
+
+def claim_of(raws: Sequence[RawBatch], position: int = 0, aborted: frozenset[int] = frozenset()) -> Claim:
+    consumer = PartitionConsumer(FetchCursor(PARTITION, position), 1)
+    claim = Claim(consumer, Config())
+    consumer.deliver(Records(tuple(raws), sum(len(raw.data) for raw in raws), position, aborted))
+    return claim
+
+
+async def all_batches(claim: Claim) -> list[MessageBatch]:
+    """What there is, without waiting for more."""
+    batches: list[MessageBatch] = []
+    async for batch in claim.batches():
+        batches.append(batch)
+        if claim.position == claim.high_water_mark:
+            break
+    return batches
+
+
+def read(raws: Sequence[RawBatch], position: int = 0, aborted: frozenset[int] = frozenset()) -> list[MessageBatch]:
+    async def main() -> list[MessageBatch]:
+        claim = claim_of(raws, position, aborted)
+        claim._consumer.cursor.high_water_mark = raws[-1].next_offset
+        return await all_batches(claim)
+
+    return trio.run(main)
+
+
+def read_messages(raws: Sequence[RawBatch], position: int, aborted: frozenset[int]) -> list[Message]:
+    async def main() -> list[Message]:
+        claim = claim_of(raws, position, aborted)
+        messages: list[Message] = []
+        while claim._advance_nowait():
+            messages += claim._take_rest().messages
+        return messages
+
+    return trio.run(main)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 700), min_size=1, max_size=8),
+    epochs=st.lists(st.integers(0, 2), min_size=8, max_size=8),
+    hidden=st.sets(st.integers(0, 7), max_size=3),
+    skipped=st.integers(0, 500),
+)
+def test_batches_have_the_messages_that_iteration_gives(
+    sizes: list[int], epochs: list[int], hidden: set[int], skipped: int
+) -> None:
+    raws = logged(sizes, sorted(epochs))
+    # The last one is shown, so that there is something to wait for.
+    aborted = frozenset(raws[place].base_offset for place in hidden if place < len(raws) - 1)
+    position = min(skipped, raws[0].last_offset)
+    batches = read(raws, position, aborted)
+    assert [message for batch in batches for message in batch] == read_messages(raws, position, aborted)
+    assert batches[-1].next_offset == raws[-1].next_offset
+    for batch, behind in pairwise(batches):
+        assert batch.next_offset <= behind.first_offset
+    assert sum(batch.size_bytes for batch in batches) <= sum(len(raw.data) for raw in raws)
+    assert {message.leader_epoch for batch in batches for message in batch} <= set(epochs)
+    assert all({message.leader_epoch for message in batch} == {batch.leader_epoch} for batch in batches)
+
+
+def test_record_batches_are_joined_until_there_are_enough_messages() -> None:
+    assert [len(batch) for batch in read(logged([400] * 6))] == [1200, 1200]
+    assert [len(batch) for batch in read(logged([10] * 6))] == [60]
+    assert [len(batch) for batch in read(logged([1000, 1000]))] == [1000, 1000]
+
+
+def test_another_leader_epoch_begins_another_batch() -> None:
+    """The epoch goes into the commit of what is marked (KIP-320)."""
+    batches = read(logged([10, 10, 10], [3, 3, 4]))
+    assert [(len(batch), batch.leader_epoch) for batch in batches] == [(20, 3), (10, 4)]
+
+
+async def test_batch_that_cannot_be_decoded_fails_behind_what_is_good_and_stays_the_next_one() -> None:
+    good, broken, behind = logged([10, 10, 10])
+    data = bytearray(broken.data)
+    data[-1] ^= 1
+    (broken,) = split(bytes(data), PARTITION, 10)
+    batches = claim_of([good, broken, behind]).batches()
+    assert [message.offset for message in await anext(batches)] == list(range(10))
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match="orders-0 at offset 10"):
+            await anext(batches)
+
+
+async def test_views_take_turns_at_one_place() -> None:
+    claim = claim_of(logged([10, 10, 10]))
+    assert [(await anext(aiter(claim))).offset for _ in range(3)] == [0, 1, 2]
+    assert [message.offset for message in await anext(claim.batches())] == list(range(3, 10)), "the rest of its batch"
+    assert len(await anext(claim.batches())) == 20
+    assert claim.position == 30
