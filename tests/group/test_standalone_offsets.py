@@ -49,7 +49,7 @@ async def test_start_that_was_chosen_is_not_committed(autojump_clock: MockClock,
 async def test_marks_are_committed_every_interval_and_at_the_end(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline():
         fill(cluster, 10, 0)
-        fill(cluster, 10, 1)
+        fill(cluster, 1, 1)
         async with Watched(cluster, "g", autocommit_interval=5.0) as consumer:
             async with consumer.consume_partitions(ORDERS[:2], "oldest") as claims:
                 for message in await take(claims[ORDERS[0]], 4):
@@ -60,6 +60,7 @@ async def test_marks_are_committed_every_interval_and_at_the_end(autojump_clock:
                 await trio.sleep(6)
                 assert committed(cluster) == {"orders-0": 4, "orders-1": 1}
                 assert cluster.committed("g")[ORDERS[0]].metadata == "so far"
+                fill(cluster, 9, 1)
                 consumer.mark_offset("orders", 0, 7)
             # The block has ended, and the consumer is still there: marks stay what they are.
             consumer.mark_offset("orders", 1, 9)
