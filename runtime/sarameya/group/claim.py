@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import trio
 
@@ -20,6 +21,8 @@ from sarameya.errors import RecordError
 from sarameya.message_batch import MessageBatch, MessageColumns
 from sarameya.model import Message, TopicPartition
 from sarameya.protocol.records import RawBatch, decode, decode_columns
+
+_Decoded = TypeVar("_Decoded")
 
 _ENOUGH_MESSAGES = 1000
 """Record batches are joined into one MessageBatch until it has so many: what a batch costs is little then beside what
@@ -149,11 +152,8 @@ class Claim:
     def _decode_next(self) -> None:
         """The next record batch's messages."""
         # Taken out only once it is decoded: a batch that cannot be decoded stays the next one.
-        raw, config = self._undecoded[0], self._config
-        messages: list[Message] = []
-        if self._is_shown(raw):
-            limit = config.fetch_max_decompressed_bytes
-            messages = decode(raw, self.topic_partition, check_crc=config.check_crcs, limit=limit)
+        raw = self._undecoded[0]
+        messages = self._decoded(decode, raw) if self._is_shown(raw) else []
         self._undecoded.popleft()
         if messages and messages[0].offset < self._behind:
             # The broker begins at the batch that holds the position, not at the position itself.
@@ -162,27 +162,32 @@ class Claim:
 
     def _decode_columns(self) -> None:
         """The next record batch's columns, and those of the ones behind it until there are enough messages."""
-        config = self._config
         parts: list[MessageColumns] = []
         raws: list[RawBatch] = []
-        while self._undecoded and sum(map(len, parts)) < _ENOUGH_MESSAGES:
+        count = 0
+        while self._undecoded and count < _ENOUGH_MESSAGES:
             raw = self._undecoded[0]
             if raws and (raw.timestamp_type, raw.leader_epoch) != (raws[0].timestamp_type, raws[0].leader_epoch):
                 break
             if self._is_shown(raw):
-                limit = config.fetch_max_decompressed_bytes
                 try:
-                    columns = decode_columns(raw, self.topic_partition, check_crc=config.check_crcs, limit=limit)
+                    columns = self._decoded(decode_columns, raw)
                 except RecordError:
-                    if not parts:
+                    if not raws:
                         raise
                     break  # what stands before it is good, and it stays the next one
                 if columns and columns.offsets[0] < self._behind:
                     columns = columns[bisect_left(columns.offsets, self._behind) :]
                 if columns:
                     parts.append(columns)
+                    count += len(columns)
             raws.append(self._undecoded.popleft())
         self._have(MessageColumns.joined(parts) if parts else (), raws)
+
+    def _decoded(self, read: Callable[..., _Decoded], raw: RawBatch) -> _Decoded:
+        config = self._config
+        limit = config.fetch_max_decompressed_bytes
+        return read(raw, self.topic_partition, check_crc=config.check_crcs, limit=limit)
 
     def _is_shown(self, raw: RawBatch) -> bool:
         return not raw.is_control and raw.base_offset not in self._aborted
