@@ -19,6 +19,7 @@ from sarameya.errors import (
     GroupAuthorizationError,
     GroupError,
     KafkaError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     Reaction,
     Request,
@@ -90,6 +91,12 @@ EXAMPLES = [
         OffsetOutOfRangeError(PARTITION, 5, 10, 20),
         "orders-3: offset 5 is outside the log [10, 20); set offset_out_of_range to 'oldest' or 'newest', "
         "or reset the group's offset",
+    ),
+    (
+        LogTruncatedError(PARTITION, 20, 15),
+        "orders-3: the log was cut below offset 20 and differs from offset 15 on from what was read: undo what came of "
+        "that and reset the group's offset to 15, or set offset_out_of_range to 'oldest' or 'newest' to go on there by "
+        "itself",
     ),
     (AssignorError("weighted", "it raised"), "assignor 'weighted': it raised"),
     (CorruptRecordError(*PARTITION, 5, "no CRC"), "orders-3 at offset 5: no CRC"),

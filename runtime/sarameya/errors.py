@@ -16,6 +16,7 @@
     │       └── CommitError             a commit was refused for good
     ├── RetriesExhaustedError           what was tried again as often, or for as long, as the options allow
     ├── OffsetOutOfRangeError           the position is not in the log and the policy is `fail`
+    ├── LogTruncatedError               the log was cut below the position and the policy is `fail`
     ├── RecordError                     bytes that are no records; names topic, partition, offset
     │   ├── CorruptRecordError          CRC, lengths, structure
     │   ├── UnsupportedFormatError      unknown magic or codec
@@ -160,6 +161,24 @@ class OffsetOutOfRangeError(SarameyaError):
         return (
             f"{self.partition}: offset {self.offset} is outside the log [{self.log_start}, {self.log_end}); "
             "set offset_out_of_range to 'oldest' or 'newest', or reset the group's offset"
+        )
+
+
+class LogTruncatedError(SarameyaError):
+    """The log was cut below the position, by an election of a leader that had less of it (KIP-320), and the policy is
+    `fail`. What was read from `diverging_offset` on is not what stands in the log now."""
+
+    def __init__(self, partition: TopicPartition, offset: int, diverging_offset: int) -> None:
+        super().__init__(partition, offset, diverging_offset)
+        self.partition = partition
+        self.offset = offset
+        self.diverging_offset = diverging_offset
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: the log was cut below offset {self.offset} and differs from offset "
+            f"{self.diverging_offset} on from what was read: undo what came of that and reset the group's offset to "
+            f"{self.diverging_offset}, or set offset_out_of_range to 'oldest' or 'newest' to go on there by itself"
         )
 
 

@@ -2,8 +2,8 @@
 
 Owns the broker consumers of a session and sends each partition to the one at its leader: at the start, and
 again whenever a broker gives it back (leadership moved, connection lost). Other partitions go on meanwhile. A
-partition without a leader waits and is looked for with backoff, visibly. Out-of-range positions meet the
-policy here.
+partition without a leader waits and is looked for with backoff, visibly. Positions that are not in the log are
+`resets.py`'s.
 """
 
 from __future__ import annotations
@@ -14,39 +14,33 @@ import trio
 
 from sarameya.config import Config
 from sarameya.consumer.broker_consumer import BrokerConsumer
-from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
-from sarameya.errors import OffsetOutOfRangeError, RetriesExhaustedError, SarameyaError
-from sarameya.model import TopicPartition
+from sarameya.consumer.resets import Resets
+from sarameya.errors import RetriesExhaustedError
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.metadata_refresher import MetadataRefresher
-from sarameya.observe import LeaderChanged, Observer, OffsetReset, Retrying
+from sarameya.observe import LeaderChanged, Observer, Retrying
 from sarameya.protocol.backoff import Attempts, Backoff
 from sarameya.protocol.fetch_cursor import OutOfRange, Redispatch
 
 
 class Fetcher:
-    """Reads partitions from whoever leads them, while `run` runs.
-
-    `on_reset` is told each position that the out-of-range policy chose, before anything is read from there.
-    """
+    """Reads partitions from whoever leads them, while `run` runs."""
 
     def __init__(
         self,
         pool: BrokerPool,
         metadata: MetadataRefresher,
-        lookup: OffsetLookup,
+        resets: Resets,
         config: Config,
         observer: Observer,
         backoff: Backoff,
-        on_reset: Callable[[TopicPartition, int], None],
     ) -> None:
         self._pool = pool
         self._metadata = metadata
-        self._lookup = lookup
+        self._resets = resets
         self._config = config
         self._observer = observer
-        self._on_reset = on_reset
         self._backoff = backoff
         self._brokers: dict[int, BrokerConsumer] = {}
         self._nursery: trio.Nursery | None = None
@@ -125,21 +119,6 @@ class Fetcher:
         self._subscribe(consumer, leader)
 
     async def _reset(self, consumer: PartitionConsumer) -> None:
-        """The position is not in the log: move it by the policy, or fail the claim."""
-        partition, policy = consumer.partition, self._config.offset_out_of_range
-        try:
-            if policy == "fail":
-                start = (await self._lookup.find({partition: "oldest"}))[partition]
-                end = (await self._lookup.find({partition: "newest"}))[partition]
-                raise OffsetOutOfRangeError(partition, consumer.cursor.position, start, end)
-            found = await self._lookup.find({partition: policy})
-        except SarameyaError as error:
-            if not consumer.has_ended:
-                consumer.fail(error)
-            return
-        if consumer.has_ended:
-            return
-        before, consumer.cursor.position = consumer.cursor.position, found[partition]
-        self._on_reset(partition, found[partition])
-        self._observer(OffsetReset(partition, before, found[partition], policy))
-        self.read([consumer])
+        """The position is not in the log."""
+        if await self._resets.out_of_range(consumer):
+            self.read([consumer])

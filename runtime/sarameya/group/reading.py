@@ -14,6 +14,7 @@ import trio
 from sarameya.consumer.fetcher import Fetcher
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.consumer.resets import Resets
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RequestTimeoutError, SarameyaError, UnknownTopicError
 from sarameya.group.claim import Claim
@@ -44,7 +45,8 @@ class Reading:
         self.claims: dict[TopicPartition, Claim] = {}
         self._runtime = runtime
         self._pauses = pauses
-        self._fetcher = Fetcher(runtime.pool, runtime.metadata, self.lookup, config, observer, backoff, on_reset)
+        resets = Resets(self.lookup, config, observer, on_reset)
+        self._fetcher = Fetcher(runtime.pool, runtime.metadata, resets, config, observer, backoff)
         self._opening: set[TopicPartition] = set()
         self._calls: set[trio.CancelScope] = set()
         self._is_closed = False

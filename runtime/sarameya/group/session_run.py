@@ -30,6 +30,7 @@ import trio
 from sarameya.consumer.fetcher import Fetcher
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.consumer.resets import Resets
 from sarameya.errors import ClaimError, CommitError, HandlerError, RebalanceDeadlineError, SarameyaError
 from sarameya.group.claim import Claim
 from sarameya.group.deadline import Deadline, Tasks, in_order, most_of, stack_of
@@ -83,11 +84,10 @@ class SessionRun:
         self._fetcher = Fetcher(
             runtime.pool,
             runtime.metadata,
-            self._lookup,
+            Resets(self._lookup, runtime.config, runtime.observer, self._offsets.position_moved),
             runtime.config,
             runtime.observer,
             runtime.backoff,
-            self._offsets.position_moved,
         )
         self._session = Session(
             runtime.group,
