@@ -83,7 +83,8 @@ class RealKafka:
 
     It is formatted and started on entry, on free loopback ports, under `directory` (which may not exist yet). On
     exit its data is removed; the brokers' logs (`directory/<node id>/server.log`) stay. `version` is a release of Kafka
-    with KRaft, `properties` are the brokers' own, beside or in place of those set here.
+    with KRaft, `properties` are the brokers' own, beside or in place of those set here. With `proxied` each broker has
+    a second listener, which sends its clients to another port: that where a proxy is to stand (`Node.proxy`).
     """
 
     def __init__(
@@ -92,19 +93,22 @@ class RealKafka:
         brokers: int = 1,
         version: str = KAFKA_VERSION,
         properties: Mapping[str, str] | None = None,
+        proxied: bool = False,
     ) -> None:
         self._directory = directory
         self._brokers = brokers
         self._version = version
         self._properties = dict(properties or {})
+        self._proxied = proxied
         self._stack = ExitStack()
         self.nodes: tuple[Node, ...] = ()
 
     def __enter__(self) -> Self:
         jars = kafka_jars(self._version)
-        ports = iter(free_ports(2 * self._brokers))
+        ports = iter(free_ports(4 * self._brokers))
         self.nodes = tuple(
-            Node(n, self._directory / str(n), jars, next(ports), next(ports)) for n in range(1, self._brokers + 1)
+            Node(n, self._directory / str(n), jars, next(ports), next(ports), self._proxy(next(ports), next(ports)))
+            for n in range(1, self._brokers + 1)
         )
         cluster_id = _new_cluster_id()
         with ExitStack() as stack:
@@ -180,11 +184,15 @@ class RealKafka:
             raise ToolError(f"no coordinator in:\n{shown}")
         return next(node for node in self.nodes if node.node_id == int(match[1]))
 
+    def _proxy(self, *ports: int) -> tuple[int, int] | None:
+        port, proxy_port = ports
+        return (port, proxy_port) if self._proxied else None
+
     def _shared(self) -> dict[str, str]:
         replicas = str(self._brokers)
         return {
             "controller.quorum.voters": ",".join(node.voter for node in self.nodes),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "auto.create.topics.enable": "false",
             # Tests are short: a group's first round waits for nobody, and sessions may be shorter than production's.
             "group.initial.rebalance.delay.ms": "0",

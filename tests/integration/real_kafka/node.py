@@ -60,6 +60,8 @@ class Node:
     jars: Path
     port: int
     controller_port: int
+    proxy: tuple[int, int] | None = None
+    """The port of a second listener, and the port, a proxy's, at which that says it is; see `RealKafka`."""
     _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
 
     @property
@@ -75,14 +77,20 @@ class Node:
     def log_file(self) -> Path:
         return self.directory / "server.log"
 
+    @property
+    def pid(self) -> int:
+        """Of the process, which must have been started."""
+        assert self._process is not None
+        return self._process.pid
+
     def format(self, cluster_id: str, shared: Mapping[str, str]) -> None:
         """Write the properties, `shared` among them, and format the storage. Raises KafkaStartError."""
         self.directory.mkdir(parents=True)
         properties = {
             "node.id": str(self.node_id),
             "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listeners": ",".join([*self._listeners(0), f"CONTROLLER://{HOST}:{self.controller_port}"]),
+            "advertised.listeners": ",".join(self._listeners(1)),
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.directory / "data"),
             **shared,
@@ -130,6 +138,11 @@ class Node:
         """The end of the broker's log."""
         lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
         return "\n".join([*lines[-count:], f"(the whole log: {self.log_file})"])
+
+    def _listeners(self, which: int) -> list[str]:
+        """For clients: where they are (0), or where they say that they are (1)."""
+        proxied = [] if self.proxy is None else [f"PROXIED://{HOST}:{self.proxy[which]}"]
+        return [f"PLAINTEXT://{self.address}", *proxied]
 
     @property
     def _properties(self) -> Path:
