@@ -8,13 +8,13 @@ ProtocolError, upon which the server closes that connection, as Kafka does.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
 from sarameya.errors import ProtocolError
+from sarameya.protocol.bodies import body_decoder
 from sarameya.protocol.tagged_fields import NO_TAGS, behind_tags
 from sarameya.protocol.versions import Api, VersionRange
 
@@ -27,8 +27,7 @@ _HEADER = struct.Struct(">ih")
 """What follows: the correlation id and the length of the client id."""
 _CORRELATION_ID = struct.Struct(">i")
 
-# What kafka-python's decoders raise for bytes that do not fit their schema.
-_DECODE_ERRORS = (struct.error, ValueError, IndexError, OverflowError)
+_DECODE_ERRORS = (ValueError, IndexError, struct.error)
 
 
 class FrameReader:
@@ -104,7 +103,8 @@ def decode_request(frame: bytes, messages: Mapping[Api, Any], served: Mapping[Ap
     message = messages[api]
     try:
         correlation_id, client_id, end = _decode_header(frame, message.flexible_version_q(version))
-        body = _decode_body(_decoder(message, version), frame, end) if in_range else None
+        # Kafka looks at no bytes behind it either.
+        body, _ = body_decoder(message, version)(memoryview(frame)[end:]) if in_range else (None, 0)
     except _DECODE_ERRORS as error:
         raise ProtocolError(f"{api.name} version {version}: {error}") from None
     return Request(api, version, correlation_id, client_id, body)
@@ -131,61 +131,3 @@ def _decode_header(frame: bytes, is_flexible: bool) -> tuple[int, str, int]:
         raise ValueError(f"a client id of {length} bytes")
     client_id = frame[start:end].decode()
     return correlation_id, client_id, behind_tags(frame, end) if is_flexible else end
-
-
-@attrs.frozen(slots=True)
-class _Decoder:
-    """How a message is decoded in one version, found out once. Only for served versions; others have no end."""
-
-    decode: Callable[[memoryview, int], tuple[Any, int]]
-    """Not `message.decode`: that copies the frame to read a header from it, and does not tell where it stopped, so that
-    a body cut off in its last field would pass."""
-    fields: tuple[_Field, ...]
-
-
-@cache
-def _decoder(message: Any, version: int) -> _Decoder:
-    flexible = message.flexible_version_q(version)
-    decode = message._struct.compiled_decode_from(version, compact=flexible, tagged=flexible, data_class=message[None])
-    return _Decoder(decode, _fields(message._struct, version))
-
-
-def _decode_body(message: _Decoder, frame: bytes, at: int) -> Any:
-    body, end = message.decode(memoryview(frame), at)
-    if end > len(frame):
-        raise ValueError("the request is cut off")
-    _refuse_nulls(body, message.fields)
-    return body
-
-
-class _Field(NamedTuple):
-    name: str
-    nullable: bool
-    inner: tuple[_Field, ...] | None
-    """For an array of structures, their fields."""
-
-
-def _fields(structure: Any, version: int) -> tuple[_Field, ...]:
-    """The fields of a message that may turn out null (strings, bytes, arrays), with what its schema says of that."""
-    return tuple(
-        _Field(
-            field.name,
-            field.nullable_for_version_q(version),
-            _fields(field.array_of, version) if field.is_struct_array() else None,
-        )
-        for field in structure.untagged_fields(version)
-        if field.type_str in ("string", "bytes", "records") or field.is_array()
-    )
-
-
-def _refuse_nulls(item: Any, fields: tuple[_Field, ...]) -> None:
-    for name, nullable, inner in fields:
-        value = getattr(item, name)
-        if value is None:
-            if not nullable:
-                raise ValueError(f"{name} is null")
-        elif inner is not None:
-            for element in value:
-                _refuse_nulls(element, inner)
-        elif isinstance(value, list) and None in value:
-            raise ValueError(f"{name} has a null in it")

@@ -6,20 +6,21 @@ NO_TAGS = b"\0"
 """How none are written."""
 
 
-def behind_tags(frame: bytes, at: int) -> int:
+def behind_tags(frame: bytes | memoryview, at: int) -> int:
     """Where the tagged fields end that begin here: as a rule one byte on.
 
     Raises ValueError or IndexError for bytes that are none; does not look whether the last one ends in the frame.
     """
-    count, at = _unsigned_varint(frame, at)
+    count, at = unsigned_varint(frame, at)
     for _ in range(count):
-        _, at = _unsigned_varint(frame, at)
-        size, at = _unsigned_varint(frame, at)
+        _, at = unsigned_varint(frame, at)
+        size, at = unsigned_varint(frame, at)
         at += size
     return at
 
 
-def _unsigned_varint(frame: bytes, at: int) -> tuple[int, int]:
+def unsigned_varint(frame: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The number that begins here and where it ends. Raises ValueError beyond five bytes, IndexError at the end."""
     value = 0
     for shift in range(0, 35, 7):
         byte = frame[at]

@@ -1,8 +1,8 @@
 """One connection's bytes, client side: requests to frames, frames to answers. Pure (no sockets, no clock).
 
-The schema-driven messages are kafka-python's; the framing is ours rather than its `KafkaProtocol`, because that
-one logs a whole undecodable answer as an error of its own and lets whatever its decoder raised escape. Here a
-peer that does not speak Kafka meets one typed ProtocolError.
+The schema-driven messages are kafka-python's, decoded by `bodies`; the framing is ours rather than its
+`KafkaProtocol`, because that one logs a whole undecodable answer as an error of its own and lets whatever its decoder
+raised escape. Here a peer that does not speak Kafka meets one typed ProtocolError.
 
 A broker answers a connection's requests in their order, so answers are matched by the order in which requests
 were sent, and their correlation id is checked against it.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -21,6 +20,7 @@ from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.api_message import ApiMessage
 
 from sarameya.errors import ProtocolError
+from sarameya.protocol.bodies import Decode, body_decoder
 from sarameya.protocol.tagged_fields import NO_TAGS, behind_tags
 from sarameya.protocol.versions import Api
 
@@ -103,11 +103,15 @@ class ClientWire:
             if correlation_id != expected:
                 raise ProtocolError(f"the peer answered request {correlation_id}, where {expected} was due")
             start = behind_tags(frame, _CORRELATION_ID.size) if answer.has_tagged_header else _CORRELATION_ID.size
-            return expected, _decode_body(answer, memoryview(frame)[start:])
+            body = memoryview(frame)[start:]
+            decoded, end = answer.decode(body)
+            if end != len(body):
+                raise ProtocolError(f"{answer.name}: {end} bytes were announced, {len(body)} came")
+            return expected, decoded
         except ProtocolError:
             raise
-        except Exception as error:  # hostile bytes make the schema decoder raise nearly anything
-            raise ProtocolError(f"{answer.name}: the answer does not decode: {error!r}") from error
+        except (ValueError, IndexError) as error:
+            raise ProtocolError(f"{answer.name}: the answer does not decode: {error}") from error
 
 
 @attrs.frozen(slots=True)
@@ -116,69 +120,23 @@ class _Answer:
 
     name: str
     has_tagged_header: bool
-    decode: Callable[[memoryview, int], tuple[Any, int]] | None
-    """None for ApiVersions, which has a rule of its own for the version of an error (KIP-511)."""
-    response_class: Any
-    never_null: _Fields
+    decode: Decode
 
 
 @cache
 def _answer_to(api: int, version: int) -> _Answer:
-    response_class = RequestHeader(request_api_key=api, request_api_version=version).get_response_class()
-    flexible = response_class.flexible_version_q(version)
-    decode = response_class._struct.compiled_decode_from(
-        version, compact=flexible, tagged=flexible, data_class=response_class[None]
-    )
-    # The answer to ApiVersions may be in another version than was asked for, so its header has no tags ever.
-    is_versions = api == Api.API_VERSIONS
-    return _Answer(
-        response_class.__name__,
-        flexible and not is_versions,
-        None if is_versions else decode,
-        response_class,
-        _fields_never_null(response_class._struct, version),
-    )
+    message = RequestHeader(request_api_key=api, request_api_version=version).get_response_class()
+    decode = body_decoder(message, version)
+    if api == Api.API_VERSIONS:
+        # This answer may be in another version than was asked for, so its header has no tags ever.
+        return _Answer(message.__name__, False, _versions_decoder(decode, body_decoder(message, 0)))
+    return _Answer(message.__name__, message.flexible_version_q(version), decode)
 
 
-def _decode_body(expected: _Answer, body: memoryview) -> Any:
-    """The answer's body: all of it, nothing behind it, and no null where the schema allows none.
+def _versions_decoder(as_asked: Decode, as_refused: Decode) -> Decode:
+    """For the answer to ApiVersions: whoever refuses to tell does so in version 0 (KIP-511)."""
 
-    `ApiMessage.decode` does not tell where it stopped, and takes the bytes that are there for those that a length
-    announced: a cut-off answer would pass as a short one. So the compiled decoder beneath it is called.
-    """
-    if expected.decode is None:
-        answer = expected.response_class.decode(body)
-    else:
-        answer, end = expected.decode(body, 0)
-        if end != len(body):
-            raise ProtocolError(f"{expected.name}: {end} bytes were announced, {len(body)} came")
-    _refuse_nulls(answer, expected.never_null)
-    return answer
+    def decode(body: bytes | memoryview) -> tuple[Any, int]:
+        return as_asked(body) if bytes(body[:2]) == b"\0\0" else as_refused(body)
 
-
-_Fields = list[tuple[str, "_Fields | None"]]
-"""Names of fields that are never null, each with the same of its items where it is an array of structs."""
-
-
-def _refuse_nulls(item: Any, never_null: _Fields) -> None:
-    """kafka-python decodes a null anywhere; where there can be none, whoever reads the answer expects none."""
-    for name, of_items in never_null:
-        value = getattr(item, name)
-        if value is None:
-            raise ProtocolError(f"{type(item).__name__}: {name} is null")
-        if of_items is not None:
-            for child in value:
-                _refuse_nulls(child, of_items)
-
-
-def _fields_never_null(struct: Any, version: int) -> _Fields:
-    return [
-        (field.name, _fields_never_null(field.array_of, version) if field.is_struct_array() else None)
-        for field in struct._fields
-        if field.for_version_q(version) and not field.nullable_for_version_q(version) and _has_a_null(field)
-    ]
-
-
-def _has_a_null(field: Any) -> bool:
-    """Whether the field's type has a null on the wire; kafka-python also says None for a bit field that is unset."""
-    return field.is_struct_array() or field.is_array() or field.type_str in ("string", "bytes")
+    return decode

@@ -1,0 +1,232 @@
+"""Bodies of requests and answers: bytes -> kafka-python's messages, after its schemas, by a decoder of our own. Pure.
+
+kafka-python's decoder trusts who sends: a varint that does not end costs the square of its length, a length beyond the
+frame takes what is there, a count is believed whatever follows, null is let pass where a schema has none, and each
+struct with tagged fields copies all that stands behind it. Here every length is held to the bytes that are there before
+anything is made of them, so that both time and memory grow with the frame and with nothing that it claims.
+
+For each message and version a function is written out once, as kafka-python does: what is in it is known beforehand.
+Like there, what is made are instances of kafka-python's own classes, without their constructors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from struct import Struct, error, unpack_from
+from typing import Any, NoReturn
+from uuid import UUID
+
+from kafka.protocol.schemas.fields.codecs import BitField
+
+from sarameya.protocol.tagged_fields import unsigned_varint
+
+Decode = Callable[[bytes | memoryview], tuple[Any, int]]
+
+_ZERO_UUID = bytes(16)
+_BITS = Struct(">I")
+_FIXED = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d", "bool": "?"}
+_SIZES = {name: Struct(">" + letter).size for name, letter in _FIXED.items()} | {"uuid": 16, "bitfield": 4}
+
+
+@cache
+def body_decoder(message: Any, version: int) -> Decode:
+    """What decodes bodies of `message` (kafka-python's class) in `version`: bytes -> (message, where it ends in them).
+
+    It raises ValueError for bytes that are no such message: cut off, with a null where the schema has none, with a
+    length or a count that cannot be. What may stand behind the end is its caller's to judge.
+    """
+    writer = _Writer(version, message.flexible_version_q(version))
+    writer.struct("body", message._struct, message[None], "    ")
+    read = writer.function("body")
+
+    def decode(data: bytes | memoryview) -> tuple[Any, int]:
+        try:
+            return read(data, 0, len(data))
+        except (IndexError, error):
+            raise ValueError("it is cut off") from None
+
+    return decode
+
+
+class _Writer:
+    """Writes one function, `read(data, at, end)`, which returns what it has read and where that ends."""
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        self._version = version
+        self._flexible = flexible
+        self._lines = ["def read(data, at, end):"]
+        self._names: dict[str, Any] = {
+            "varint": unsigned_varint,
+            "cut_off": _cut_off,
+            "null": _null,
+            "new": object.__new__,
+            "unpack_from": unpack_from,
+            "uuid": _uuid,
+            "bits": _bits,
+            "tagged": _tagged,
+        }
+        self._made = 0
+
+    def function(self, result: str) -> Callable[[bytes | memoryview, int, int], tuple[Any, int]]:
+        self._write("    ", f"return {result}, at")
+        exec("\n".join(self._lines), self._names)
+        function: Callable[[bytes | memoryview, int, int], tuple[Any, int]] = self._names["read"]
+        return function
+
+    def _write(self, indent: str, *lines: str) -> None:
+        self._lines += [indent + line for line in lines]
+
+    def _new(self) -> str:
+        self._made += 1
+        return f"v{self._made}"
+
+    def _named(self, value: Any) -> str:
+        name = self._new()
+        self._names[name] = value
+        return name
+
+    def struct(self, into: str, struct: Any, data_class: Any, indent: str) -> None:
+        """Read a struct. Fields of fixed size that stand together are unpacked together."""
+        self._write(indent, f"{into} = new({self._named(data_class)})", f"{into}._version = {self._version}")
+        self._write(indent, f"{into}.tags = {into}.unknown_tags = None")
+        together: list[Any] = []
+        for field in (*struct.untagged_fields(self._version), None):
+            if field is not None and field.type_str in _FIXED and not field.is_array():
+                together.append(field)
+                continue
+            if together:
+                self._fixed([f"{into}.{each.name}" for each in together], [each.type_str for each in together], indent)
+                together.clear()
+            if field is not None:
+                self.field(f"{into}.{field.name}", field, indent)
+        if self._flexible:
+            self._write(indent, "if data[at] == 0: at += 1")
+            self._write(indent, f"else: at = tagged({into}, {self._tag_readers(struct)}, data, at, end)")
+
+    def field(self, into: str, field: Any, indent: str) -> None:
+        """Read one field of whatever type."""
+        nullable = field.nullable_for_version_q(self._version)
+        if field.is_array():
+            self._array(into, field, nullable, indent)
+        elif field.is_struct():
+            self._nested(into, field, nullable, indent)
+        else:
+            self._simple(into, field.name, field.type_str, nullable, indent)
+
+    def _nested(self, into: str, field: Any, nullable: bool, indent: str) -> None:
+        if nullable:  # KIP-893
+            self._write(indent, "at += 1", f"if data[at - 1] > 127: {into} = None", "else:")
+            indent += "    "
+        made = self._new()
+        self.struct(made, field, field.data_class, indent)
+        self._write(indent, f"{into} = {made}")
+
+    def _simple(self, into: str, name: str, kind: str, nullable: bool, indent: str) -> None:
+        if kind in _FIXED:
+            self._fixed([into], [kind], indent)
+        elif kind in ("uuid", "bitfield"):
+            read = "uuid" if kind == "uuid" else "bits"
+            self._write(indent, f"{into} = {read}(data, at)", f"at += {_SIZES[kind]}")
+        else:
+            inner = self._length(into, name, ">h" if kind == "string" else ">i", nullable, indent)
+            made = 'str(data[at:stop], "utf-8")' if kind == "string" else "bytes(data[at:stop])"
+            self._write(inner, "stop = at + n", f"if stop > end: cut_off({name!r}, n, end - at)")
+            self._write(inner, f"{into} = {made}", "at = stop")
+
+    def _fixed(self, into: list[str], kinds: list[str], indent: str) -> None:
+        layout = Struct(">" + "".join(_FIXED[kind] for kind in kinds))
+        unpack = self._named(layout.unpack_from)
+        self._write(indent, f"{', '.join(into)}, = {unpack}(data, at)", f"at += {layout.size}")
+
+    def _length(self, into: str, name: str, layout: str, nullable: bool, indent: str) -> str:
+        """Read a length or count into `n`; the indent of what follows where it is not null."""
+        if self._flexible:
+            self._write(indent, "n = data[at]", "at += 1", "if n > 127: n, at = varint(data, at - 1)", "n -= 1")
+        else:
+            size = Struct(layout)
+            self._write(indent, f"n, = {self._named(size.unpack_from)}(data, at)", f"at += {size.size}")
+        self._write(indent, "if n < 0:")
+        self._write(indent, f"    if n != -1: cut_off({name!r}, n, end - at)")
+        self._write(indent, f"    {into} = None" if nullable else f"    null({name!r})", "else:")
+        return indent + "    "
+
+    def _array(self, into: str, field: Any, nullable: bool, indent: str) -> None:
+        inner, of = self._length(into, field.name, ">i", nullable, indent), field.array_of
+        self._write(inner, f"if n * {self._smallest(of)} > end - at: cut_off({field.name!r}, n, end - at)")
+        if of.type_str in _FIXED:
+            layout = f'f">{{n}}{_FIXED[of.type_str]}"'
+            self._write(inner, f"{into} = list(unpack_from({layout}, data, at))", f"at += n * {_SIZES[of.type_str]}")
+            return
+        items, item = self._new(), self._new()
+        self._write(inner, f"{items} = []", "for _ in range(n):")
+        if field.is_struct_array():
+            self.struct(item, of, of.data_class, inner + "    ")
+        else:  # an element is never null, wherever the array may be
+            self._simple(item, field.name, of.type_str, False, inner + "    ")
+        self._write(inner, f"    {items}.append({item})", f"{into} = {items}")
+
+    def _smallest(self, field: Any) -> int:
+        """The fewest bytes that an element can take: so many can be believed."""
+        if not field.is_struct():
+            return self._smallest_of(field)
+        fields = field.untagged_fields(self._version)
+        return sum(map(self._smallest_of, fields)) + self._flexible
+
+    def _smallest_of(self, field: Any) -> int:
+        if field.is_struct() and not field.is_array():
+            return 1 if field.nullable_for_version_q(self._version) else self._smallest(field)
+        if not field.is_array() and (size := _SIZES.get(field.type_str)):
+            return size
+        if self._flexible:
+            return 1
+        return 2 if field.type_str == "string" and not field.is_array() else 4
+
+    def _tag_readers(self, struct: Any) -> str:
+        """The name of a table: tag -> name of the field, and what reads it."""
+        readers = {}
+        for field in struct.tagged_fields(self._version)._tags.values():
+            writer = _Writer(self._version, flexible=True)
+            writer.field("value", field, "    ")
+            readers[field.tag] = field.name, writer.function("value")
+        return self._named(readers)
+
+
+def _tagged(item: Any, known: dict[int, tuple[str, Any]], data: bytes | memoryview, at: int, end: int) -> int:
+    """Read the tagged fields of `item` (KIP-482), those that nobody knows left out. Returns where they end."""
+    count, at = unsigned_varint(data, at)
+    for _ in range(count):
+        tag, at = unsigned_varint(data, at)
+        size, at = unsigned_varint(data, at)
+        stop = at + size
+        if stop > end:
+            _cut_off(f"tagged field {tag}", size, end - at)
+        if tag in known:
+            name, read = known[tag]
+            value, read_to = read(data, at, stop)
+            if read_to != stop:
+                raise ValueError(f"{name} is of {read_to - at} bytes, not of {size}")
+            setattr(item, name, value)
+            item.tags = (item.tags or set()) | {name}
+        at = stop
+    return at
+
+
+def _uuid(data: bytes | memoryview, at: int) -> UUID | None:
+    """None for all zeros, as kafka-python has it."""
+    found = bytes(data[at : at + 16])
+    return UUID(bytes=found) if found != _ZERO_UUID else None
+
+
+def _bits(data: bytes | memoryview, at: int) -> Any:
+    """A set of bits; None where it was not asked for."""
+    found = BitField.from_32_bit_field(_BITS.unpack_from(data, at)[0])
+    return None if found == {31} else found
+
+
+def _cut_off(name: str, announced: int, left: int) -> NoReturn:
+    raise ValueError(f"{name}: {announced} were announced, {left} bytes are left")
+
+
+def _null(name: str) -> NoReturn:
+    raise ValueError(f"{name} is null")
