@@ -23,7 +23,11 @@ FIELDS: dict[Api, dict[str, Any]] = {
         "min_bytes": 1,
         "max_bytes": 1000,
         "topics": [
-            {"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}
+            {
+                "topic": "orders",
+                "topic_id": ApiKit({"orders": 1}).cluster.topics.topic("orders").id,
+                "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}],
+            }
         ],
     },
     Api.LIST_OFFSETS: {

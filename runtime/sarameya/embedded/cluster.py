@@ -19,6 +19,7 @@ import trio
 
 from sarameya.embedded.cluster_state import BrokerSettings, ClusterState, Node
 from sarameya.embedded.controls import ClusterControls
+from sarameya.embedded.fetch_sessions import DEFAULT_SESSION_SLOTS
 from sarameya.embedded.framing import DEFAULT_MAX_FRAME_SIZE
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.messages import GroupDescription
@@ -56,6 +57,7 @@ class EmbeddedCluster(ClusterControls):
     Everything is in memory and gone at the end. Every broker can lead every partition: partition n of a topic is led by
     the n-th broker, round and round. As its replicas clients are told all brokers, or that one and those after it, in
     all `replication_factor`; and the rack of each broker that `racks` has one for (broker id -> rack, KIP-881).
+    Each keeps up to `fetch_session_slots` fetch sessions (KIP-227); with 0 every fetch names all its partitions.
     Making one raises ConfigError for racks or replicas that cannot be. Entering raises OSError if a port is taken,
     KafkaError for a topic that cannot be. All methods are called from the event loop, inside the `async with`; those
     that are not `async` do not wait. Errors raised by them are KafkaErrors, with the code a client would get.
@@ -77,6 +79,7 @@ class EmbeddedCluster(ClusterControls):
         default_partitions: int = 1,
         max_batch_size: int = DEFAULT_MAX_BATCH_SIZE,
         max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+        fetch_session_slots: int = DEFAULT_SESSION_SLOTS,
         groups: CoordinatorConfig | None = None,
         wall_clock: Callable[[], float] = time.time,
         seed: int | None = None,
@@ -93,6 +96,7 @@ class EmbeddedCluster(ClusterControls):
                 max_batch_size=max_batch_size,
                 racks=dict(racks or {}),
                 replication_factor=replication_factor,
+                fetch_session_slots=fetch_session_slots,
                 groups=groups or CoordinatorConfig(),
             ),
             wall_clock=wall_clock,

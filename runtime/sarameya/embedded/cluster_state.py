@@ -11,6 +11,7 @@ what clients are told.
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Callable, Mapping
 from itertools import count
 
@@ -18,6 +19,7 @@ import attrs
 
 from sarameya.embedded.coordinators import Coordinators
 from sarameya.embedded.faults import Faults
+from sarameya.embedded.fetch_sessions import DEFAULT_SESSION_SLOTS, FetchSessions
 from sarameya.embedded.group_coordinator import GroupCoordinator
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, Appended
@@ -54,6 +56,8 @@ class BrokerSettings:
     """broker.rack, of the brokers that have one."""
     replication_factor: int | None = None
     """How many replicas a partition has, as clients are told; None: one on every broker."""
+    fetch_session_slots: int = DEFAULT_SESSION_SLOTS
+    """max.incremental.fetch.session.cache.slots, of each broker."""
     groups: CoordinatorConfig = CoordinatorConfig()
 
 
@@ -72,6 +76,9 @@ class ClusterState:
         self.fetches = Purgatory()
         """Fetches held back until there is enough to read, keyed by TopicPartition."""
         self._nodes: dict[int, Node] = {}
+        self._fetch_sessions: dict[int, FetchSessions] = {}
+        # Sessions draw on their own, so that what else is random does not depend on who fetches.
+        self._session_rng = random.Random(self.cluster_id)
         self._coordinators = Coordinators(settings.groups, self.offsets_partition, self.append, wall_clock, rng)
         self._producer_ids = count(1)
         self._changed: dict[TopicPartition, None] = {}
@@ -108,6 +115,7 @@ class ClusterState:
     def node_up(self, node: Node, now: float) -> None:
         """A broker is there, for the first time or again; it leads what has no leader."""
         self._nodes[node.id] = node
+        self._fetch_sessions[node.id] = FetchSessions(self._session_rng, slots=self.settings.fetch_session_slots)
         self._coordinators.add(node.id)
         for partition in self.topics.partitions():
             if partition.leader == NO_LEADER:
@@ -143,12 +151,18 @@ class ClusterState:
         self._coordinators.partitions_deleted(partitions)
         self.settle(now)
 
-    def led_partition(self, node_id: int, topic: str, number: int) -> Partition:
-        """The partition, for a broker that was asked about it as its leader.
+    def fetch_sessions(self, node_id: int) -> FetchSessions:
+        """The broker's sessions; one that starts again has forgotten them."""
+        return self._fetch_sessions[node_id]
 
-        Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+    def led_partition(self, node_id: int, topic: str, number: int, topic_id: uuid.UUID | None = None) -> Partition:
+        """The partition, for a broker that was asked about it as its leader, by the topic's name and maybe its id.
+
+        Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER.
         """
         partition = self.topics.partition(topic, number)
+        if topic_id is not None and self.topics.topic(topic).id != topic_id:
+            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"topic {topic!r} was made anew, its id is not {topic_id}")
         if partition.leader != node_id:
             raise Refused(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -55,6 +55,7 @@ class Topics:
 
     def __init__(self, *, max_batch_size: int = DEFAULT_MAX_BATCH_SIZE, rng: random.Random | None = None) -> None:
         self._topics: dict[str, Topic] = {}
+        self._by_id: dict[uuid.UUID, Topic] = {}
         self._max_batch_size = max_batch_size
         self._rng = rng or random.Random()
 
@@ -65,7 +66,7 @@ class Topics:
         return self._topics.get(name)
 
     def by_id(self, topic_id: uuid.UUID) -> Topic | None:
-        return next((topic for topic in self if topic.id == topic_id), None)
+        return self._by_id.get(topic_id)
 
     def topic(self, name: str) -> Topic:
         """Raises Refused with UNKNOWN_TOPIC_OR_PARTITION."""
@@ -96,7 +97,7 @@ class Topics:
         """
         self.check(name, partitions)
         topic = Topic(name, uuid.UUID(int=self._rng.getrandbits(128), version=4), [])
-        self._topics[name] = topic
+        self._topics[name] = self._by_id[topic.id] = topic
         self._add(topic, partitions, brokers)
         return topic
 
@@ -136,7 +137,7 @@ class Topics:
     def delete(self, name: str) -> Topic:
         """Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an internal topic."""
         topic = self._own(name)
-        del self._topics[name]
+        del self._topics[name], self._by_id[topic.id]
         return topic
 
     def _own(self, name: str) -> Topic:

@@ -1,7 +1,7 @@
 """The APIs the broker answers, one small pure file each, and the table that leads from an API to its file.
 
 Each file has `answer(call)`, which calls `call.reply` once, now or later, and `refuse(body, code)`, the answer that
-carries one error code wherever that API has a place for it.
+carries one error code wherever that API has a place for it. `fetch.refuse(call, code)` replies itself.
 """
 
 from __future__ import annotations
@@ -73,12 +73,14 @@ class Handler:
     message: Any
     """kafka-python's request class."""
     answer: Callable[[Call], None]
-    refuse: Callable[[Any, ErrorCode], Any]
+    refuse: Callable[[Any, ErrorCode], Any] | None
+    refuse_call: Callable[[Call, ErrorCode], None] | None = None
+    """In place of `refuse`, where the request alone does not tell what to answer: a fetch may be one of a session."""
 
 
 HANDLERS: Mapping[Api, Handler] = {
     Api.PRODUCE: Handler(ProduceRequest, produce.answer, produce.refuse),
-    Api.FETCH: Handler(FetchRequest, fetch.answer, fetch.refuse),
+    Api.FETCH: Handler(FetchRequest, fetch.answer, None, refuse_call=fetch.refuse),
     Api.LIST_OFFSETS: Handler(ListOffsetsRequest, list_offsets.answer, list_offsets.refuse),
     Api.METADATA: Handler(MetadataRequest, metadata.answer, metadata.refuse),
     Api.OFFSET_COMMIT: Handler(OffsetCommitRequest, offset_commit.answer, offset_commit.refuse),
@@ -109,6 +111,9 @@ def dispatch(call: Call, refusal: ErrorCode | None = None) -> None:
     handler = HANDLERS[call.request.api]
     if refusal is None:
         handler.answer(call)
-    else:
+    elif handler.refuse is not None:
         call.reply(handler.refuse(call.body, refusal))
+    else:
+        assert handler.refuse_call is not None
+        handler.refuse_call(call, refusal)
     call.cluster.settle(call.now)

@@ -1,28 +1,43 @@
 """Fetch: batches out of logs, as soon as there are enough of them or the client has waited enough.
 
-Fetch sessions (KIP-227) are not kept: answering session id 0 tells the client so, and it names all its
-partitions every time. There are no transactions, so both isolation levels read alike.
+How a fetch is asked and answered on the wire: by topic name or topic id (KIP-516), as part of a fetch session or
+not (KIP-227, `fetch_sessions`). What is read is found in `fetch_reading`.
+
+Fetches of other brokers are not served: here followers share their leader's log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from kafka.protocol.consumer import FetchResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.apis.leader_epochs import check_leader_epoch
-from sarameya.embedded.partition_log import PartitionLog
-from sarameya.embedded.purgatory import DelayedOperation
+from sarameya.embedded.apis.fetch_reading import DelayedFetch, FetchLimits
+from sarameya.embedded.cluster_state import ClusterState
+from sarameya.embedded.fetch_sessions import (
+    NO_SESSION,
+    Answer,
+    FetchContext,
+    FetchPartition,
+    PartitionKey,
+    PartitionRead,
+    Partitions,
+)
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
-from sarameya.model import TopicPartition
 
 _Topic = FetchResponse.FetchableTopicResponse
 _Partition = _Topic.PartitionData
+_Endpoint = FetchResponse.NodeEndpoint
 
-_NEW_SESSION, _NO_SESSION = 0, -1
+_BY_TOPIC_ID = 13
+"""The first version that names topics by id."""
+_TELLS_LEADERS = 16
+"""The first version whose answers say who leads instead (KIP-951)."""
+
+_MAX_BYTES = 55 * 1024 * 1024
+"""Kafka's broker setting `fetch.max.bytes`: more than that never comes, whatever is asked."""
 
 _CONCERN_THE_SESSION = frozenset(
     {
@@ -35,110 +50,124 @@ _CONCERN_THE_SESSION = frozenset(
 
 
 def answer(call: Call) -> None:
-    if call.body.session_epoch not in (_NEW_SESSION, _NO_SESSION):
-        call.reply(refuse(call.body, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    context = _begin(call)
+    if context is None:
         return
-    fetch = DelayedFetch(call)
-    call.cluster.fetches.try_complete_else_watch(fetch, fetch.partitions(), call.now)
+    body = call.body
+    limits = FetchLimits(
+        max_wait=max(body.max_wait_ms, 0) / 1000,
+        min_bytes=body.min_bytes,
+        max_bytes=min(body.max_bytes, _MAX_BYTES),
+    )
+    fetch = DelayedFetch(
+        call.cluster, call.node_id, context, limits, call.now, lambda found: call.reply(_response(call, found))
+    )
+    call.cluster.fetches.try_complete_else_watch(fetch, fetch.keys(), call.now)
 
 
-def refuse(body: Any, code: ErrorCode) -> Any:
+def refuse(call: Call, code: ErrorCode) -> None:
+    """Say `code` of every partition of the fetch; a session goes on. Codes that concern a session are said instead."""
     if code in _CONCERN_THE_SESSION:
-        return FetchResponse(error_code=code, responses=[])
-    return FetchResponse(
-        error_code=ErrorCode.NONE,
-        responses=[
-            _Topic(
-                topic=topic.topic,
-                partitions=[_error(wanted.partition, code) for wanted in topic.partitions],
-            )
-            for topic in body.topics
-        ],
-    )
+        call.reply(FetchResponse(error_code=code, session_id=NO_SESSION, responses=[]))
+        return
+    context = _begin(call)
+    if context is not None:
+        reads = [(partition, PartitionRead(error=code, aborted=())) for partition in context.partitions]
+        call.reply(_response(call, context.answer(reads, call.now)))
 
 
-class DelayedFetch(DelayedOperation):
-    """A fetch that waits for `min_bytes`, for something to say about a partition, or for `max_wait_ms`."""
-
-    def __init__(self, call: Call) -> None:
-        super().__init__(call.now + max(call.body.max_wait_ms, 0) / 1000)
-        self._call = call
-
-    def partitions(self) -> Iterator[TopicPartition]:
-        """What it waits for; a client may name a partition twice."""
-        return (TopicPartition(topic, wanted.partition) for topic, wanted in self._wanted())
-
-    def can_complete(self) -> bool:
-        missing = self._call.body.min_bytes
-        waits = False
-        for topic, wanted in self._wanted():
-            waits = True
-            try:
-                log = self._log(topic, wanted)
-                missing -= min(log.readable_bytes(wanted.fetch_offset), wanted.partition_max_bytes)
-            except Refused:
-                return True
-            if _diverging(log, wanted) is not None:
-                return True
-        return missing <= 0 or not waits
-
-    def on_complete(self, now: float) -> None:
-        budget = self._call.body.max_bytes
-        is_first = True
-        topics = []
-        for topic in self._call.body.topics:
-            partitions = []
-            for wanted in topic.partitions:
-                read = self._read(topic.topic, wanted, budget, is_first)
-                partitions.append(read)
-                if read.records:
-                    # Only the answer's first batch may be larger than asked for (KIP-74).
-                    is_first = False
-                    budget -= len(read.records)
-            topics.append(_Topic(topic=topic.topic, partitions=partitions))
-        self._call.reply(FetchResponse(error_code=ErrorCode.NONE, session_id=0, responses=topics))
-
-    def _wanted(self) -> Iterator[tuple[str, Any]]:
-        for topic in self._call.body.topics:
-            for wanted in topic.partitions:
-                yield topic.topic, wanted
-
-    def _log(self, topic: str, wanted: Any) -> PartitionLog:
-        partition = self._call.cluster.led_partition(self._call.node_id, topic, wanted.partition)
-        check_leader_epoch(partition.log, wanted.current_leader_epoch)
-        return partition.log
-
-    def _read(self, topic: str, wanted: Any, budget: int, is_first: bool) -> Any:
-        try:
-            log = self._log(topic, wanted)
-            diverging = _diverging(log, wanted)
-            size = max(min(wanted.partition_max_bytes, budget), 0)
-            records = b"" if diverging else log.read(wanted.fetch_offset, size, at_least_one=is_first)
-        except Refused as refused:
-            return _error(wanted.partition, refused.code)
-        return _Partition(
-            partition_index=wanted.partition,
-            error_code=ErrorCode.NONE,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.high_watermark,
-            log_start_offset=log.start_offset,
-            diverging_epoch=diverging,
-            aborted_transactions=[],
-            records=records,
+def _begin(call: Call) -> FetchContext | None:
+    """The fetch as its session sees it; None if it was refused as a whole, which has been answered."""
+    body = call.body
+    by_id = call.version >= _BY_TOPIC_ID
+    try:
+        return call.cluster.fetch_sessions(call.node_id).begin(
+            body.session_id,
+            body.session_epoch,
+            _wanted(body, call.cluster, by_id),
+            _forgotten(body, by_id),
+            uses_topic_ids=by_id,
+            now=call.now,
         )
-
-
-def _diverging(log: PartitionLog, wanted: Any) -> Any:
-    """Where the reader's log and this one parted, if its last fetched epoch tells that they did (KIP-595)."""
-    if wanted.last_fetched_epoch < 0:
+    except Refused as refused:
+        call.reply(FetchResponse(error_code=refused.code, session_id=NO_SESSION, responses=[]))
         return None
-    end = log.epoch_end(wanted.last_fetched_epoch)
-    if end.end_offset >= wanted.fetch_offset and end.epoch >= wanted.last_fetched_epoch:
-        return None
-    return _Partition.EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
 
 
-def _error(partition: int, code: ErrorCode) -> Any:
-    return _Partition(
-        partition_index=partition, error_code=code, high_watermark=-1, aborted_transactions=[], records=b""
+def _wanted(body: Any, cluster: ClusterState, by_id: bool) -> Partitions:
+    """By key; of a partition that is named twice the last counts, in the place of the first."""
+    wanted: Partitions = {}
+    for entry in body.topics:
+        topic_id = entry.topic_id if by_id else None
+        topic = cluster.topics.by_id(topic_id) if topic_id is not None else None
+        name = topic.name if topic else None if by_id else entry.topic
+        for asked in entry.partitions:
+            partition = FetchPartition(
+                name,
+                topic_id,
+                asked.partition,
+                asked.fetch_offset,
+                asked.partition_max_bytes,
+                asked.current_leader_epoch,
+                asked.last_fetched_epoch,
+            )
+            wanted[partition.key] = partition
+    return wanted
+
+
+def _forgotten(body: Any, by_id: bool) -> list[PartitionKey]:
+    return [
+        (entry.topic_id if by_id else entry.topic, number)
+        for entry in body.forgotten_topics_data or ()
+        for number in entry.partitions
+    ]
+
+
+def _response(call: Call, found: Answer) -> Any:
+    tells_leaders = call.version >= _TELLS_LEADERS
+    return FetchResponse(
+        error_code=found.error,
+        session_id=found.session_id,
+        responses=_topics(found, tells_leaders),
+        node_endpoints=_endpoints(call.cluster, found) if tells_leaders else None,
     )
+
+
+def _topics(found: Answer, tells_leaders: bool) -> list[Any]:
+    """Partitions in their order, those of one topic together where they follow each other."""
+    topics: list[Any] = []
+    last: tuple[Any, str | None] | None = None
+    for partition, read in found.reads:
+        topic = (partition.topic_id, None if partition.topic_id else partition.topic)
+        if topic != last:
+            last = topic
+            topics.append(_Topic(topic=partition.topic, topic_id=partition.topic_id, partitions=[]))
+        topics[-1].partitions.append(_partition(partition.partition, read, tells_leaders))
+    return topics
+
+
+def _partition(number: int, read: PartitionRead, tells_leader: bool) -> Any:
+    aborted = read.aborted
+    leader = read.leader if tells_leader else None
+    return _Partition(
+        partition_index=number,
+        error_code=read.error,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        diverging_epoch=read.diverging and _Partition.EpochEndOffset(*read.diverging),
+        current_leader=leader and _Partition.LeaderIdAndEpoch(*leader),
+        aborted_transactions=None if aborted is None else [_Partition.AbortedTransaction(*entry) for entry in aborted],
+        preferred_read_replica=read.preferred_read_replica,
+        records=read.records,
+    )
+
+
+def _endpoints(cluster: ClusterState, found: Answer) -> list[Any] | None:
+    """Where the leaders are that partitions tell of; None if they tell of none."""
+    leaders = {read.leader[0] for _, read in found.reads if read.leader is not None}
+    return [
+        _Endpoint(node_id=node.id, host=node.host, port=node.port, rack=cluster.settings.racks.get(node.id))
+        for node in cluster.nodes
+        if node.id in leaders
+    ] or None

@@ -13,8 +13,8 @@ SERVED_VERSIONS: Mapping[Api, VersionRange] = {
     # Only v3+ can carry what the log takes. Older ones are named, as Kafka 4 does, because librdkafka
     # compresses for no broker that does not name them; their records are refused.
     Api.PRODUCE: VersionRange(0, 9),
-    # Below 4 records would have to be converted down; from 13 on topics are named by id.
-    Api.FETCH: VersionRange(4, 12),
+    # Below 4 records would have to be converted down; what 18 adds is for followers only.
+    Api.FETCH: VersionRange(4, 17),
     Api.LIST_OFFSETS: VersionRange(1, 7),
     Api.METADATA: VersionRange(0, 12),
     Api.OFFSET_COMMIT: VersionRange(2, 9),
