@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -84,7 +84,8 @@ class RealKafka:
     It is formatted and started on entry, on free loopback ports, under `directory` (which may not exist yet). On
     exit its data is removed; the brokers' logs (`directory/<node id>/server.log`) stay. `version` is a release of Kafka
     with KRaft, `properties` are the brokers' own, beside or in place of those set here. With `proxied` each broker has
-    a second listener, which sends its clients to another port: that where a proxy is to stand (`Node.proxy`).
+    a second listener, which sends its clients to another port: that where a proxy is to stand (`Node.proxy`). `racks`:
+    where each broker stands, and then consumers may be sent to the replica in their rack (KIP-392).
     """
 
     def __init__(
@@ -94,12 +95,14 @@ class RealKafka:
         version: str = KAFKA_VERSION,
         properties: Mapping[str, str] | None = None,
         proxied: bool = False,
+        racks: Sequence[str] = (),
     ) -> None:
         self._directory = directory
         self._brokers = brokers
         self._version = version
         self._properties = dict(properties or {})
         self._proxied = proxied
+        self._racks = racks
         self._stack = ExitStack()
         self.nodes: tuple[Node, ...] = ()
 
@@ -114,7 +117,7 @@ class RealKafka:
         with ExitStack() as stack:
             for node in self.nodes:
                 stack.callback(shutil.rmtree, node.directory / "data", ignore_errors=True)
-                node.format(cluster_id, self._shared())
+                node.format(cluster_id, self._shared() | self._own(node))
             for node in self.nodes:
                 # Nothing will be read again, and the last of several brokers would wait long for a quorum.
                 stack.callback(node.kill)
@@ -211,6 +214,13 @@ class RealKafka:
             "log.cleaner.dedupe.buffer.size": str(4 * 2**20),
             **self._properties,
         }
+
+    def _own(self, node: Node) -> dict[str, str]:
+        """What one broker's properties say of it alone."""
+        if not self._racks:
+            return {}
+        selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+        return {"broker.rack": self._racks[node.node_id - 1], "replica.selector.class": selector}
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": ",".join(self.bootstrap_servers), "log_level": 0})
