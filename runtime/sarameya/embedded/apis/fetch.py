@@ -129,7 +129,7 @@ def _response(call: Call, found: Answer) -> Any:
         error_code=found.error,
         session_id=found.session_id,
         responses=_topics(found, tells_leaders),
-        node_endpoints=_endpoints(call.cluster, found) if tells_leaders else None,
+        node_endpoints=_endpoints(call.cluster, found) if tells_leaders else [],
     )
 
 
