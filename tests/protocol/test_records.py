@@ -476,6 +476,10 @@ BAD_LEGACY = {
     "inner key length": wrapper(with_key_length(PLAIN, 100)),
     "more inner messages than offsets": wrapper(PLAIN + legacy(1, 0, b"", b"", offset=9), offset=3),
     "v0 inner offset behind its wrapper": wrapper(legacy(0, 0, b"", b"", offset=BASE + 1), magic=0),
+    "v0 inner offsets that fall": wrapper(
+        b"".join(legacy(0, 0, b"", b"", offset=BASE - n) for n in (5, 1, 3, 0)), magic=0
+    ),
+    "v1 inner offset twice": wrapper(PLAIN + PLAIN, offset=9),
     "not what the codec wrote": legacy(1, Codec.SNAPPY, None, b"\xff" * 20),
     "v0 LZ4 without a header": legacy(0, Codec.LZ4, None, b"\x04\x22\x4d\x18"),
 }

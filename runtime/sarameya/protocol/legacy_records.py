@@ -7,6 +7,7 @@ Decoded in Python: these are rare, and the compiled decoder reads beyond its buf
 from __future__ import annotations
 
 import struct
+from operator import lt
 
 import xxhash
 
@@ -36,17 +37,20 @@ def decode_legacy(raw: RawBatch, partition: TopicPartition, check_crc: bool, lim
     entries = _entries(decompress(codec, value, limit), raw, partition)
     # v1 counts inner offsets from zero and gives the wrapper the last one (KIP-31); v0 keeps them absolute.
     shift = raw.base_offset - entries[-1].base_offset if raw.magic == 1 else 0
-    if entries[0].base_offset + shift < 0 or entries[-1].base_offset + shift > raw.last_offset:
+    offsets = [entry.base_offset + shift for entry in entries]
+    if offsets[0] < 0 or offsets[-1] > raw.last_offset:
         raise ValueError("the offsets inside a compressed message do not fit its own")
+    if not all(map(lt, offsets, offsets[1:])):
+        raise ValueError("an offset is not higher than the one before")
     messages: list[Message] = []
-    for entry in entries:
+    for entry, offset in zip(entries, offsets, strict=True):
         if check_crc and not crc_matches(entry):
             raise CorruptRecordError(*partition, raw.base_offset, "an inner message's CRC does not match its bytes")
         key, value = _key_and_value(entry)
         kind = raw.timestamp_type
         # The broker stamps the wrapper only.
         timestamp = raw.max_timestamp if kind is TimestampType.LOG_APPEND_TIME else entry.max_timestamp
-        messages.append(Message(*partition, entry.base_offset + shift, timestamp, kind, key, value))
+        messages.append(Message(*partition, offset, timestamp, kind, key, value))
     return messages
 
 
