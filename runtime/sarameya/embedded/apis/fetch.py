@@ -163,11 +163,11 @@ def _partition(number: int, read: PartitionRead, tells_leader: bool) -> Any:
     )
 
 
-def _endpoints(cluster: ClusterState, found: Answer) -> list[Any] | None:
-    """Where the leaders are that partitions tell of; None if they tell of none."""
+def _endpoints(cluster: ClusterState, found: Answer) -> list[Any]:
+    """Where the leaders are that partitions tell of."""
     leaders = {read.leader[0] for _, read in found.reads if read.leader is not None}
     return [
         _Endpoint(node_id=node.id, host=node.host, port=node.port, rack=cluster.settings.racks.get(node.id))
         for node in cluster.nodes
         if node.id in leaders
-    ] or None
+    ]
