@@ -8,8 +8,9 @@ from typing import Any
 
 from kafka.protocol.api_header import RequestHeader
 
-import sarameya.protocol.schemas  # noqa: F401  registers the messages that kafka-python lacks
+import sarameya.protocol.schemas  # registers the messages that kafka-python lacks
 from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS
+from sarameya.protocol.records import build
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api
 
 ANSWERS: list[tuple[Api, int]] = [
@@ -21,13 +22,24 @@ REQUESTS: list[tuple[Api, int]] = [
 ]
 """What the embedded broker may be asked."""
 
+CLIENT_MESSAGES: dict[Api, Any] = {
+    **{api: message for api, message in MESSAGES.items() if api in CLIENT_VERSIONS},
+    Api.CONSUMER_GROUP_DESCRIBE: sarameya.protocol.schemas.ConsumerGroupDescribeRequest,
+}
+
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _STRINGS = ("", "g", "orders", "größe", "range", "consumer", "x" * 200)
-_BYTES = (b"", b"\0", b"\xff\xfe", bytes(300))
+_BYTES = (b"", b"\0", b"\xff\xfe", bytes(300), build([(0, b"k", b"v", (("h", b"x"),))]))
 
 
 def answer_class(api: Api, version: int) -> Any:
     return RequestHeader(request_api_key=api, request_api_version=version).get_response_class()[None]
+
+
+def client_request(api: Api, version: int) -> Any:
+    """A request that the client may send."""
+    message = CLIENT_MESSAGES[api]
+    return made_up(Random(0), message, version)
 
 
 def request_class(api: Api, version: int) -> Any:

@@ -1,0 +1,82 @@
+"""Good bytes made bad: bits flipped, ends cut off, lengths that lie, varints that do not end."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from random import Random
+
+_NUMBERS = (-(2**31), -2, -1, 0, 1, 2, 127, 128, 2**15 - 1, 2**16, 2**24, 2**31 - 1)
+
+
+def mutated(rng: Random, data: bytes) -> bytes:
+    """`data` with one to four things done to it."""
+    changed = bytearray(data)
+    for _ in range(rng.randrange(1, 5)):
+        rng.choice(_WAYS)(rng, changed)
+    return bytes(changed)
+
+
+def _at(rng: Random, data: bytearray) -> int:
+    return rng.randrange(len(data) + 1)
+
+
+def _flip(rng: Random, data: bytearray) -> None:
+    if data:
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+
+
+def _overwrite(rng: Random, data: bytearray) -> None:
+    if data:
+        data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+
+
+def _cut_off(rng: Random, data: bytearray) -> None:
+    del data[_at(rng, data) :]
+
+
+def _take_out(rng: Random, data: bytearray) -> None:
+    at = _at(rng, data)
+    del data[at : at + rng.randrange(1, 9)]
+
+
+def _repeat(rng: Random, data: bytearray) -> None:
+    at = _at(rng, data)
+    data[at:at] = data[at : at + rng.randrange(1, 65)] * rng.randrange(1, 4)
+
+
+def _lie_in_32_bits(rng: Random, data: bytearray) -> None:
+    at = _at(rng, data)
+    data[at : at + 4] = struct.pack(">i", rng.choice(_NUMBERS))
+
+
+def _lie_in_16_bits(rng: Random, data: bytearray) -> None:
+    at = _at(rng, data)
+    data[at : at + 2] = struct.pack(">h", rng.choice((-(2**15), -2, -1, 0, 1, 300, 2**15 - 1)))
+
+
+def _lie_in_a_varint(rng: Random, data: bytearray) -> None:
+    at = _at(rng, data)
+    data[at : at + rng.randrange(2)] = b"\xff" * rng.choice((1, 2, 4, 4, 9, 20)) + rng.choice(
+        (b"\x01", b"\x0f", b"\x7f")
+    )
+
+
+def _noise(rng: Random, data: bytearray) -> None:
+    at = _at(rng, data)
+    data[at:at] = rng.randbytes(rng.randrange(1, 20))
+
+
+_WAYS: tuple[Callable[[Random, bytearray], None], ...] = (
+    _flip,
+    _flip,
+    _overwrite,
+    _overwrite,
+    _cut_off,
+    _take_out,
+    _repeat,
+    _lie_in_32_bits,
+    _lie_in_16_bits,
+    _lie_in_a_varint,
+    _noise,
+)
