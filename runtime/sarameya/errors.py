@@ -6,6 +6,7 @@
     ├── ConnectionLostError             a connection ended with requests in flight          (retriable)
     ├── RequestTimeoutError             a broker did not answer within the deadline         (retriable)
     ├── ProtocolError                   bytes that are no Kafka answer
+    │   ├── ResponseTooLargeError       an answer is larger than `max_response_bytes`
     │   └── UnsupportedVersionError     broker and client share no version of an API
     ├── KafkaError                      a broker answered with an error code
     │   ├── UnknownTopicError
@@ -89,6 +90,10 @@ class RequestTimeoutError(SarameyaError):
 
 class ProtocolError(SarameyaError):
     """The peer sent bytes that are not the Kafka protocol; its connection is closed."""
+
+
+class ResponseTooLargeError(ProtocolError):
+    """The peer announced an answer larger than `Config.max_response_bytes` (or is no Kafka broker)."""
 
 
 class UnsupportedVersionError(ProtocolError):

@@ -19,10 +19,9 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from sarameya._version import __version__
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConnectionLostError, ProtocolError, RequestTimeoutError, SarameyaError
+from sarameya.net.transport import receiver
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
 from sarameya.protocol.wire import ClientWire
-
-_RECEIVE_BYTES = 256 * 1024
 
 
 @attrs.define(slots=True)
@@ -143,17 +142,21 @@ class Connection:
                 await self._stream.send_all(data)
 
     async def _read(self) -> None:
-        while data := await self._stream.receive_some(_RECEIVE_BYTES):
+        receive_into = receiver(self._stream)
+        while True:
+            with self._wire.get_buffer() as buffer:
+                count = await receive_into(buffer)
+            if not count:
+                raise ConnectionLostError(f"{self.address}: the peer closed the connection")
             try:
-                answers = self._wire.receive(data)
+                answers = self._wire.buffer_updated(count)
             except ProtocolError as error:
-                raise ProtocolError(f"{self.address}: {error}") from error
+                raise type(error)(f"{self.address}: {error}") from error
             for correlation_id, answer in answers:
                 # A caller that was cancelled has given its place up; its answer is dropped.
                 if (waiter := self._waiters.get(correlation_id)) is not None:
                     waiter.answer = answer
                     waiter.event.set()
-        raise ConnectionLostError(f"{self.address}: the peer closed the connection")
 
     def _end(self, cause: SarameyaError) -> None:
         if self._ended is None:

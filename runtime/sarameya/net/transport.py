@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
@@ -18,3 +19,19 @@ class TcpTransport:
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
         return await trio.open_tcp_stream(host, port)
+
+
+def receiver(stream: trio.abc.ReceiveStream) -> Callable[[memoryview], Awaitable[int]]:
+    """How bytes of the stream are received into a buffer: at least one, as many as it takes; none at the stream's end.
+
+    Raises as the stream does, and OSError.
+    """
+    if isinstance(stream, trio.SocketStream):
+        return stream.socket.recv_into
+
+    async def copy_into(buffer: memoryview) -> int:
+        data = await stream.receive_some(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    return copy_into

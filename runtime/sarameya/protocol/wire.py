@@ -21,6 +21,7 @@ from kafka.protocol.api_message import ApiMessage
 
 from sarameya.errors import ProtocolError
 from sarameya.protocol.bodies import Decode, body_decoder
+from sarameya.protocol.frames import FrameBuffer
 from sarameya.protocol.tagged_fields import NO_TAGS, behind_tags
 from sarameya.protocol.versions import Api
 
@@ -32,15 +33,17 @@ _SMALLEST_ANSWER = 4
 
 
 class ClientWire:
-    """Frames requests and unframes answers. Feed it with `receive`, drain it with `data_to_send`."""
+    """Frames requests and unframes answers.
+
+    Feed it through `get_buffer` and `buffer_updated` (or `receive`, which copies), drain it with `data_to_send`.
+    """
 
     def __init__(self, client_id: str, max_response_bytes: int) -> None:
         self._client_id = client_id.encode()
-        self._max_response_bytes = max_response_bytes
         self._correlation_id = 0
         self._awaited: deque[tuple[int, _Answer]] = deque()
         self._outgoing: list[bytes] = []
-        self._buffer = bytearray()
+        self._incoming = FrameBuffer(_SMALLEST_ANSWER, max_response_bytes)
 
     @property
     def in_flight(self) -> int:
@@ -69,32 +72,30 @@ class ClientWire:
         self._outgoing.clear()
         return data
 
-    def receive(self, data: bytes | bytearray) -> list[tuple[int, Any]]:
-        """Take in bytes of any length; the (correlation id, answer) pairs they complete.
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes that come are to be put. To be released before `buffer_updated` is called."""
+        return self._incoming.get_buffer()
+
+    def buffer_updated(self, count: int) -> list[tuple[int, Any]]:
+        """So many bytes were put there; the (correlation id, answer) pairs they complete.
 
         Raises ProtocolError for a frame beyond the size limit, an answer nobody asked for, or bytes that
         do not decode; the connection is then of no further use.
         """
-        buffer = self._buffer
-        buffer += data
+        return [self._decode(frame) for frame in self._incoming.buffer_updated(count)]
+
+    def receive(self, data: bytes | bytearray) -> list[tuple[int, Any]]:
+        """Take in bytes of any length; what they complete, as `buffer_updated` tells it, and raises."""
         answers: list[tuple[int, Any]] = []
-        at = 0
-        while len(buffer) - at >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(buffer, at)
-            if not _SMALLEST_ANSWER <= size <= self._max_response_bytes:
-                raise ProtocolError(
-                    f"the peer announced an answer of {size} bytes (allowed are {_SMALLEST_ANSWER}.."
-                    f"{self._max_response_bytes}); is there a Kafka broker at this address?"
-                )
-            end = at + _SIZE.size + size
-            if len(buffer) < end:
-                break
-            answers.append(self._decode(bytes(memoryview(buffer)[at + _SIZE.size : end])))
-            at = end
-        del buffer[:at]
+        while data:
+            with self.get_buffer() as buffer:
+                count = min(len(data), len(buffer))
+                buffer[:count] = data[:count]
+            answers += self.buffer_updated(count)
+            data = data[count:]
         return answers
 
-    def _decode(self, frame: bytes) -> tuple[int, Any]:
+    def _decode(self, frame: memoryview) -> tuple[int, Any]:
         if not self._awaited:
             raise ProtocolError("the peer sent an answer that nothing had asked for")
         expected, answer = self._awaited.popleft()

@@ -1,0 +1,127 @@
+"""Frames come out whole and in order however their bytes come in, and take memory for what came, not for claims."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya.errors import ProtocolError, ResponseTooLargeError
+from sarameya.protocol.frames import FrameBuffer
+
+MEGABYTE = 2**20
+LARGEST = 100 * MEGABYTE
+
+
+def received(frames: FrameBuffer, data: bytes) -> list[bytes]:
+    """The frames that the bytes complete, as many at a time received as there is room for."""
+    whole: list[bytes] = []
+    while data:
+        with frames.get_buffer() as buffer:
+            count = min(len(data), len(buffer))
+            buffer[:count] = data[:count]
+        whole += map(bytes, frames.buffer_updated(count))
+        data = data[count:]
+    return whole
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+def room(frames: FrameBuffer) -> int:
+    with frames.get_buffer() as buffer:
+        return len(buffer)
+
+
+def memory(frames: FrameBuffer) -> int:
+    with frames.get_buffer() as buffer:
+        return len(buffer.obj)  # type: ignore[arg-type]
+
+
+def bodies_of(sizes: Iterable[int]) -> list[bytes]:
+    return [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 50) | st.integers(0, 100_000) | st.integers(0, 2_000_000), max_size=6),
+    pieces=st.lists(st.integers(1, 9) | st.integers(1, 20_000) | st.integers(1, 3_000_000), min_size=1),
+)
+def test_frames_are_whole_and_in_order_however_their_bytes_come_in(sizes: list[int], pieces: list[int]) -> None:
+    frames = FrameBuffer(0, LARGEST)
+    bodies = bodies_of(sizes)
+    data = framed(*bodies)
+    came: list[bytes] = []
+    index = 0
+    while data and index < 200:
+        piece = pieces[index % len(pieces)]
+        came += received(frames, data[:piece])
+        data = data[piece:]
+        index += 1
+    came += received(frames, data)
+    assert came == bodies
+
+
+def test_size_that_is_only_announced_takes_no_memory_beyond_a_step():
+    frames = FrameBuffer(0, LARGEST)
+    assert received(frames, struct.pack(">i", LARGEST)) == []
+    for _ in range(5):
+        came = memory(frames) - room(frames)
+        assert memory(frames) <= max(2 * came, came + MEGABYTE)
+        assert received(frames, bytes(room(frames))) == []
+    assert memory(frames) < 20 * MEGABYTE
+
+
+def test_room_for_a_frame_ends_with_it():
+    """So that the next one begins at the front, and is not moved there."""
+    frames = FrameBuffer(0, LARGEST)
+    received(frames, framed(bytes(4 * MEGABYTE)))
+    assert received(frames, framed(bytes(MEGABYTE))[:1000]) == []
+    assert room(frames) == MEGABYTE + 4 - 1000
+
+
+def test_buffer_is_used_again_as_long_as_frames_fill_half_of_it_and_let_go_then():
+    frames = FrameBuffer(0, LARGEST)
+    received(frames, framed(bytes(30 * MEGABYTE)))
+    with frames.get_buffer() as buffer:
+        grown = buffer.obj
+    received(frames, framed(bytes(20 * MEGABYTE)))
+    with frames.get_buffer() as buffer:
+        assert buffer.obj is grown
+    received(frames, framed(bytes(100)))
+    assert memory(frames) < MEGABYTE
+
+
+def test_small_buffer_is_not_let_go():
+    frames = FrameBuffer(0, LARGEST)
+    received(frames, framed(bytes(4 * MEGABYTE)))
+    received(frames, framed(bytes(100)))
+    assert memory(frames) == 4 * MEGABYTE + 4
+
+
+def test_next_frame_that_came_along_survives_the_letting_go_of_the_buffer():
+    frames = FrameBuffer(0, LARGEST)
+    received(frames, framed(bytes(30 * MEGABYTE)))
+    next_one = framed(b"next one" * 100_000)
+    assert received(frames, framed(b"small") + next_one[:400_000]) == [b"small"]
+    assert received(frames, next_one[400_000:]) == [b"next one" * 100_000]
+
+
+@pytest.mark.parametrize(
+    ("size", "error"),
+    [(size, ProtocolError) for size in (-(2**31), -1, 3)]
+    + [(size, ResponseTooLargeError) for size in (LARGEST + 1, 2**31 - 1)],
+)
+def test_size_out_of_bounds_is_a_protocol_error_behind_what_is_good(size: int, error: type[ProtocolError]):
+    frames = FrameBuffer(4, LARGEST)
+    with frames.get_buffer() as buffer:
+        data = framed(b"good") + struct.pack(">i", size)
+        buffer[: len(data)] = data
+    updated = frames.buffer_updated(len(data))
+    assert bytes(next(updated)) == b"good"
+    with pytest.raises(ProtocolError, match=str(size)) as caught:
+        next(updated)
+    assert type(caught.value) is error
