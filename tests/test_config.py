@@ -1,5 +1,7 @@
 import math
+import pickle
 from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 from typing import get_args
 
 import attrs
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya.config import Config, RebalanceStrategy, unknown_option
+from sarameya.config import Config, RebalanceStrategy, TopicConfig, unknown_option
 from sarameya.errors import ConfigError
 
 INT32 = 2**31 - 1
@@ -38,12 +40,11 @@ WHOLE_FROM = {
 }
 ONE_OF = {
     "isolation_level": {"read_uncommitted", "read_committed"},
-    "offset_initial": {"oldest", "newest"},
-    "offset_out_of_range": {"oldest", "newest", "fail"},
 }
+POLICIES = {"offset_initial", "offset_out_of_range"}
 BOOLEANS = {"check_crcs", "autocommit"}
 TEXTS = {"client_id", "rack_id"}
-OF_THEIR_OWN = {"rebalance_strategies", "group_instance_id", "retry_max_attempts", "retry_timeout"}
+OF_THEIR_OWN = {"rebalance_strategies", "group_instance_id", "retry_max_attempts", "retry_timeout", "topics"}
 
 # What must lie below another option, so that the bounds of each can be tried alone.
 ROOM = {"heartbeat_interval": {"session_timeout": LONGEST}, "rebalance_margin": {"rebalance_timeout": LONGEST}}
@@ -66,7 +67,7 @@ def accepted(option: str, value: object) -> None:
 
 
 def test_every_option_s_bounds_are_tried_here():
-    tried = ABOVE_ZERO | FROM_ZERO | WHOLE_FROM.keys() | ONE_OF.keys() | BOOLEANS | TEXTS | OF_THEIR_OWN
+    tried = ABOVE_ZERO | FROM_ZERO | WHOLE_FROM.keys() | ONE_OF.keys() | BOOLEANS | TEXTS | POLICIES | OF_THEIR_OWN
     assert tried == {field.name for field in attrs.fields(Config)}
 
 
@@ -119,6 +120,63 @@ def test_text_is_a_string(option):
     for value in (b"x", 1, None):
         refused(option, value)
     accepted(option, "größe")
+
+
+@pytest.mark.parametrize("option", sorted(POLICIES))
+def test_offset_policy_is_a_word_a_time_or_a_duration(option):
+    for value in (
+        "",
+        "Newest",
+        None,
+        1,
+        1.5,
+        ["newest"],
+        "timestamp:",
+        "by_duration:1h",
+        timedelta(-1),
+        date(2026, 1, 1),
+    ):
+        refused(option, value)
+    assert refused(option, "earliest").allowed.startswith("is called 'oldest' here")
+    assert "time zone" in refused(option, datetime(2026, 1, 31)).allowed
+    for value in ("oldest", "newest", "fail", datetime(2026, 1, 31, tzinfo=UTC), timedelta(hours=1)):
+        accepted(option, value)
+    assert getattr(Config(**{option: "timestamp:2026-01-31T00:00:00Z"}), option) == datetime(2026, 1, 31, tzinfo=UTC)
+    assert getattr(Config(**{option: "by_duration:PT1H"}), option) == timedelta(hours=1)
+
+
+@pytest.mark.parametrize("option", sorted(POLICIES))
+def test_topic_s_own_policy_goes_before_the_general_one(option):
+    config = Config(
+        topics={"orders": TopicConfig(**{option: "oldest"}), "returns": TopicConfig()}, **{option: "newest"}
+    )
+    of = getattr(config, f"{option}_of")
+    assert [of(topic) for topic in ("orders", "returns", "others")] == ["oldest", "newest", "newest"]
+
+
+def test_topics_are_given_as_tables_too_and_copied():
+    table = {"orders": {"offset_initial": "by_duration:PT1H"}}
+    config = Config.from_mapping({"topics": table})
+    table.clear()
+    assert config.topics == {"orders": TopicConfig(offset_initial=timedelta(hours=1))}
+    assert attrs.evolve(config, client_id="x").topics == config.topics
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("topics", "option"),
+    [
+        (5, "c.topics"),
+        ({5: {}}, "c.topics"),
+        ({"orders": "oldest"}, "c.topics.orders"),
+        ({"orders": {"offset": "oldest"}}, "c.topics.orders.offset"),
+        ({"orders": {"offset_initial": "oldst"}}, "c.topics.orders.offset_initial"),
+    ],
+)
+def test_topics_that_cannot_be_are_refused_by_their_place(topics, option):
+    with pytest.raises(ConfigError) as caught:
+        Config.from_mapping({"topics": topics}, prefix="c.")
+    assert caught.value.option == option
 
 
 def test_group_instance_id_is_as_kafka_allows_it():

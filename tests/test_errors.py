@@ -20,6 +20,7 @@ from sarameya.errors import (
     GroupError,
     KafkaError,
     LogTruncatedError,
+    NoCommittedOffsetError,
     OffsetOutOfRangeError,
     Reaction,
     Request,
@@ -89,13 +90,29 @@ EXAMPLES = [
     (KafkaError(24, "join", "the group id is empty"), "join: INVALID_GROUP_ID (24); the group id is empty"),
     (
         OffsetOutOfRangeError(PARTITION, 5, 10, 20),
-        "orders-3: offset 5 is outside the log [10, 20); set offset_out_of_range to 'oldest' or 'newest', "
-        "or reset the group's offset",
+        "orders-3: offset 5 is outside the log [10, 20) (5 offsets were deleted unread); set offset_out_of_range to "
+        "'oldest', 'newest', a time or a duration, or reset the group's offset",
+    ),
+    (
+        OffsetOutOfRangeError(PARTITION, 25, 10, 20),
+        "orders-3: offset 25 is outside the log [10, 20); set offset_out_of_range to 'oldest', 'newest', a time or a "
+        "duration, or reset the group's offset",
+    ),
+    (
+        NoCommittedOffsetError("g", (PARTITION, PARTITION)),
+        "group 'g' has committed no offset for orders-3 and 1 more, and offset_initial is 'fail': commit one (sarameya "
+        "groups offsets reset g --topic orders --to oldest), return one from start_offset, or set offset_initial to "
+        "'oldest', 'newest', a time or a duration",
+    ),
+    (
+        NoCommittedOffsetError("", (PARTITION,)),
+        "nothing says where to begin to read orders-3, and offset_initial is 'fail': say at which offset, or set "
+        "offset_initial",
     ),
     (
         LogTruncatedError(PARTITION, 20, 15),
         "orders-3: the log was cut below offset 20 and differs from offset 15 on from what was read: undo what came of "
-        "that and reset the group's offset to 15, or set offset_out_of_range to 'oldest' or 'newest' to go on there by "
+        "that and reset the group's offset to 15, or set offset_out_of_range to anything but 'fail' to go on there by "
         "itself",
     ),
     (AssignorError("weighted", "it raised"), "assignor 'weighted': it raised"),

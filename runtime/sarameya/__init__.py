@@ -7,7 +7,7 @@ model, errors, config, observe            testing/   the test kit        service
 """
 
 from sarameya._version import __version__
-from sarameya.config import Config, unknown_option
+from sarameya.config import Config, TopicConfig, unknown_option
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     AssignorError,
@@ -24,6 +24,7 @@ from sarameya.errors import (
     HandlerError,
     KafkaError,
     LogTruncatedError,
+    NoCommittedOffsetError,
     OffsetOutOfRangeError,
     ProtocolError,
     RebalanceDeadlineError,
@@ -98,6 +99,7 @@ __all__ = [
     "LogTruncatedError",
     "Message",
     "MessageBatch",
+    "NoCommittedOffsetError",
     "Observer",
     "OffsetOutOfRangeError",
     "Paused",
@@ -120,6 +122,7 @@ __all__ = [
     "TcpTransport",
     "TimestampType",
     "TopicAuthorizationError",
+    "TopicConfig",
     "TopicLayout",
     "TopicPartition",
     "Transport",

@@ -10,17 +10,18 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import attrs
 
 from sarameya.errors import ConfigError
+from sarameya.offset_policy import OffsetPolicy, parse_policy
 
-OffsetReset = Literal["oldest", "newest"]
-OutOfRangePolicy = Literal["oldest", "newest", "fail"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 RebalanceStrategy = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
 """The built-in assignors, by Kafka's names; `protocol.assignors.ASSIGNORS` has each one's class."""
+
+_Options = TypeVar("_Options", "Config", "TopicConfig")
 
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
@@ -96,6 +97,44 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _policy(value: Any, attribute: attrs.Attribute[Any]) -> OffsetPolicy:
+    try:
+        return parse_policy(value)
+    except ValueError as error:
+        raise ConfigError(attribute.name, value, str(error)) from None
+
+
+def _policy_or_none(value: Any, attribute: attrs.Attribute[Any]) -> OffsetPolicy | None:
+    return None if value is None else _policy(value, attribute)
+
+
+def _topics(value: Any, attribute: attrs.Attribute[Any]) -> dict[str, TopicConfig]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(attribute.name, value, "must be a table of topics, each with options of its own")
+    topics: dict[str, TopicConfig] = {}
+    for topic, options in value.items():
+        if not isinstance(topic, str):
+            raise ConfigError(attribute.name, topic, "must name topics")
+        name = f"{attribute.name}.{topic}"
+        match options:
+            case TopicConfig():
+                topics[topic] = options
+            case Mapping():
+                topics[topic] = TopicConfig.from_mapping(options, f"{name}.")
+            case _:
+                raise ConfigError(name, options, "must be a table of options (in Python: a TopicConfig)")
+    return topics
+
+
+def _anything(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """What the converter lets pass is allowed."""
+
+
+def _converted(convert: Callable[[Any, attrs.Attribute[Any]], Any], default: Any, doc: str, *, kafka: str = "") -> Any:
+    converter = attrs.Converter(convert, takes_field=True)
+    return _option(default, _anything, doc, kafka=kafka, converter=converter)
+
+
 def _option(default: Any, validator: Validator, doc: str, *, kafka: str = "", converter: Any = None) -> Any:
     return attrs.field(
         default=default,
@@ -112,6 +151,36 @@ def _seconds(default: float, doc: str, *, above: bool = True, kafka: str = "") -
 
 def _bytes(default: int, doc: str, *, low: int = 1, kafka: str = "") -> Any:
     return _option(default, _whole(low), doc, kafka=kafka)
+
+
+@attrs.frozen(slots=True)
+class TopicConfig:
+    """What is different for one topic; `None`: as for all of them.
+
+        Config(offset_initial="newest", topics={"orders": TopicConfig(offset_initial="oldest")})
+
+    or in an app file
+
+        [config.topics.orders]
+        offset_initial = "oldest"
+
+    It stands under the topic's name, as what is looked for first, rather than under the option's: what belongs to a
+    topic is read, and taken away, in one place. Topics are named one by one; an option that shall hold for all but a
+    few is the general one.
+    """
+
+    offset_initial: OffsetPolicy | None = _converted(_policy_or_none, None, "`Config.offset_initial`, for this topic")
+    offset_out_of_range: OffsetPolicy | None = _converted(
+        _policy_or_none, None, "`Config.offset_out_of_range`, for this topic"
+    )
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], prefix: str = "") -> TopicConfig:
+        """As `Config.from_mapping`."""
+        return _from_mapping(cls, values, prefix)
+
+
+_NOTHING_OF_ITS_OWN = TopicConfig()
 
 
 @attrs.frozen(slots=True)
@@ -204,16 +273,17 @@ class Config:
     )
     check_crcs: bool = _option(True, _boolean, "verify each record batch's CRC", kafka="check.crcs")
     # -- offsets ---------------------------------------------------------------------------------
-    offset_initial: OffsetReset = _option(
+    offset_initial: OffsetPolicy = _converted(
+        _policy,
         "newest",
-        _one_of("oldest", "newest"),
-        "where a partition starts for which the group has committed nothing",
+        "where a partition starts for which the group has committed nothing; 'fail': `consume` raises, and says which",
         kafka="auto.offset.reset",
     )
-    offset_out_of_range: OutOfRangePolicy = _option(
-        "fail",
-        _one_of("oldest", "newest", "fail"),
-        "what to do when the position is no longer in the log",
+    offset_out_of_range: OffsetPolicy = _converted(
+        _policy, "fail", "where to go on when the position is no longer in the log; 'fail': its claim raises"
+    )
+    topics: Mapping[str, TopicConfig] = _converted(
+        _topics, attrs.Factory(dict), "options of single topics, by the topic's name; they go before the general ones"
     )
     autocommit: bool = _option(
         True,
@@ -237,6 +307,16 @@ class Config:
                 f"must be below rebalance_timeout ({self.rebalance_timeout:g})",
             )
 
+    def offset_initial_of(self, topic: str) -> OffsetPolicy:
+        """`offset_initial`, as it is for this topic."""
+        own = self.topics.get(topic, _NOTHING_OF_ITS_OWN).offset_initial
+        return self.offset_initial if own is None else own
+
+    def offset_out_of_range_of(self, topic: str) -> OffsetPolicy:
+        """`offset_out_of_range`, as it is for this topic."""
+        own = self.topics.get(topic, _NOTHING_OF_ITS_OWN).offset_out_of_range
+        return self.offset_out_of_range if own is None else own
+
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], prefix: str = "") -> Config:
         """A Config from plain values, as a TOML table gives them.
@@ -244,14 +324,18 @@ class Config:
         Raises ConfigError for an unknown key (with the nearest known one) and for a value not allowed;
         the option is named with `prefix` before it.
         """
-        known = {field.name for field in attrs.fields(cls)}
-        for key in values:
-            if key not in known:
-                raise ConfigError(prefix + key, values[key], unknown_option(key, known))
-        try:
-            return cls(**values)
-        except ConfigError as error:
-            raise ConfigError(prefix + error.option, error.value, error.allowed) from None
+        return _from_mapping(cls, values, prefix)
+
+
+def _from_mapping(options: type[_Options], values: Mapping[str, Any], prefix: str) -> _Options:
+    known = {field.name for field in attrs.fields(options)}
+    for key in values:
+        if key not in known:
+            raise ConfigError(prefix + key, values[key], unknown_option(key, known))
+    try:
+        return options(**values)
+    except ConfigError as error:
+        raise ConfigError(prefix + error.option, error.value, error.allowed) from None
 
 
 def unknown_option(key: str, known: set[str]) -> str:

@@ -16,6 +16,7 @@
     │       ├── FencedInstanceError
     │       └── CommitError             a commit was refused for good
     ├── RetriesExhaustedError           what was tried again as often, or for as long, as the options allow
+    ├── NoCommittedOffsetError          nothing says where to begin, and the policy is `fail`
     ├── OffsetOutOfRangeError           the position is not in the log and the policy is `fail`
     ├── LogTruncatedError               the log was cut below the position and the policy is `fail`
     ├── RecordError                     bytes that are no records; names topic, partition, offset
@@ -152,8 +153,33 @@ class RetriesExhaustedError(SarameyaError):
         return f"{self.what}: gave up after {self.attempts} tries in {self.elapsed:.1f} s; last: {self.cause}"
 
 
+class NoCommittedOffsetError(SarameyaError):
+    """The group has committed nothing for these partitions, and `Config.offset_initial` is `fail`."""
+
+    def __init__(self, group: str, partitions: tuple[TopicPartition, ...]) -> None:
+        super().__init__(group, partitions)
+        self.group = group
+        """Empty where partitions are read without one."""
+        self.partitions = partitions
+
+    def __str__(self) -> str:
+        first = self.partitions[0]
+        others = f" and {len(self.partitions) - 1} more" if self.partitions[1:] else ""
+        if not self.group:
+            return (
+                f"nothing says where to begin to read {first}{others}, and offset_initial is 'fail': say at which "
+                "offset, or set offset_initial"
+            )
+        return (
+            f"group {self.group!r} has committed no offset for {first}{others}, and offset_initial is 'fail': commit "
+            f"one (sarameya groups offsets reset {self.group} --topic {first.topic} --to oldest), return one from "
+            "start_offset, or set offset_initial to 'oldest', 'newest', a time or a duration"
+        )
+
+
 class OffsetOutOfRangeError(SarameyaError):
-    """The position is outside the log and the policy is `fail`."""
+    """The position is outside the log and the policy is `fail`. `gone`: so many offsets behind it were deleted before
+    they were read."""
 
     def __init__(self, partition: TopicPartition, offset: int, log_start: int, log_end: int) -> None:
         super().__init__(partition, offset, log_start, log_end)
@@ -161,11 +187,13 @@ class OffsetOutOfRangeError(SarameyaError):
         self.offset = offset
         self.log_start = log_start
         self.log_end = log_end
+        self.gone = max(log_start - offset, 0)
 
     def __str__(self) -> str:
+        gone = f" ({self.gone} offsets were deleted unread)" if self.gone else ""
         return (
-            f"{self.partition}: offset {self.offset} is outside the log [{self.log_start}, {self.log_end}); "
-            "set offset_out_of_range to 'oldest' or 'newest', or reset the group's offset"
+            f"{self.partition}: offset {self.offset} is outside the log [{self.log_start}, {self.log_end}){gone}; "
+            "set offset_out_of_range to 'oldest', 'newest', a time or a duration, or reset the group's offset"
         )
 
 
@@ -183,7 +211,7 @@ class LogTruncatedError(SarameyaError):
         return (
             f"{self.partition}: the log was cut below offset {self.offset} and differs from offset "
             f"{self.diverging_offset} on from what was read: undo what came of that and reset the group's offset to "
-            f"{self.diverging_offset}, or set offset_out_of_range to 'oldest' or 'newest' to go on there by itself"
+            f"{self.diverging_offset}, or set offset_out_of_range to anything but 'fail' to go on there by itself"
         )
 
 

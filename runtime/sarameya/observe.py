@@ -193,12 +193,20 @@ class TaskStuck(Event):
 
 @attrs.frozen(slots=True)
 class OffsetReset(Event):
-    """A position was outside the log and the policy moved it."""
+    """A position was not in the log, and was moved. From `before` to `log_start`, `gone` offsets were deleted before
+    they were read; what the policy leaves out besides lies between `log_start` and `after`."""
 
     partition: TopicPartition
     before: int
     after: int
     policy: str
+    """`Config.offset_out_of_range` as it is for the topic, as text."""
+    reason: str
+    """Why it was not in the log: it was out of range, or the log was truncated."""
+    log_start: int
+    log_end: int
+    """The next offset to be written, when this was asked."""
+    gone: int
 
 
 @attrs.frozen(slots=True)

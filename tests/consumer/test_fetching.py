@@ -21,6 +21,7 @@ from sarameya import (
     TopicPartition,
     UnsupportedFormatError,
 )
+from sarameya.consumer.resets import OUT_OF_RANGE
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import LeaderChanged, OffsetReset, Retrying
 from sarameya.protocol.compression import Codec
@@ -379,8 +380,8 @@ async def test_position_before_the_log_fails_by_default_and_says_what_to_do(auto
         error = claim_failure(member)
         assert isinstance(error, OffsetOutOfRangeError)
         assert str(error) == (
-            "orders-0: offset 2 is outside the log [5, 10); "
-            "set offset_out_of_range to 'oldest' or 'newest', or reset the group's offset"
+            "orders-0: offset 2 is outside the log [5, 10) (3 offsets were deleted unread); set offset_out_of_range to "
+            "'oldest', 'newest', a time or a duration, or reset the group's offset"
         )
 
 
@@ -397,7 +398,7 @@ async def test_position_before_the_log_is_moved_by_the_policy_and_told(
         fill(cluster, 1)
         await handler.until(lambda: 10 in handler.offsets("orders", 0))
         assert handler.offsets("orders", 0)[0] == first
-        assert member.seen(OffsetReset) == [OffsetReset(PARTITION, 2, first, policy)]
+        assert member.seen(OffsetReset) == [OffsetReset(PARTITION, 2, first, policy, OUT_OF_RANGE, 5, 10, 3)]
 
 
 # -- bytes that are no records ----------------------------------------------------------------------------

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from trio.testing import MockClock
 
-from sarameya import OffsetOutOfRangeError, TopicPartition
+from sarameya import (
+    Config,
+    ErrorCode,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    RetriesExhaustedError,
+    TopicConfig,
+    TopicPartition,
+)
 from sarameya.consumer.offset_lookup import OffsetLookup
-from sarameya.observe import OffsetReset
-from tests.group.kit import Recorder, committed, deadline, eventually, fill, orders, start_member
+from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.consumer.resets import OUT_OF_RANGE, TRUNCATED, Resets
+from sarameya.observe import OffsetReset, Retrying
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.fetch_cursor import FetchCursor
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers
+from tests.group.kit import (
+    Recorder,
+    claim_failure,
+    committed,
+    deadline,
+    eventually,
+    fill,
+    orders,
+    start_member,
+)
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -57,20 +81,20 @@ async def test_position_that_the_policy_chose_is_committed(autojump_clock: MockC
         assert committed(cluster) == {"orders-0": 10}
 
 
-@pytest.mark.parametrize(("policy", "last_lookup"), [("fail", "newest"), ("oldest", "oldest")])
+@pytest.mark.parametrize(("policy", "last_lookup"), [("fail", "log_range"), ("oldest", "find")])
 async def test_session_that_ends_as_the_lookup_is_answered_ends_well(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, policy: str, last_lookup: str
 ) -> None:
-    find = OffsetLookup.find
+    look_up = getattr(OffsetLookup, last_lookup)
     handler = From(99)
 
-    async def find_and_end(self: OffsetLookup, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
-        found = await find(self, wanted)
-        if wanted == {PARTITION: last_lookup} and len(handler.sessions) == 1:
+    async def find_and_end(self: OffsetLookup, wanted: Any) -> Any:
+        found = await look_up(self, wanted)
+        if len(handler.sessions) == 1:
             handler.sessions[0].end("in the turn of the answer")
         return found
 
-    monkeypatch.setattr(OffsetLookup, "find", find_and_end)
+    monkeypatch.setattr(OffsetLookup, last_lookup, find_and_end)
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 3, 0)
         member = await start_member(nursery, cluster, handler, offset_out_of_range=policy)
@@ -83,3 +107,126 @@ async def test_session_that_ends_as_the_lookup_is_answered_ends_well(
         else:
             await handler.received(3)
         assert handler.calls.count("cleanup") >= 1
+
+
+@pytest.mark.parametrize(("policy", "first"), [(timedelta(seconds=30), 7), ("by_duration:PT1H", 5), (timedelta(0), 10)])
+async def test_position_that_retention_has_overtaken_goes_on_so_long_ago(
+    autojump_clock: MockClock, policy: object, first: int
+) -> None:
+    now = 1_000_000.0
+    async with orders() as cluster, deadline() as nursery:
+        for n in range(10):  # ten seconds from one to the next, the last one ten seconds ago
+            cluster.produce("orders", 0, b"x", timestamp=int(now - 100 + 10 * n) * 1000)
+        cluster.delete_records("orders", 0, 5)
+        handler = From(2)
+        member = await start_member(nursery, cluster, handler, offset_out_of_range=policy, wall_clock=lambda: now)
+        await eventually(lambda: bool(member.seen(OffsetReset)))
+        [reset] = member.seen(OffsetReset)
+        assert (reset.before, reset.after, reset.log_start, reset.log_end, reset.gone) == (2, first, 5, 10, 3)
+        fill(cluster, 1)
+        await handler.received(11 - first)
+        assert handler.offsets("orders", 0) == list(range(first, 11))
+
+
+async def test_topic_s_own_policy_decides_where_to_go_on(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 10)
+        cluster.delete_records("orders", 0, 5)
+        handler = From(2)
+        own = {"orders": TopicConfig(offset_out_of_range="oldest")}
+        member = await start_member(nursery, cluster, handler, topic_configs=own)
+        await handler.received(5)
+        assert member.seen(OffsetReset) == [OffsetReset(PARTITION, 2, 5, "oldest", OUT_OF_RANGE, 5, 10, 3)]
+
+
+@pytest.mark.parametrize("policy", ["fail", "oldest", "newest"])
+async def test_position_that_is_in_the_log_after_all_is_read_from_as_it_is(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """A broker that lags behind, or has lost its mind for a moment, is no reason to skip what is there."""
+    refused = 0
+
+    def refuse_three(_: Any, answer: Any) -> None:
+        nonlocal refused
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                if refused < 3:
+                    refused += 1
+                    partition.error_code, partition.records = ErrorCode.OFFSET_OUT_OF_RANGE, b""
+
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 10)
+        edit_answers(monkeypatch, Api.FETCH, refuse_three)
+        handler = From(4)
+        member = await start_member(nursery, cluster, handler, offset_out_of_range=policy)
+        await handler.received(6)
+        assert handler.offsets("orders", 0) == list(range(4, 10))
+        assert member.seen(OffsetReset) == []
+        causes = [e.cause for e in member.seen(Retrying) if e.what == "fetch of orders-0"]
+        assert causes == ["offset 4 is out of range, but is in the log [0, 10]"] * 3
+
+
+async def test_broker_that_never_serves_what_is_in_its_log_is_given_up_as_the_options_say(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any, answer: Any) -> None:
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                partition.error_code, partition.records = ErrorCode.OFFSET_OUT_OF_RANGE, b""
+
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 10)
+        edit_answers(monkeypatch, Api.FETCH, refuse)
+        member = await start_member(nursery, cluster, From(4), retry_max_attempts=3)
+        await member.ended.wait()
+        error = claim_failure(member)
+        assert isinstance(error, RetriesExhaustedError)
+        assert "fetch of orders-0" in str(error)
+
+
+# -- truncation, as the fetcher tells of it -----------------------------------------------------------------
+
+
+class Stub:
+    """A lookup that knows one log."""
+
+    async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+        return 10, 90
+
+
+def resets(policy: str) -> tuple[Resets, list[Any]]:
+    told: list[Any] = []
+    config = Config(offset_out_of_range=policy)
+    return Resets(Stub(), config, told.append, Backoff.of(config), lambda *moved: told.append(moved)), told
+
+
+def feed(position: int) -> PartitionConsumer:
+    return PartitionConsumer(FetchCursor(PARTITION, position), 2)
+
+
+@pytest.mark.parametrize("policy", ["oldest", "newest", "by_duration:PT1H"])
+async def test_truncated_log_is_read_on_where_it_diverges_whatever_the_policy(policy: str) -> None:
+    moving, told = resets(policy)
+    consumer = feed(100)
+    assert await moving.truncated(consumer, 80)
+    assert consumer.cursor.position == 80
+    assert told[1] == OffsetReset(PARTITION, 100, 80, policy, TRUNCATED, 10, 90, 0)
+
+
+async def test_truncated_log_fails_its_claim_by_that_policy(autojump_clock: MockClock) -> None:
+    moving, told = resets("fail")
+    consumer = feed(100)
+    assert not await moving.truncated(consumer, 80)
+    with pytest.raises(LogTruncatedError) as caught:
+        consumer.receive_nowait()
+    assert (caught.value.partition, caught.value.offset, caught.value.diverging_offset) == (PARTITION, 100, 80)
+    assert told == []
+
+
+@pytest.mark.parametrize("policy", ["fail", "oldest"])
+async def test_claim_that_has_ended_is_neither_moved_nor_failed(policy: str) -> None:
+    moving, told = resets(policy)
+    consumer = feed(100)
+    consumer.end()
+    assert not await moving.truncated(consumer, 80)
+    assert (consumer.cursor.position, told, consumer.receive_nowait()) == (100, [], None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from sarameya import (
     Event,
     Message,
     Session,
+    TopicConfig,
     TopicPartition,
 )
 from sarameya.embedded import EmbeddedCluster
@@ -141,11 +143,13 @@ async def start_member(
     topics: tuple[str, ...] | re.Pattern[str] = ("orders",),
     transport: Any = None,
     assignors: Sequence[Assignor] = (),
+    wall_clock: Callable[[], float] = time.time,
+    topic_configs: Mapping[str, TopicConfig] | None = None,
     **options: Any,
 ) -> Running:
     """Start a member of `group`; it runs until it is closed, its scope is cancelled, or it fails."""
     events: list[Event] = []
-    config = Config(**{**DEFAULTS, **options})
+    config = Config(**{**DEFAULTS, **options}, topics=topic_configs or {})
 
     async def run(*, task_status: trio.TaskStatus[Running]) -> None:
         member = ConsumerGroup(
@@ -156,6 +160,7 @@ async def start_member(
             assignors=assignors,
             transport=transport or cluster.transport,
             run_sync=run_inline,
+            wall_clock=wall_clock,
         )
         running = Running(member, trio.CancelScope(), events)
         task_status.started(running)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import trio
@@ -19,7 +21,13 @@ class Watched(Consumer):
     """A consumer that keeps its events."""
 
     def __init__(
-        self, cluster: EmbeddedCluster, group_id: str | None = None, *, transport: Any = None, **options: Any
+        self,
+        cluster: EmbeddedCluster,
+        group_id: str | None = None,
+        *,
+        transport: Any = None,
+        wall_clock: Callable[[], float] = time.time,
+        **options: Any,
     ) -> None:
         self.events: list[Event] = []
         super().__init__(
@@ -29,6 +37,7 @@ class Watched(Consumer):
             observers=[self.events.append],
             transport=transport or cluster.transport,
             rng=random.Random(1),
+            wall_clock=wall_clock,
         )
 
     def seen(self, kind: type[E]) -> list[E]:

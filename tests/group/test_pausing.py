@@ -26,6 +26,7 @@ from sarameya import (
     Session,
 )
 from sarameya import TopicPartition as TP
+from sarameya.consumer.resets import OUT_OF_RANGE
 from sarameya.observe import ClaimCancelled, OffsetReset, PartitionsPaused, PartitionsResumed
 from sarameya.protocol.versions import Api
 from sarameya.testing import run_inline
@@ -357,7 +358,7 @@ async def test_records_that_expire_while_paused_meet_the_policy_after_the_resume
             assert isinstance(claim_failure(member), OffsetOutOfRangeError)
         else:
             await eventually(lambda: handler.taken == {0: [0, 1, 2, 6, 7, 8, 9]})
-            assert member.seen(OffsetReset) == [OffsetReset(ZERO, 3, 6, "oldest")]
+            assert member.seen(OffsetReset) == [OffsetReset(ZERO, 3, 6, "oldest", OUT_OF_RANGE, 6, 10, 3)]
 
 
 # -- sessions and rebalances --------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from sarameya import (
     ConfigError,
     ErrorCode,
 )
+from sarameya.consumer.resets import OUT_OF_RANGE
 from sarameya.observe import ClaimStarted, CommitFailed, OffsetReset
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
@@ -146,7 +147,7 @@ async def test_position_that_the_policy_has_moved_takes_the_marks_along(autojump
                 consumer.mark_offset("orders", 0, 100)
                 await consumer.commit()
                 assert await offsets_of(claim, 10) == list(range(10))
-                assert consumer.seen(OffsetReset) == [OffsetReset(ORDERS[0], 100, 0, "oldest")]
+                assert consumer.seen(OffsetReset) == [OffsetReset(ORDERS[0], 100, 0, "oldest", OUT_OF_RANGE, 0, 10, 0)]
         assert committed(cluster) == {"orders-0": 0}
 
 

@@ -1,8 +1,10 @@
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from sarameya.config import Config
+from sarameya.config import Config, TopicConfig
+from sarameya.offset_policy import ALLOWED
 from sarameya.service.app_file import App, AppFileError, HandlerSection, ServiceSection, load_app
 
 MINIMAL = """
@@ -100,7 +102,7 @@ ADDED = [
     ("config = 1", "config = 1: must be a table"),
     (
         "config.offset_initial = 'oldst'",
-        "config.offset_initial = 'oldst': must be one of 'oldest', 'newest'",
+        f"config.offset_initial = 'oldst': must be {ALLOWED}",
     ),
     (
         "config = {session_timeout = 2, heartbeat_interval = 2}",
@@ -207,3 +209,46 @@ def test_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str) -> None:
     lines = [line for line in MINIMAL.splitlines() if not line.startswith("topics =")]
     [problem] = problems_of(app_file(tmp_path, "\n".join([f"topics_pattern = {pattern}", *lines])))
     assert "must be a regular expression that a topic's whole name matches" in problem
+
+
+OF_TOPICS = """
+[config]
+offset_initial = "by_duration:PT1H"
+[config.topics.orders]
+offset_initial = 2026-01-31T12:00:00Z
+[config.topics."orders.eu"]
+offset_initial = "timestamp:2026-01-31T12:00:00+01:00"
+offset_out_of_range = "oldest"
+"""
+
+
+def test_offset_policies_of_single_topics_stand_in_tables_of_theirs(tmp_path: Path) -> None:
+    text = MINIMAL.replace('["orders"]', '["orders", "orders.eu"]') + OF_TOPICS
+    config = load_app(app_file(tmp_path, text)).config
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert config.offset_initial == timedelta(hours=1)
+    assert config.topics == {
+        "orders": TopicConfig(offset_initial=noon),
+        "orders.eu": TopicConfig(offset_initial=noon - timedelta(hours=1), offset_out_of_range="oldest"),
+    }
+
+
+def test_options_of_a_topic_that_is_not_read_are_told(tmp_path: Path) -> None:
+    problem = "config.topics.orders.eu: is not read; those that are read are orders"
+    assert problems_of(app_file(tmp_path, MINIMAL + OF_TOPICS)) == [problem]
+    by_pattern = "\n".join(line for line in (MINIMAL + OF_TOPICS).splitlines() if not line.startswith("topics ="))
+    assert load_app(app_file(tmp_path, "topics_pattern = 'orders.*'\n" + by_pattern)).config.topics
+    problem = "config.topics.orders.eu: is not read; those that are read match '[a-z]+'"
+    assert problems_of(app_file(tmp_path, "topics_pattern = '[a-z]+'\n" + by_pattern)) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("line", "start"),
+    [
+        ("offset_initial = 2026-01-31T12:00:00", "config.topics.orders.offset_initial = datetime.datetime(2026"),
+        ("offset_intial = 'oldest'", "config.topics.orders.offset_intial = 'oldest': no such option; did you mean"),
+    ],
+)
+def test_wrong_option_of_a_topic_is_told_by_its_place(tmp_path: Path, line: str, start: str) -> None:
+    [problem] = problems_of(app_file(tmp_path, MINIMAL + f"[config.topics.orders]\n{line}"))
+    assert problem.startswith(start)

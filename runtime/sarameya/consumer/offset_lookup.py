@@ -1,44 +1,69 @@
 """Offsets by policy or by time, for a consumer: where a log begins and ends, and where a time stands in it
-(ListOffsets). Goes on asking until it is told; `net.log_offsets` has the asking."""
+(ListOffsets). Goes on asking until it is told; `net.log_offsets` has the asking.
+
+Each leader is asked by a task of its own, which also asks again: one that hangs, or has moved, costs the partitions of
+the others nothing.
+"""
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from typing import TypeAlias
 
-from sarameya.config import Config
+import trio
+
+from sarameya.config import Config, IsolationLevel
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import kafka_error
+from sarameya.errors import SarameyaError, kafka_error
 from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool
-from sarameya.net.log_offsets import LOG_END, LOG_START, NO_SUCH_OFFSET, ask_leaders
+from sarameya.net.log_offsets import LOG_END, LOG_START, Wanted, ask_leader, by_leader
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer
+from sarameya.offset_policy import OffsetPolicy, timestamp_of
 from sarameya.protocol.backoff import Backoff
 
-_TIMESTAMP_OF = {"newest": LOG_END, "oldest": LOG_START}
-"""The reset policies as ListOffsets has them."""
+Place: TypeAlias = OffsetPolicy | int
+"""What is looked for: a policy (but for `fail`, which has no place), or a time in milliseconds since 1970."""
+
+Take: TypeAlias = Callable[[Mapping[TopicPartition, int]], Awaitable[None]]
 
 _FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 
 
 class OffsetLookup:
-    """Asks the leaders of partitions for offsets; follows them when they move."""
+    """Asks the leaders of partitions for offsets; follows them when they move.
+
+    `wall_clock` is what "so long ago" counts back from, in seconds since 1970: timestamps of messages are wall time.
+    """
 
     def __init__(
-        self, pool: BrokerPool, metadata: MetadataRefresher, config: Config, observer: Observer, backoff: Backoff
+        self,
+        pool: BrokerPool,
+        metadata: MetadataRefresher,
+        config: Config,
+        observer: Observer,
+        backoff: Backoff,
+        wall_clock: Callable[[], float],
     ) -> None:
         self._pool = pool
         self._metadata = metadata
         self._config = config
         self._observer = observer
         self._backoff = backoff
+        self._wall_clock = wall_clock
 
-    async def find(self, wanted: Mapping[TopicPartition, str | int]) -> dict[TopicPartition, int]:
-        """The offset for each partition by its policy (`oldest` or `newest`), or of the first message at or after its
-        time (milliseconds since 1970), NO_SUCH_OFFSET where every message is older.
+    async def find(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, int]:
+        """The offset for each partition: of an end of its log, or of the first message at or after a time; the log's
+        end, as it was before that was asked, where every message is older. Under `read_committed` a log ends at its
+        first open transaction.
 
-        Retries until every one is known; bound it with a cancel scope. Raises TopicAuthorizationError.
+        Retries until every one is known; bound it with a cancel scope. Raises TopicAuthorizationError, or KafkaError
+        for a log too old to have timestamps, and RetriesExhaustedError.
         """
         found: dict[TopicPartition, int] = {}
 
@@ -46,40 +71,135 @@ class OffsetLookup:
             found.update(some)
 
         await self.find_each(wanted, keep)
-        return found
+        return {partition: found[partition] for partition in wanted}
 
-    async def find_each(
-        self,
-        wanted: Mapping[TopicPartition, str | int],
-        take: Callable[[Mapping[TopicPartition, int]], Awaitable[None]],
-    ) -> None:
+    async def find_each(self, wanted: Mapping[TopicPartition, Place], take: Take) -> None:
         """As `find`, for who does not want one partition to wait for another: `take` is given offsets as they are
-        found, each once, before the others are asked for again."""
-        left = dict(wanted)
-        retries = Retries("offset lookup", self._backoff, self._observer)
-        while left:
-            found, cause = await self._find_once(left)
-            if found:
-                await take(found)
-            left = {tp: at for tp, at in left.items() if tp not in found}
-            if left:
-                await retries.wait(cause)
-                await self._metadata.refresh()
+        found, each once. It is called for one thing after another, and what it raises ends the search."""
+        await self._search(wanted, take, self._config.isolation_level)
 
-    async def _find_once(self, wanted: Mapping[TopicPartition, str | int]) -> tuple[dict[TopicPartition, int], str]:
-        """What is found, and the reason why one is not."""
-        found: dict[TopicPartition, int] = {}
-        timestamps = {tp: _TIMESTAMP_OF[at] if isinstance(at, str) else at for tp, at in wanted.items()}
-        isolation_level = self._config.isolation_level
-        answers = await ask_leaders(self._pool, self._metadata.current, timestamps, isolation_level)
+    async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+        """Where the log begins, and where it ends for who reads all of it, open transactions too."""
+        ends: list[int] = []
+
+        async def keep(found: Mapping[TopicPartition, int]) -> None:
+            ends.extend(found.values())
+
+        await self._search({partition: "oldest"}, keep, "read_uncommitted")
+        await self._search({partition: "newest"}, keep, "read_uncommitted")
+        start, end = ends
+        return start, end
+
+    async def _search(self, wanted: Mapping[TopicPartition, Place], take: Take, isolation: IsolationLevel) -> None:
+        now = self._wall_clock()
+        times = {partition: _timestamp(place, now) for partition, place in wanted.items()}
+        failure: SarameyaError | None = None
+        async with trio.open_nursery() as nursery:
+            search = _Search(self._pool, self._metadata, isolation, times, nursery)
+            search.begin(Retries("offset lookup", self._backoff, self._observer))
+            try:
+                await search.hand_over(take)
+            except SarameyaError as error:
+                failure = error  # raised from here, it would come out of the nursery in a group
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+
+def _timestamp(place: Place, now: float) -> int:
+    match place:
+        case "oldest":
+            return LOG_START
+        case "newest":
+            return LOG_END
+        case datetime() | timedelta():
+            return timestamp_of(place, now)
+        case int():
+            return place
+    raise AssertionError(f"{place!r} is no place in a log")
+
+
+class _Search:
+    """One look-up. Its tasks put what they find, or what they fail with, into a channel."""
+
+    def __init__(
+        self,
+        pool: BrokerPool,
+        metadata: MetadataRefresher,
+        isolation: IsolationLevel,
+        times: Mapping[TopicPartition, int],
+        nursery: trio.Nursery,
+    ) -> None:
+        self._pool = pool
+        self._metadata = metadata
+        self._isolation = isolation
+        self._times = times
+        self._ends: Wanted = {}
+        self._nursery = nursery
+        self._results, self._found = trio.open_memory_channel[Wanted | SarameyaError](math.inf)
+
+    def begin(self, retries: Retries) -> None:
+        # For a time the end first: what is written between two answers is not skipped.
+        first = {partition: min(at, LOG_END) for partition, at in self._times.items()}
+        self._ask(first, retries)
+
+    async def hand_over(self, take: Take) -> None:
+        """Give `take` everything, some at a time. Raises what a task failed with."""
+        left = len(self._times)
+        while left:
+            found = _some(await self._found.receive())
+            while self._found.statistics().current_buffer_used:
+                found |= _some(self._found.receive_nowait())
+            left -= len(found)
+            await take(found)
+
+    def _ask(self, wanted: Mapping[TopicPartition, int], retries: Retries) -> None:
+        for leader, of_leader in by_leader(self._metadata.current, wanted).items():
+            # Copies: one leader's failures are not another one's.
+            self._nursery.start_soon(self._ask_leader, leader, of_leader, copy.copy(retries))
+
+    async def _ask_leader(self, leader: int | None, wanted: Wanted, retries: Retries) -> None:
+        answers = await ask_leader(self._pool, leader, wanted, self._isolation)
         missing = answers.unanswered
         for partition, code in answers.refused.items():
             if code in _FATAL:
-                raise kafka_error(code, f"offset lookup of {partition}")
+                self._results.send_nowait(kafka_error(code, f"offset lookup of {partition}"))
             missing[partition] = ErrorCode.describe(code)
-        for partition, offset in answers.found.items():
-            if offset < 0 and isinstance(wanted[partition], str):
+        by_time = self._take(wanted, answers.found, missing)
+        if by_time:
+            self._nursery.start_soon(self._ask_leader, leader, by_time, copy.copy(retries))
+        if missing:
+            await self._ask_again({partition: wanted[partition] for partition in missing}, missing, retries)
+
+    def _take(self, wanted: Wanted, found: Wanted, missing: dict[TopicPartition, str]) -> Wanted:
+        """Hand on what is known now; what is to be asked for by time, now that the log's end is known."""
+        known: Wanted = {}
+        by_time: Wanted = {}
+        for partition, offset in found.items():
+            if wanted[partition] >= 0:
+                known[partition] = offset if offset >= 0 else self._ends[partition]
+            elif offset < 0:
                 missing[partition] = "no offset in the answer"
+            elif self._times[partition] >= 0:
+                self._ends[partition], by_time[partition] = offset, self._times[partition]
             else:
-                found[partition] = max(offset, NO_SUCH_OFFSET)
-        return found, next((f"{partition}: {cause}" for partition, cause in missing.items()), "")
+                known[partition] = offset
+        if known:
+            self._results.send_nowait(known)
+        return by_time
+
+    async def _ask_again(self, wanted: Wanted, causes: Mapping[TopicPartition, str], retries: Retries) -> None:
+        partition, cause = next(iter(causes.items()))
+        try:
+            await retries.wait(f"{partition}: {cause}")
+        except SarameyaError as error:
+            self._results.send_nowait(error)
+            return
+        await self._metadata.refresh()
+        self._ask(wanted, retries)
+
+
+def _some(result: Wanted | SarameyaError) -> Wanted:
+    if isinstance(result, SarameyaError):
+        raise result
+    return result

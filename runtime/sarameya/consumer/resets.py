@@ -2,19 +2,26 @@
 
 Two faults meet it: the broker answers that the offset is out of range (retention has overtaken it, or the log ends
 before it), and the log was cut below it (KIP-320). Owns the new position, the event and the typed error. Finding the
-faults is the broker consumer's, reading on the fetcher's.
+faults is the broker consumer's, reading on the fetcher's, and what becomes of marks whoever is told (`on_reset`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import trio
+
 from sarameya.config import Config
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
-from sarameya.errors import LogTruncatedError, OffsetOutOfRangeError, SarameyaError
+from sarameya.errors import LogTruncatedError, OffsetOutOfRangeError, RetriesExhaustedError, SarameyaError
 from sarameya.model import TopicPartition
-from sarameya.observe import Observer, OffsetReset
+from sarameya.observe import Observer, OffsetReset, Retrying
+from sarameya.offset_policy import OffsetPolicy, describe_policy
+from sarameya.protocol.backoff import Attempts, Backoff
+
+OUT_OF_RANGE = "the offset is out of range"
+TRUNCATED = "the log was truncated"
 
 
 class Resets:
@@ -28,43 +35,74 @@ class Resets:
         lookup: OffsetLookup,
         config: Config,
         observer: Observer,
+        backoff: Backoff,
         on_reset: Callable[[TopicPartition, int], None],
     ) -> None:
         self._lookup = lookup
         self._config = config
         self._observer = observer
+        self._backoff = backoff
         self._on_reset = on_reset
 
     async def out_of_range(self, consumer: PartitionConsumer) -> bool:
-        """The position is not in the log. True: it has been moved, and is to be read from there; False: the claim has
-        failed, or ended meanwhile."""
-        partition, policy = consumer.partition, self._config.offset_out_of_range
+        """A broker says that the position is not in the log. True: it is to be read on from the position, which has
+        been moved where that was so; False: the claim has failed, or ended meanwhile."""
+        partition, position = consumer.partition, consumer.cursor.position
+        policy = self._config.offset_out_of_range_of(partition.topic)
         try:
+            log = await self._lookup.log_range(partition)
+            start, end = log
+            if start <= position <= end:
+                # A replica that lags behind, or a log that was just being replaced: nothing is to be skipped for that.
+                await self._wait(consumer, f"offset {position} is out of range, but is in the log [{start}, {end}]")
+                return not consumer.has_ended
             if policy == "fail":
-                start = (await self._lookup.find({partition: "oldest"}))[partition]
-                end = (await self._lookup.find({partition: "newest"}))[partition]
-                raise OffsetOutOfRangeError(partition, consumer.cursor.position, start, end)
-            found = await self._lookup.find({partition: policy})
+                raise OffsetOutOfRangeError(partition, position, start, end)
+            after = (await self._lookup.find({partition: policy}))[partition]
         except SarameyaError as error:
-            if not consumer.has_ended:
-                consumer.fail(error)
+            _fail(consumer, error)
             return False
-        return self._move(consumer, found[partition], policy)
+        return self._move(consumer, after, policy, OUT_OF_RANGE, log)
 
     async def truncated(self, consumer: PartitionConsumer, diverging_offset: int) -> bool:
         """What was read from `diverging_offset` on is no longer what stands in the log: an election has cut it
         (KIP-320). As `out_of_range`, but that any policy other than `fail` goes on where the log diverges."""
-        policy = self._config.offset_out_of_range
-        if policy == "fail":
-            if not consumer.has_ended:
-                consumer.fail(LogTruncatedError(consumer.partition, consumer.cursor.position, diverging_offset))
+        partition = consumer.partition
+        policy = self._config.offset_out_of_range_of(partition.topic)
+        try:
+            if policy == "fail":
+                raise LogTruncatedError(partition, consumer.cursor.position, diverging_offset)
+            log = await self._lookup.log_range(partition)
+        except SarameyaError as error:
+            _fail(consumer, error)
             return False
-        return self._move(consumer, diverging_offset, policy)
+        return self._move(consumer, diverging_offset, policy, TRUNCATED, log)
 
-    def _move(self, consumer: PartitionConsumer, offset: int, policy: str) -> bool:
+    def _move(
+        self, consumer: PartitionConsumer, after: int, policy: OffsetPolicy, reason: str, log: tuple[int, int]
+    ) -> bool:
         if consumer.has_ended:
             return False
-        before, consumer.cursor.position = consumer.cursor.position, offset
-        self._on_reset(consumer.partition, offset)
-        self._observer(OffsetReset(consumer.partition, before, offset, policy))
+        start, end = log
+        before, consumer.cursor.position = consumer.cursor.position, after
+        self._on_reset(consumer.partition, after)
+        gone = max(start - before, 0)
+        name = describe_policy(policy)
+        self._observer(OffsetReset(consumer.partition, before, after, name, reason, start, end, gone))
         return True
+
+    async def _wait(self, consumer: PartitionConsumer, cause: str) -> None:
+        now = trio.current_time()
+        attempts = consumer.attempts.again(cause) if consumer.attempts else Attempts.first(now, cause)
+        consumer.attempts = attempts
+        what, elapsed = f"fetch of {consumer.partition}", now - attempts.since
+        if self._backoff.gives_up(attempts, now):
+            raise RetriesExhaustedError(what, attempts.attempt, elapsed, cause)
+        delay = self._backoff.delay(attempts.attempt)
+        self._observer(Retrying(what, attempts.attempt, elapsed, delay, cause))
+        await trio.sleep(delay)
+
+
+def _fail(consumer: PartitionConsumer, error: SarameyaError) -> None:
+    if not consumer.has_ended:
+        consumer.fail(error)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self, overload
@@ -54,7 +55,8 @@ class ConsumerGroup(Pausing):
     `bootstrap_servers` are HOST:PORT strings. `observers` are called with every event (see `observe.py`).
     `assignors`, best first, stand in for `Config.rebalance_strategies`: one's own among them. `transport` opens
     streams, TCP unless given; `run_sync` runs assignors, in a worker thread unless given; `rng` jitters retries, and
-    with a seed makes them the same in every run.
+    with a seed makes them the same in every run; `wall_clock` (seconds since 1970) is what a start "so long ago" is
+    counted back from.
     Making one does no I/O. Raises ConfigError for an address, a group id or assignors that cannot be.
     """
 
@@ -69,6 +71,7 @@ class ConsumerGroup(Pausing):
         transport: Transport | None = None,
         run_sync: RunSync = trio.to_thread.run_sync,
         rng: random.Random | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         if not group_id:
             raise ConfigError("group_id", group_id, "must be a non-empty string")
@@ -77,6 +80,7 @@ class ConsumerGroup(Pausing):
         self.config = config if config is not None else Config()
         self._bootstrap = bootstrap_servers
         self._transport = transport
+        self._wall_clock = wall_clock
         self._run_sync = run_sync
         self._assignors = usable(assignors) or tuple(ASSIGNORS[name]() for name in self.config.rebalance_strategies)
         self._backoff = Backoff.of(self.config, rng)
@@ -103,7 +107,13 @@ class ConsumerGroup(Pausing):
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
         async with open_runtime(
-            self.group_id, self._bootstrap, self.config, self._observer, self._backoff, self._transport
+            self.group_id,
+            self._bootstrap,
+            self.config,
+            self._observer,
+            self._backoff,
+            self._transport,
+            self._wall_clock,
         ) as self._runtime:
             try:
                 yield

@@ -69,7 +69,7 @@ class OffsetManager:
         self, group: str, coordination: Coordination, config: Config, observer: Observer, backoff: Backoff
     ) -> None:
         self.ledger = OffsetLedger()
-        self._group = group
+        self.group = group
         self._coordination = coordination
         self._config = config
         self._observer = observer
@@ -122,9 +122,9 @@ class OffsetManager:
             return None
         reaction = reaction_to(Request.OFFSET_FETCH, code)
         if reaction is Reaction.FATAL or reaction is Reaction.RAISE:
-            raise kafka_error(code, f"offset fetch of group {self._group!r}")
+            raise kafka_error(code, f"offset fetch of group {self.group!r}")
         if reaction in _ENDS_MEMBERSHIP:
-            raise kafka_error(code, f"offset fetch of group {self._group!r}", CommitError)
+            raise kafka_error(code, f"offset fetch of group {self.group!r}", CommitError)
         if reaction is Reaction.FIND_COORDINATOR:
             self._coordination.post(CoordinatorLost(node_id, ErrorCode.describe(code)))
         return ErrorCode.describe(code)
@@ -179,12 +179,12 @@ class OffsetManager:
         finally:
             this.done.set()
         if (failure := this.unheard()) is not None:
-            self._observer(CommitFailed(self._group, "; ".join([str(failure), *getattr(failure, "__notes__", ())])))
+            self._observer(CommitFailed(self.group, "; ".join([str(failure), *getattr(failure, "__notes__", ())])))
 
     def _too_late(self) -> CommitError:
         return CommitError(
             ErrorCode.ILLEGAL_GENERATION,
-            f"commit of group {self._group!r}",
+            f"commit of group {self.group!r}",
             "the membership or the session is over; commit before consume_claim and cleanup return",
         )
 
@@ -222,10 +222,10 @@ class OffsetManager:
             taken = {tp: left[tp] for tp, code in codes.items() if code == 0}
             if taken:
                 self.ledger.acknowledge(taken)
-                self._observer(Committed(self._group, {tp: offset.offset for tp, offset in taken.items()}))
+                self._observer(Committed(self.group, {tp: offset.offset for tp, offset in taken.items()}))
             for partition, code in codes.items():
                 if reaction_to(Request.COMMIT, code) is Reaction.RAISE:
-                    this.refused[partition] = kafka_error(code, f"commit of {partition} by group {self._group!r}")
+                    this.refused[partition] = kafka_error(code, f"commit of {partition} by group {self.group!r}")
             if not left.keys() - taken.keys() - this.refused.keys():
                 break  # what has been marked meanwhile is the next round's
             await retries.wait(cause)
@@ -262,15 +262,15 @@ class OffsetManager:
 
     def _refused(self, code: int, generation: Generation) -> KafkaError:
         if generation.id == NO_GENERATION and code == ErrorCode.UNKNOWN_MEMBER_ID:
-            return CommitError(code, f"commit for group {self._group!r}, as no member of it", _IN_USE)
+            return CommitError(code, f"commit for group {self.group!r}, as no member of it", _IN_USE)
         if generation.id == NO_GENERATION:
-            return kafka_error(code, f"commit for group {self._group!r}", CommitError)
+            return kafka_error(code, f"commit for group {self.group!r}", CommitError)
         # Whatever the code: what `consume` raises, where it is fatal, is the membership's.
         return CommitError(
             code,
-            f"commit of group {self._group!r}, generation {generation.id}",
+            f"commit of group {self.group!r}, generation {generation.id}",
             ADVICE.get(ErrorCode.of(code), ""),
         )
 
     def _retries(self, what: str) -> Retries:
-        return Retries(f"{what} of group {self._group}", self._backoff, self._observer)
+        return Retries(f"{what} of group {self.group}", self._backoff, self._observer)

@@ -41,11 +41,11 @@ class Reading:
         if runtime.group:
             self.offsets = OffsetManager(runtime.group, CoordinatorFinder(runtime), config, observer, backoff)
             on_reset = self.offsets.position_moved
-        self.lookup = OffsetLookup(runtime.pool, runtime.metadata, config, observer, backoff)
+        self.lookup = OffsetLookup(runtime.pool, runtime.metadata, config, observer, backoff, runtime.wall_clock)
         self.claims: dict[TopicPartition, Claim] = {}
         self._runtime = runtime
         self._pauses = pauses
-        resets = Resets(self.lookup, config, observer, on_reset)
+        resets = Resets(self.lookup, config, observer, backoff, on_reset)
         self._fetcher = Fetcher(runtime.pool, runtime.metadata, resets, config, observer, backoff)
         self._opening: set[TopicPartition] = set()
         self._calls: set[trio.CancelScope] = set()

@@ -6,7 +6,7 @@ whoever ends there can still commit and say good-bye.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -31,6 +31,8 @@ class Runtime:
     metadata: MetadataRefresher
     observer: Observer
     backoff: Backoff
+    wall_clock: Callable[[], float]
+    """Seconds since 1970: what timestamps of messages are compared with. Timers go by trio's clock."""
     shielded: trio.Nursery
     """For tasks that go on until the end of the block, whoever is cancelled meanwhile."""
 
@@ -43,6 +45,7 @@ async def open_runtime(
     observer: Observer,
     backoff: Backoff,
     transport: Transport | None,
+    wall_clock: Callable[[], float],
 ) -> AsyncIterator[Runtime]:
     """The runtime for one cluster; every task and connection of it ends with the block. No I/O until it is used."""
     runtime: Runtime | None = None
@@ -56,7 +59,7 @@ async def open_runtime(
             ):
                 metadata = MetadataRefresher(pool, config, observer, backoff)
                 shielded.start_soon(metadata.run)
-                runtime = Runtime(group, config, pool, metadata, observer, backoff, shielded)
+                runtime = Runtime(group, config, pool, metadata, observer, backoff, wall_clock, shielded)
                 ready.set()
                 await trio.sleep_forever()
 

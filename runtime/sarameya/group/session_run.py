@@ -79,12 +79,14 @@ class SessionRun:
         self._runtime = runtime
         self._generation = first.generation
         self._outcome = Outcome()
-        self._lookup = OffsetLookup(runtime.pool, runtime.metadata, runtime.config, runtime.observer, runtime.backoff)
+        self._lookup = OffsetLookup(
+            runtime.pool, runtime.metadata, runtime.config, runtime.observer, runtime.backoff, runtime.wall_clock
+        )
         self._offsets = OffsetManager(runtime.group, member, runtime.config, runtime.observer, runtime.backoff)
         self._fetcher = Fetcher(
             runtime.pool,
             runtime.metadata,
-            Resets(self._lookup, runtime.config, runtime.observer, self._offsets.position_moved),
+            Resets(self._lookup, runtime.config, runtime.observer, runtime.backoff, self._offsets.position_moved),
             runtime.config,
             runtime.observer,
             runtime.backoff,

@@ -8,14 +8,15 @@ members. Fetching, claims, marks and commits are those of a group; `reading.py` 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
 
 import trio
 
-from sarameya.config import Config, OffsetReset
+from sarameya.config import Config
 from sarameya.errors import ConfigError
 from sarameya.group.claim import Claim
 from sarameya.group.marks import Marks
@@ -23,12 +24,12 @@ from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.reading import CLOSED, Reading
 from sarameya.group.runtime import open_runtime
-from sarameya.group.starts import StartOffset, is_start
+from sarameya.group.starts import StartOffset, parse_start
 from sarameya.model import CommittedOffset, TopicPartition, is_offset
 from sarameya.net.broker_pool import parse_bootstrap
-from sarameya.net.log_offsets import NO_SUCH_OFFSET
 from sarameya.net.transport import Transport
 from sarameya.observe import CommitFailed, Observer, Observers
+from sarameya.offset_policy import OffsetPolicy, parse_policy
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.offset_ledger import OffsetLedger
 
@@ -60,6 +61,7 @@ class Consumer(Marks, Pausing):
         observers: Iterable[Observer] = (),
         transport: Transport | None = None,
         rng: random.Random | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         if group_id is not None and not group_id:
             raise ConfigError("group_id", group_id, "must be a non-empty string, or None")
@@ -69,6 +71,7 @@ class Consumer(Marks, Pausing):
         self.config = config if config is not None else Config()
         self._bootstrap = bootstrap_servers
         self._transport = transport
+        self._wall_clock = wall_clock
         self._backoff = Backoff.of(self.config, rng)
         self._observer = Observers(observers)
         self._pauses = Pauses(group_id or "", self._observer)
@@ -100,7 +103,13 @@ class Consumer(Marks, Pausing):
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
         async with open_runtime(
-            self.group_id or "", self._bootstrap, self.config, self._observer, self._backoff, self._transport
+            self.group_id or "",
+            self._bootstrap,
+            self.config,
+            self._observer,
+            self._backoff,
+            self._transport,
+            self._wall_clock,
         ) as runtime:
             reading, running = Reading(runtime, self._pauses), trio.Event()
             runtime.shielded.start_soon(reading.run, running)
@@ -128,21 +137,17 @@ class Consumer(Marks, Pausing):
         with reading.call():
             return await reading.partitions_of(topic)
 
-    async def offsets(self, partitions: Iterable[TopicPartition], at: OffsetReset | int) -> dict[TopicPartition, int]:
+    async def offsets(self, partitions: Iterable[TopicPartition], at: OffsetPolicy | int) -> dict[TopicPartition, int]:
         """Where these logs begin (`oldest`), where they end (`newest`: the next offset to be written), or where the
-        first message stands whose timestamp is at least `at` (milliseconds since 1970), the log's end if none is.
+        first message stands whose timestamp is at least `at` (an aware datetime, or milliseconds since 1970) or at
+        least so long ago (a timedelta); the log's end if none is.
 
         Waits for partitions without a leader; bound it with a cancel scope. Raises as `topic_partitions` does.
         """
-        if at not in ("oldest", "newest") and not is_offset(at):
-            raise ValueError(f"at={at!r}: must be 'oldest', 'newest', or a time in milliseconds")
-        wanted, reading = _checked(partitions), self._opened
+        place, wanted, reading = _place(at), _checked(partitions), self._opened
         with reading.call():
             await reading.reach(wanted)
-            # For a time the ends first: what is written from then on is not skipped.
-            ends = await reading.lookup.find(dict.fromkeys(wanted, "newest")) if isinstance(at, int) else {}
-            found = await reading.lookup.find(dict.fromkeys(wanted, at))
-        return {tp: ends[tp] if found[tp] == NO_SUCH_OFFSET else found[tp] for tp in wanted}
+            return await reading.lookup.find(dict.fromkeys(wanted, place))
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """What the group has committed, asked of its coordinator now.
@@ -177,15 +182,16 @@ class Consumer(Marks, Pausing):
     ) -> AsyncIterator[Mapping[TopicPartition, Claim]]:
         """Read partitions for the length of a block, which is given a `Claim` for each.
 
-        Each begins at its own offset, if a mapping says one, else at `offset`: an int, `oldest`, `newest`, or
-        `committed`, where the group's commit says, or `Config.offset_initial` where there is none (which is then
-        committed at once, so that it is not resolved anew). `committed` is the default with a group id,
-        `Config.offset_initial` without. Marks only move forward, from the group's commit on: who begins before it,
-        and wants it to move back, says so by `reset_offset`.
+        Each begins at its own offset, if a mapping says one, else at `offset`: an int, `oldest`, `newest`, a time (an
+        aware datetime), so long ago (a timedelta), or `committed`, where the group's commit says, or
+        `Config.offset_initial` where there is none (which is then committed at once, so that it is not resolved anew).
+        `committed` is the default with a group id, `Config.offset_initial` without. Marks only move forward, from the
+        group's commit on: who begins before it, and wants it to move back, says so by `reset_offset`.
 
         Raises UnknownTopicError for a topic or a partition that does not exist, ConnectError, ValueError for one
         that is being read already and for what is no offset, CommitError where the group is in use, and
-        TopicAuthorizationError, GroupAuthorizationError. What goes wrong later (an offset outside of the log, a
+        TopicAuthorizationError, GroupAuthorizationError, NoCommittedOffsetError where `Config.offset_initial` is to
+        decide and is `fail`. What goes wrong later (an offset outside of the log, a
         corrupt record) is raised where that claim is read, and touches no other. At the end of the block the claims'
         iterators end; whoever reads them elsewhere is not cancelled.
         """
@@ -203,16 +209,22 @@ class Consumer(Marks, Pausing):
         partitions: Iterable[TopicPartition] | Mapping[TopicPartition, StartOffset | None],
         offset: StartOffset | None,
     ) -> dict[TopicPartition, StartOffset]:
-        default: StartOffset = "committed" if self.group_id is not None else self.config.offset_initial
         own = partitions if isinstance(partitions, Mapping) else {}
         chosen: dict[TopicPartition, StartOffset] = {}
         for partition in _checked(partitions):
-            start = next((s for s in (own.get(partition), offset) if s is not None), default)
-            if not is_start(start):
-                raise ValueError(f"{partition} cannot begin at {start!r}: must be an offset, or the name of one")
-            if start == "committed" and self.group_id is None:
+            start = next((s for s in (own.get(partition), offset) if s is not None), None)
+            if start is None:
+                policy = self.config.offset_initial_of(partition.topic)
+                chosen[partition] = "committed" if self.group_id is not None else policy
+                continue
+            try:
+                chosen[partition] = parse_start(start)
+            except ValueError as error:
+                raise ValueError(f"{partition} cannot begin at {start!r}: {error}") from None
+            if chosen[partition] == "fail":
+                raise ValueError(f"{partition} cannot begin at {start!r}: must say where")
+            if chosen[partition] == "committed" and self.group_id is None:
                 raise _without_group()
-            chosen[partition] = start
         return chosen
 
     def end(self, claim: Claim) -> None:
@@ -250,6 +262,20 @@ def _checked(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         if not (isinstance(partition, tuple) and len(partition) == 2 and isinstance(partition[1], int)):
             raise TypeError(f"{partition!r} is no TopicPartition")
     return [TopicPartition(*partition) for partition in wanted]
+
+
+def _place(at: object) -> OffsetPolicy | int:
+    """The same, checked. Raises ValueError for what is no place in a log."""
+    allowed = "must be 'oldest', 'newest', a time with its zone, a duration, or a time in milliseconds"
+    if isinstance(at, int) and is_offset(at):
+        return at
+    try:
+        policy = parse_policy(at)
+    except ValueError as error:
+        raise ValueError(f"at={at!r}: {allowed}") from error
+    if policy == "fail":
+        raise ValueError(f"at={at!r}: {allowed}")
+    return policy
 
 
 def _without_group() -> ConfigError:

@@ -4,25 +4,26 @@ protocol: as the user chose, who may choose the group's commit, too."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from sarameya.config import Config, OffsetReset
+from sarameya.config import Config
 from sarameya.consumer.offset_lookup import OffsetLookup
-from sarameya.errors import HandlerError
+from sarameya.errors import HandlerError, NoCommittedOffsetError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.model import CommittedOffset, TopicPartition, is_offset
+from sarameya.offset_policy import OffsetPolicy, describe_policy, parse_policy
 
-StartOffset = int | Literal["oldest", "newest", "committed"]
-"""Where to begin: at an offset, at an end of the log, or where the group's commit says."""
+StartOffset: TypeAlias = int | OffsetPolicy | Literal["committed"]
+"""Where to begin: at an offset, where a policy says, or where the group's commit does."""
 
 
 @attrs.frozen(slots=True)
 class Start:
     """`why` is `handler`, `committed`, `added` (while running), `given` (by the user without a group protocol), or the
-    policy that chose the offset."""
+    policy that chose the offset, as text."""
 
     offset: int
     why: str
@@ -41,9 +42,9 @@ async def find_starts(
     """The start of each partition in `committed`; where nothing is and `is_new` (it was added while we ran), its very
     beginning. `begin` is told of them as they become known: none waits for another one's leader. `answers` has what
     the handler has said, and gets what it says. Raises what `start_offset` raises, HandlerError if it returns no
-    offset, CommitError if the generation is over meanwhile."""
+    offset, NoCommittedOffsetError by the policy, CommitError if the generation is over meanwhile."""
     known: dict[TopicPartition, Start] = {}
-    policies: dict[TopicPartition, OffsetReset] = {}
+    policies: dict[TopicPartition, OffsetPolicy] = {}
     for partition, commit in committed.items():
         if partition not in answers:
             answers[partition] = await handler.start_offset(partition, commit)
@@ -54,7 +55,8 @@ async def find_starts(
         elif commit is not None:
             known[partition] = Start(commit.offset, "committed")
         else:
-            policies[partition] = "oldest" if is_new(partition) else config.offset_initial
+            policies[partition] = "oldest" if is_new(partition) else config.offset_initial_of(partition.topic)
+    _check(policies, offsets.group)
     if known or not policies:  # a member's streams begin with its first assignment, though it be empty
         begin(known)
 
@@ -64,14 +66,30 @@ async def find_starts(
             offsets.ledger.mark(partition, CommittedOffset(offset))
         # These and no others: what else is marked may not be durable yet, where the handler commits itself.
         await offsets.commit(found)
-        begin({tp: Start(offset, "added" if is_new(tp) else policies[tp]) for tp, offset in found.items()})
+        begin(
+            {
+                tp: Start(offset, "added" if is_new(tp) else describe_policy(policies[tp]))
+                for tp, offset in found.items()
+            }
+        )
 
     await lookup.find_each(policies, take)
 
 
-def is_start(value: object) -> bool:
-    """Whether `value` says where to begin."""
-    return value in ("oldest", "newest", "committed") or is_offset(value)
+def parse_start(value: Any) -> StartOffset:
+    """Where `value` says to begin. Raises ValueError."""
+    if value == "committed":
+        return "committed"
+    if isinstance(value, int):
+        if not is_offset(value):
+            raise ValueError("must be an offset: an int of at least 0")
+        return value
+    return parse_policy(value)
+
+
+def _check(policies: Mapping[TopicPartition, OffsetPolicy], group: str) -> None:
+    if lacking := tuple(partition for partition, policy in policies.items() if policy == "fail"):
+        raise NoCommittedOffsetError(group, lacking)
 
 
 async def find_chosen_starts(
@@ -80,11 +98,11 @@ async def find_chosen_starts(
     """The start of each partition, as it was `chosen`; with `offsets` the group's commits are in its ledger then.
 
     `committed` needs `offsets`; where nothing is, `Config.offset_initial` decides and is committed at once. Raises
-    CommitError where the group takes no commits.
+    NoCommittedOffsetError by that, CommitError where the group takes no commits.
     """
     committed = await _take_up(offsets, chosen, config) if offsets is not None else {}
     starts: dict[TopicPartition, Start] = {}
-    policies: dict[TopicPartition, str] = {}
+    policies: dict[TopicPartition, OffsetPolicy] = {}
     for partition, choice in chosen.items():
         if isinstance(choice, int):
             starts[partition] = Start(choice, "given")
@@ -93,10 +111,11 @@ async def find_chosen_starts(
         elif (commit := committed[partition]) is not None:
             starts[partition] = Start(commit.offset, "committed")
         else:
-            policies[partition] = config.offset_initial
+            policies[partition] = config.offset_initial_of(partition.topic)
+    _check(policies, offsets.group if offsets is not None else "")
     if policies:
         for partition, offset in (await lookup.find(policies)).items():
-            starts[partition] = Start(offset, policies[partition])
+            starts[partition] = Start(offset, describe_policy(policies[partition]))
     if offsets is not None:
         # So that the next start before the first mark does not resolve it anew and skip. Marks are the user's.
         ledger = offsets.ledger

@@ -61,6 +61,24 @@ class Answers:
     unanswered: dict[TopicPartition, str] = attrs.field(factory=dict)
     """Why nothing was answered."""
 
+    def add(self, others: Answers) -> None:
+        """These, too."""
+        self.found |= others.found
+        self.refused |= others.refused
+        self.unanswered |= others.unanswered
+
+
+Wanted = dict[TopicPartition, int]
+"""For each partition a time (milliseconds since 1970), LOG_START or LOG_END."""
+
+
+def by_leader(metadata: ClusterMetadata, wanted: Mapping[TopicPartition, int]) -> dict[int | None, Wanted]:
+    """Who is to be asked for what; None for partitions without a leader."""
+    leaders: dict[int | None, Wanted] = {}
+    for partition, timestamp in wanted.items():
+        leaders.setdefault(metadata.leader(partition), {})[partition] = timestamp
+    return leaders
+
 
 async def ask_leaders(
     pool: BrokerPool,
@@ -68,29 +86,27 @@ async def ask_leaders(
     wanted: Mapping[TopicPartition, int],
     isolation_level: IsolationLevel = "read_uncommitted",
 ) -> Answers:
-    """Ask each partition's leader, all at once, for the first offset at or after a time (milliseconds since 1970,
-    LOG_START or LOG_END). Under `read_committed` the log ends at the first open transaction."""
+    """Ask each partition's leader, all at once, for the first offset at or after a time; wait for all of them. Under
+    `read_committed` the log ends at the first open transaction."""
     answers = Answers()
-    by_leader: dict[int, dict[TopicPartition, int]] = {}
-    for partition, timestamp in wanted.items():
-        leader = metadata.leader(partition)
-        if leader is None:
-            answers.unanswered[partition] = "the partition has no leader"
-        else:
-            by_leader.setdefault(leader, {})[partition] = timestamp
+
+    async def ask(leader: int | None, of_leader: Wanted) -> None:
+        answers.add(await ask_leader(pool, leader, of_leader, isolation_level))
+
     async with trio.open_nursery() as nursery:
-        for leader, of_leader in by_leader.items():
-            nursery.start_soon(_ask, pool, leader, of_leader, isolation_level, answers)
+        for leader, of_leader in by_leader(metadata, wanted).items():
+            nursery.start_soon(ask, leader, of_leader)
     return answers
 
 
-async def _ask(
-    pool: BrokerPool,
-    leader: int,
-    wanted: Mapping[TopicPartition, int],
-    isolation_level: IsolationLevel,
-    answers: Answers,
-) -> None:
+async def ask_leader(
+    pool: BrokerPool, leader: int | None, wanted: Mapping[TopicPartition, int], isolation_level: IsolationLevel
+) -> Answers:
+    """As `ask_leaders`, one of them."""
+    answers = Answers()
+    if leader is None:
+        answers.unanswered = dict.fromkeys(wanted, "the partition has no leader")
+        return answers
     try:
         answer = await pool.request(
             leader,
@@ -101,9 +117,10 @@ async def _ask(
             topics=_topics(wanted),
         )
     except SarameyaError as error:
-        answers.unanswered |= dict.fromkeys(wanted, str(error))
+        answers.unanswered = dict.fromkeys(wanted, str(error))
     else:
         _take(answer, wanted, answers)
+    return answers
 
 
 def _topics(wanted: Mapping[TopicPartition, int]) -> list[object]:

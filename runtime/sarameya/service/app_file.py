@@ -137,6 +137,7 @@ def load_app(path: Path) -> App:
     problems = list(_topics_problems(table))
     try:
         app: App = _CONVERTER.structure(table, App)
+        problems += _options_of_nothing(app)
     except ClassValidationError as error:
         problems += _problems(error, table)
     if problems:
@@ -195,6 +196,17 @@ def _topics_problems(table: Mapping[str, Any]) -> Iterator[str]:
         yield "topics and topics_pattern are both given: give one of them"
     elif "topics" not in table and "topics_pattern" not in table:
         yield "topics is missing: add for example topics = [\"orders\"], or topics_pattern = 'orders-.*'"
+
+
+def _options_of_nothing(app: App) -> Iterator[str]:
+    """A topic's options that change nothing, since the topic is not read: its name is not what was meant."""
+    for topic in app.config.topics:
+        if app.topics_pattern is not None:
+            is_read, read = bool(re.fullmatch(app.topics_pattern, topic)), f"match {app.topics_pattern!r}"
+        else:
+            is_read, read = topic in app.topics, f"are {', '.join(app.topics)}"
+        if not is_read:
+            yield f"config.topics.{topic}: is not read; those that are read {read}"
 
 
 def _problems(error: BaseException, value: Any, key: str = "") -> Iterator[str]:

@@ -82,6 +82,11 @@ async def test_group_is_made_listed_described_and_reset_from_the_command_line(
         (["--to-datetime", "2999-01-01T00:00:00Z"], 5),
         (["--to-datetime", "1970-01-02"], 0),
         (["--by-duration", "P1D"], 0),
+        (["--by-duration", "P999999999D"], 0),
+        (["--to", "oldest"], 0),
+        (["--to", "newest"], 5),
+        (["--to", "timestamp:2999-01-01T00:00:00Z"], 5),
+        (["--to", "by_duration:P1D"], 0),
     ],
 )
 async def test_every_target_is_understood(capsys: pytest.CaptureFixture[str], target: list[str], expected: int) -> None:
@@ -210,7 +215,7 @@ RESET = ["groups", "offsets", "reset", "g"]
         ),
         (
             [*RESET, "--all-topics", *HERE],
-            "one of the arguments --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime "
+            "one of the arguments --to-earliest --to-latest --to-current --to --to-offset --shift-by --to-datetime "
             "--by-duration is required (see `sarameya groups offsets reset --help`)",
         ),
         (
@@ -222,6 +227,15 @@ RESET = ["groups", "offsets", "reset", "g"]
             [*RESET, "--topic", "orders:", "--to-latest", *HERE],
             "argument --topic: 'orders:' must be TOPIC or TOPIC:PARTITIONS, for example orders or orders:0,2-4 "
             "(see `sarameya groups offsets reset --help`)",
+        ),
+        (
+            [*RESET, "--all-topics", "--to", "fail", *HERE],
+            "argument --to: 'fail' is nowhere to go to (see `sarameya groups offsets reset --help`)",
+        ),
+        (
+            [*RESET, "--all-topics", "--to", "by_duration:1h", *HERE],
+            "argument --to: 'by_duration:1h' must be a duration of ISO 8601 in weeks, days, hours, minutes and "
+            "seconds, for example PT1H or P1DT12H (see `sarameya groups offsets reset --help`)",
         ),
         (
             [*RESET, "--all-topics", "--shift-by", "some", *HERE],

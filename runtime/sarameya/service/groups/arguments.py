@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import tomllib
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,12 @@ import attrs
 from sarameya.config import Config
 from sarameya.errors import ConfigError
 from sarameya.net.broker_pool import parse_bootstrap
+from sarameya.offset_policy import milliseconds, parse_duration, parse_moment
 from sarameya.service.app_file import load_app
 from sarameya.service.groups.scope import TopicChoice
 from sarameya.service.log_lines import add_logging_arguments
 
 DEFAULT_TIMEOUT = 10.0
-
-_DURATION = re.compile(
-    r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
-    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
-)
 
 
 @attrs.frozen(slots=True)
@@ -108,30 +103,18 @@ def topic_choice(text: str) -> TopicChoice:
 def moment(text: str) -> int:
     """An ISO 8601 date and time as milliseconds since 1970; UTC where it names no zone."""
     try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must be a date and time of ISO 8601, for example 2026-01-31T12:00:00+01:00 (without a zone: UTC)"
-        ) from None
+        when = parse_moment(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error} (without a zone: UTC)") from None
     return milliseconds(when if when.tzinfo else when.replace(tzinfo=UTC))
-
-
-def milliseconds(when: datetime) -> int:
-    return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def duration(text: str) -> timedelta:
     """An ISO 8601 duration of weeks, days, hours, minutes and seconds."""
-    match = _DURATION.fullmatch(text)
-    parts = {unit: float(number) for unit, number in match.groupdict().items() if number} if match else {}
     try:
-        if parts:
-            return timedelta(**parts)
-    except OverflowError:
-        pass
-    raise argparse.ArgumentTypeError(
-        f"{text!r} must be a duration of ISO 8601 in weeks, days, hours, minutes and seconds, for example P1DT12H"
-    )
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
 
 
 def offset(text: str) -> int:

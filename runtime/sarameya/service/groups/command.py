@@ -10,8 +10,8 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ import trio
 
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.observe import log_event
+from sarameya.offset_policy import parse_policy, timestamp_of
 from sarameya.service.failures import ExitCode
 from sarameya.service.groups import answers
 from sarameya.service.groups.arguments import (
@@ -27,7 +28,6 @@ from sarameya.service.groups.arguments import (
     cluster,
     duration,
     group_names,
-    milliseconds,
     moment,
     offset,
     topic_choice,
@@ -111,6 +111,7 @@ def _add_reset(parser: argparse.ArgumentParser) -> None:
         text = f"to {Target(kind)}"
         target.add_argument(f"--to-{name}", dest="target", action="store_const", const=Target(kind), help=text)
     values: list[tuple[str, Callable[[str], Target], str, str]] = [
+        ("--to", _to, "POLICY", "as offset_initial has it: oldest, newest, timestamp:TIME, by_duration:PT1H"),
         ("--to-offset", _to_offset, "N", "to this offset"),
         ("--shift-by", _shift, "N", "by so many messages, backward if N is below 0"),
         ("--to-datetime", _to_moment, "TIME", "to the first message from a time on, of ISO 8601 (without a zone: UTC)"),
@@ -172,7 +173,22 @@ def _to_moment(text: str) -> Target:
 
 
 def _back_by(text: str) -> Target:
-    return Target(Kind.TIME, milliseconds(datetime.now(UTC) - duration(text)))
+    return Target(Kind.TIME, timestamp_of(duration(text), time.time()))
+
+
+def _to(text: str) -> Target:
+    try:
+        policy = parse_policy(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
+    match policy:
+        case "oldest":
+            return Target(Kind.EARLIEST)
+        case "newest":
+            return Target(Kind.LATEST)
+        case "fail":
+            raise argparse.ArgumentTypeError("'fail' is nowhere to go to")
+    return Target(Kind.TIME, timestamp_of(policy, time.time()))
 
 
 # -- the commands --------------------------------------------------------------------------------

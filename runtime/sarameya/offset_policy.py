@@ -1,0 +1,121 @@
+"""Where to read by rule instead of by offset: an end of the log, a time, so long ago, or nowhere. Pure.
+
+Owns the values that a rule can have, and their text: `oldest`, `newest`, `fail`, `timestamp:2026-01-31T12:00:00Z` and,
+as KIP-1106 has it, `by_duration:PT1H`. Finding the offset is the consumer's (`consumer/offset_lookup.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+OffsetPolicy: TypeAlias = Literal["oldest", "newest", "fail"] | datetime | timedelta
+"""Where to read: at an end of the log; at the first message whose timestamp is at least a time (an aware datetime), or
+at least so long ago (a timedelta), at the log's end if every message is older; or nowhere: `fail` raises."""
+
+ALLOWED = (
+    "'oldest', 'newest', 'fail', 'timestamp:2026-01-31T12:00:00Z' (a time; in Python also a datetime) or "
+    "'by_duration:PT1H' (so long ago; in Python also a timedelta)"
+)
+"""What a policy may be, for who wrote something else."""
+
+_KAFKAS = {"earliest": "oldest", "latest": "newest", "none": "fail"}
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+_DURATION = re.compile(
+    r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
+    re.ASCII,
+)
+
+
+def parse_policy(value: Any) -> OffsetPolicy:
+    """The policy that is meant by `value`: one already, or its text. Raises ValueError, which says what is allowed."""
+    match value:
+        case "oldest":
+            return "oldest"
+        case "newest":
+            return "newest"
+        case "fail":
+            return "fail"
+        case str() if value in _KAFKAS:
+            raise ValueError(f"is called {_KAFKAS[value]!r} here; must be {ALLOWED}")
+        case str():
+            kind, _, text = value.partition(":")
+            if kind == "timestamp":
+                return _from_1970_on(parse_moment(text))
+            if kind == "by_duration":
+                return parse_duration(text)
+        case datetime():
+            return _from_1970_on(value)
+        case timedelta() if value >= timedelta(0):
+            return value
+    raise ValueError(f"must be {ALLOWED}")
+
+
+def _from_1970_on(when: datetime) -> datetime:
+    if when.tzinfo is None:
+        raise ValueError("must name its time zone, for example 2026-01-31T12:00:00Z")
+    if when < _EPOCH:
+        raise ValueError("must not lie before 1970")
+    return when
+
+
+def parse_moment(text: str) -> datetime:
+    """A date and time of ISO 8601, naive where it names no zone. Raises ValueError."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("must be a date and time of ISO 8601, for example 2026-01-31T12:00:00+01:00") from None
+
+
+def parse_duration(text: str) -> timedelta:
+    """A duration of ISO 8601, of weeks, days, hours, minutes and seconds. Raises ValueError."""
+    match = _DURATION.fullmatch(text)
+    parts = {unit: float(number) for unit, number in match.groupdict().items() if number} if match else {}
+    try:
+        if parts:
+            return timedelta(**parts)
+    except OverflowError:
+        pass
+    raise ValueError(
+        "must be a duration of ISO 8601 in weeks, days, hours, minutes and seconds, for example PT1H or P1DT12H"
+    )
+
+
+def describe_policy(policy: OffsetPolicy) -> str:
+    """Its text, from which `parse_policy` makes the same again."""
+    match policy:
+        case datetime():
+            return f"timestamp:{policy.isoformat().replace('+00:00', 'Z')}"
+        case timedelta():
+            return f"by_duration:{_duration_text(policy)}"
+        case _:
+            return policy
+
+
+def _duration_text(duration: timedelta) -> str:
+    minutes, seconds = divmod(duration.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    fraction = f".{duration.microseconds:06}".rstrip("0") if duration.microseconds else ""
+    days = f"{duration.days}D" if duration.days else ""
+    time = "".join(f"{number}{unit}" for number, unit in ((hours, "H"), (minutes, "M")) if number)
+    if seconds or fraction:
+        time += f"{seconds}{fraction}S"
+    return f"P{days}T{time}" if time else f"P{days}" if days else "PT0S"
+
+
+def milliseconds(when: datetime) -> int:
+    """Since 1970, as Kafka counts time."""
+    return (when - _EPOCH) // _MILLISECOND
+
+
+def timestamp_of(policy: datetime | timedelta, now: float) -> int:
+    """The time that is meant, in milliseconds since 1970; `now` is in seconds since then. What would lie before 1970
+    is 1970, which is older than any message."""
+    if isinstance(policy, datetime):
+        return milliseconds(policy)
+    return max(int(now * 1000) - policy // _MILLISECOND, 0)

@@ -1,0 +1,222 @@
+"""Where a group begins that has committed nothing: by word, time or duration, for all topics or for one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import CommittedOffset, NoCommittedOffsetError, TopicConfig, TopicPartition
+from sarameya.embedded import EmbeddedCluster
+from sarameya.net.log_offsets import LOG_END
+from sarameya.observe import ClaimStarted
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers
+from tests.group.kit import Recorder, Running, committed, deadline, eventually, failure, fill, start_member
+from tests.group.standalone_kit import ORDERS, Watched, offsets_of
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def wall_clock() -> float:
+    """It is noon when a test begins."""
+    return NOON.timestamp() + trio.current_time()
+
+
+def clocked(topics: dict[str, int] | None = None, brokers: int = 1) -> EmbeddedCluster:
+    return EmbeddedCluster(
+        topics=topics or {"orders": 1}, brokers=brokers, in_memory=True, seed=1, wall_clock=wall_clock
+    )
+
+
+def hourly(cluster: EmbeddedCluster, count: int, partition: int = 0) -> None:
+    """One message an hour, the last of them an hour ago."""
+    for n in range(count):
+        written = NOON - timedelta(hours=count - n)
+        cluster.produce("orders", partition, b"%d" % n, timestamp=int(written.timestamp() * 1000))
+
+
+def begun(member: Running) -> list[tuple[str, int, str]]:
+    return sorted((str(e.partition), e.offset, e.why) for e in member.seen(ClaimStarted))
+
+
+@pytest.mark.parametrize(
+    ("policy", "first", "why"),
+    [
+        (NOON - timedelta(hours=3), 2, "timestamp:2026-01-31T09:00:00Z"),
+        ("timestamp:2026-01-31T09:00:00.001Z", 3, "timestamp:2026-01-31T09:00:00.001000Z"),
+        ("timestamp:1970-01-01T00:00:00Z", 0, "timestamp:1970-01-01T00:00:00Z"),
+        (timedelta(hours=2), 3, "by_duration:PT2H"),
+        ("by_duration:P1D", 0, "by_duration:P1D"),
+        ("by_duration:PT59M", 5, "by_duration:PT59M"),
+        (NOON + timedelta(days=1), 5, "timestamp:2026-02-01T12:00:00Z"),
+        (timedelta.max, 0, "by_duration:P999999999DT23H59M59.999999S"),
+    ],
+    ids=str,
+)
+async def test_group_that_has_committed_nothing_begins_at_the_first_message_from_a_time_on(
+    autojump_clock: MockClock, policy: Any, first: int, why: str
+) -> None:
+    """At the end of the log, where every message is older."""
+    async with clocked() as cluster, deadline() as nursery:
+        hourly(cluster, 5)
+        handler = Recorder()
+        # A message is so long ago at the moment of asking: a little of virtual time has passed by then.
+        member = await start_member(nursery, cluster, handler, offset_initial=policy, wall_clock=NOON.timestamp)
+        await eventually(lambda: committed(cluster) == {"orders-0": first})
+        assert begun(member) == [("orders-0", first, why)]
+        fill(cluster, 1)
+        await handler.received(6 - first)
+        assert handler.offsets("orders", 0) == list(range(first, 6))
+
+
+async def test_so_long_ago_is_counted_from_the_wall_clock_as_it_is_then(autojump_clock: MockClock) -> None:
+    async with clocked() as cluster, deadline(100_000) as nursery:
+        hourly(cluster, 5)
+        await trio.sleep(3600)
+        member = await start_member(
+            nursery, cluster, Recorder(), offset_initial=timedelta(hours=3.5), wall_clock=wall_clock
+        )
+        await eventually(lambda: bool(begun(member)))
+        assert begun(member) == [("orders-0", 3, "by_duration:PT3H30M")]
+
+
+async def test_start_by_a_time_is_not_resolved_anew_before_the_first_mark(autojump_clock: MockClock) -> None:
+    async with clocked() as cluster, deadline(100_000) as nursery:
+        hourly(cluster, 5)
+        options: dict[str, Any] = {"offset_initial": timedelta(hours=2.5), "wall_clock": wall_clock}
+
+        async def never(*_: object) -> None:
+            await trio.sleep_forever()
+
+        first = await start_member(nursery, cluster, Recorder(never), claim_grace=0, **options)
+        await eventually(lambda: bool(begun(first)))
+        await first.close()
+        await trio.sleep(7200)
+        second = await start_member(nursery, cluster, Recorder(), **options)
+        await eventually(lambda: bool(begun(second)))
+        assert begun(second) == [("orders-0", 3, "committed")]
+
+
+async def test_message_written_while_a_time_is_looked_up_is_not_skipped(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every message is older than the time; the answer that says so is on its way when the next one is written."""
+    async with clocked() as cluster, deadline() as nursery:
+        hourly(cluster, 5)
+
+        def write_meanwhile(request: Any, _: Any) -> None:
+            if request.topics[0].partitions[0].timestamp > LOG_END:
+                fill(cluster, 1)
+
+        edit_answers(monkeypatch, Api.LIST_OFFSETS, write_meanwhile)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, offset_initial=timedelta(minutes=1), wall_clock=wall_clock)
+        await handler.received(1)
+        assert handler.offsets("orders", 0) == [5]
+
+
+# -- fail ---------------------------------------------------------------------------------------------------
+
+
+async def test_group_that_has_committed_nothing_fails_by_that_policy_and_reads_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async with clocked({"orders": 2}) as cluster, deadline() as nursery:
+        hourly(cluster, 5)
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 1, 0):
+            consumer.mark_offset("orders", 1, 0)
+            await consumer.commit()
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, offset_initial="fail")
+        await member.ended.wait()
+        error = failure(member)
+        assert isinstance(error, NoCommittedOffsetError)
+        assert (error.group, error.partitions) == ("g", (TopicPartition("orders", 0),))
+        assert handler.calls == ["setup", "cleanup"]
+        assert "orders-0" not in committed(cluster)
+
+
+async def test_start_of_the_handler_s_own_needs_no_policy(autojump_clock: MockClock) -> None:
+    class FromThree(Recorder):
+        async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+            return 3 if committed is None else None
+
+    async with clocked() as cluster, deadline() as nursery:
+        hourly(cluster, 5)
+        handler = FromThree()
+        await start_member(nursery, cluster, handler, offset_initial="fail")
+        await handler.received(2)
+        assert handler.offsets("orders", 0) == [3, 4]
+
+
+# -- one topic ----------------------------------------------------------------------------------------------
+
+
+async def test_topic_begins_by_its_own_policy_the_others_by_the_general_one(autojump_clock: MockClock) -> None:
+    async with clocked({"orders": 1, "returns": 1, "visits": 1}) as cluster, deadline() as nursery:
+        hourly(cluster, 5)
+        fill(cluster, 4, topic="returns")
+        fill(cluster, 3, topic="visits")
+        own = {
+            "orders": TopicConfig(offset_initial=timedelta(minutes=90)),
+            "returns": TopicConfig(offset_initial="newest"),
+        }
+        member = await start_member(
+            nursery,
+            cluster,
+            Recorder(),
+            topics=("orders", "returns", "visits"),
+            topic_configs=own,
+            wall_clock=wall_clock,
+        )
+        await eventually(lambda: len(begun(member)) == 3)
+        assert [(name, offset) for name, offset, _ in begun(member)] == [
+            ("orders-0", 4),
+            ("returns-0", 4),
+            ("visits-0", 0),
+        ]
+
+
+# -- without a group protocol -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [timedelta(hours=2), "by_duration:PT2H", NOON - timedelta(hours=2)], ids=str)
+async def test_partition_can_be_read_from_a_time_on(autojump_clock: MockClock, start: Any) -> None:
+    async with clocked() as cluster, deadline():
+        hourly(cluster, 5)
+        async with Watched(cluster, wall_clock=NOON.timestamp) as consumer:
+            async with consumer.consume_partition("orders", 0, start) as claim:
+                assert await offsets_of(claim, 2) == [3, 4]
+            assert await consumer.offsets(ORDERS[:1], start) == {ORDERS[0]: 3}
+
+
+async def test_partition_begins_by_its_topic_s_policy_where_nothing_else_says_where(autojump_clock: MockClock) -> None:
+    async with clocked() as cluster, deadline():
+        hourly(cluster, 5)
+        own = {"orders": TopicConfig(offset_initial=timedelta(hours=2))}
+        for group in (None, "g"):
+            async with Watched(cluster, group, wall_clock=NOON.timestamp, topics=own) as consumer:
+                async with consumer.consume_partition("orders", 0) as claim:
+                    assert await offsets_of(claim, 2) == [3, 4]
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+async def test_partition_whose_policy_is_to_fail_must_be_told_where_to_begin(
+    autojump_clock: MockClock, group: str | None
+) -> None:
+    async with clocked() as cluster, deadline():
+        hourly(cluster, 5)
+        async with Watched(cluster, group, offset_initial="fail") as consumer:
+            with pytest.raises(NoCommittedOffsetError) as caught:
+                async with consumer.consume_partition("orders", 0):
+                    pytest.fail("nothing says where")
+            assert caught.value.group == (group or "")
+            with pytest.raises(ValueError, match="must say where"):
+                async with consumer.consume_partition("orders", 0, "fail"):
+                    pytest.fail("nothing says where")
+            async with consumer.consume_partition("orders", 0, 4) as claim:
+                assert await offsets_of(claim, 1) == [4]
