@@ -76,7 +76,7 @@ class _Breakable(Through):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         self._outgoing += data
-        while frame := _taken(self._outgoing):
+        while frame := taken(self._outgoing):
             (key,) = struct.unpack_from(">h", frame, 4)
             self._awaited.append(key)
             if key == self._owner.api and self._owner.doom("request", frame):
@@ -101,7 +101,7 @@ class _Breakable(Through):
             if not data:
                 return b""
             self._incoming += data
-            while self._rest is None and (frame := _taken(self._incoming)):
+            while self._rest is None and (frame := taken(self._incoming)):
                 if self._awaited.pop(0) == self._owner.api and self._owner.doom("answer", frame):
                     self._ready += frame[: self._owner.at]
                     self._rest = bytearray(frame[self._owner.at :])
@@ -122,7 +122,7 @@ class _Breakable(Through):
                 pass
 
 
-def _taken(buffer: bytearray) -> bytes:
+def taken(buffer: bytearray) -> bytes:
     """The first frame, taken out of the buffer; nothing while it is not whole."""
     if len(buffer) < 4:
         return b""

@@ -1,0 +1,88 @@
+"""A broker that answers with what is no answer: a protocol error each time, the other brokers' partitions go on."""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya.observe import Retrying
+from tests.group.kit import Recorder, committed, deadline, orders, start_member
+from tests.net.garbling import Garble, Garbling
+
+SECONDS = 60
+"""For so long broker 1 answers nonsense; for as long before and after it is a good one."""
+
+
+def noise(rng: Random, frame: bytes) -> bytes:
+    """As many bytes, of which the first four announce as much."""
+    return b"\xff" + rng.randbytes(len(frame) - 1)
+
+
+def web_page(rng: Random, frame: bytes) -> bytes:
+    return b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+
+
+def giant(rng: Random, frame: bytes) -> bytes:
+    return struct.pack(">i", 2**31 - 1) + frame[4:]
+
+
+def other_body(rng: Random, frame: bytes) -> bytes:
+    """Right in size and correlation id; of what follows nothing can be decoded: a varint in it does not end."""
+    return frame[:8] + b"\xff" * (len(frame) - 8)
+
+
+def answer_to_another(rng: Random, frame: bytes) -> bytes:
+    return frame[:4] + struct.pack(">i", 77_777) + frame[8:]
+
+
+def twice(rng: Random, frame: bytes) -> bytes:
+    return frame * 2
+
+
+def longer(rng: Random, frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame) - 4 + 3) + frame[4:] + b"and"
+
+
+def shorter(rng: Random, frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame) - 5) + frame[4:-1]
+
+
+GARBLES = [noise, web_page, giant, other_body, answer_to_another, twice, longer, shorter]
+
+
+@pytest.mark.parametrize("garble", GARBLES, ids=lambda garble: garble.__name__)
+@pytest.mark.parametrize("coordinator", [0, 1], ids=["coordinator on the good one", "coordinator on the bad one"])
+async def test_broker_that_answers_nonsense_stops_its_partitions_and_no_others(
+    autojump_clock: MockClock, garble: Garble, coordinator: int
+) -> None:
+    async with orders(2, brokers=2) as cluster, deadline(1200) as nursery:
+        cluster.move_coordinator("g", coordinator)
+        transport = Garbling(cluster.transport, garble, host="broker-1")
+        handler = Recorder()
+        # What the coordinator cannot be told in time is another matter: this is about bytes.
+        member = await start_member(
+            nursery, cluster, handler, transport=transport, session_timeout=300.0, rebalance_timeout=300.0
+        )
+        late: list[tuple[int, int]] = []
+        for second in range(3 * SECONDS):
+            transport.on = SECONDS <= second < 2 * SECONDS
+            for partition in range(2):
+                cluster.produce("orders", partition, b"%d" % second)
+            await trio.sleep(1)
+            late += [(second, p) for p in range(2) if len(handler.offsets("orders", p)) <= second]
+        assert not [second for second, partition in late if partition == 0], "the good broker's went on"
+        assert len(late) >= SECONDS - 2, "the bad one's did not"
+        await handler.received(6 * SECONDS)
+        assert transport.garbled > 10
+        assert [handler.offsets("orders", p) for p in range(2)] == [list(range(3 * SECONDS))] * 2
+        assert len(handler.sessions) == 1
+        causes = {event.cause for event in member.seen(Retrying)}
+        assert any("broker-1:9092" in cause for cause in causes), causes
+        await trio.sleep(30)
+        await member.close()
+        assert member.error is None
+        assert committed(cluster) == {"orders-0": 3 * SECONDS, "orders-1": 3 * SECONDS}
