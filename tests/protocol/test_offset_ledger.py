@@ -157,3 +157,92 @@ def test_next_mark_is_told_once_and_only_when_it_moves() -> None:
     ledger.tell_of_next_mark(None)
     ledger.mark(P0, at(8))
     assert told == ["first", "second"]
+
+
+# -- positions that were moved -------------------------------------------------------------------------------
+
+
+class Moved:
+    """P0, read up to `before` and moved to `after`; `reached` is how far it has been handed out since."""
+
+    def __init__(self, marked: int | None, before: int, after: int, *, is_first: bool = False) -> None:
+        self.reached: int | None = None
+        self.ledger = OffsetLedger({P0: None if marked is None else at(marked)})
+        self.has_moved_mark = self.move(before, after, is_first=is_first)
+
+    def move(self, before: int, after: int, *, is_first: bool = False) -> bool:
+        return self.ledger.position_moved(P0, before, after, is_first=is_first, reach=lambda: self.reached)
+
+    def mark(self, offset: int) -> int | None:
+        """The mark that comes of marking `offset`."""
+        self.ledger.mark(P0, at(offset))
+        marked = self.ledger.marked(P0)
+        return None if marked is None else marked.offset
+
+
+@pytest.mark.parametrize(
+    ("marked", "before", "after", "is_first", "expected"),
+    [
+        (None, 100, 50, False, None),  # what was handed out, nobody has marked
+        (None, 100, 50, True, 50),  # reading begins there
+        (20, 100, 50, False, 20),
+        (80, 100, 50, False, 50),
+        (500, 100, 50, False, 50),
+        (None, 100, 150, False, 150),  # what lies before it is gone
+        (20, 100, 150, False, 150),
+        (500, 100, 150, False, 500),  # marked ahead
+        (20, 100, 100, False, 20),
+        (100, 100, 100, False, 100),
+    ],
+)
+def test_moved_position_takes_the_mark_along_where_nothing_is_skipped(
+    marked: int | None, before: int, after: int, is_first: bool, expected: int | None
+) -> None:
+    moved = Moved(marked, before, after, is_first=is_first)
+    assert moved.ledger.marked(P0) == (None if expected is None else at(expected))
+    assert moved.has_moved_mark == (expected != marked)
+
+
+def test_marks_for_what_was_handed_out_before_go_no_further_than_the_new_position() -> None:
+    moved = Moved(20, 100, 50)
+    assert [moved.mark(offset) for offset in (30, 70, 100)] == [30, 50, 50]
+
+
+def test_marks_for_what_has_been_handed_out_since_go_as_far_as_that() -> None:
+    moved = Moved(20, 100, 50)
+    moved.reached = 60
+    assert [moved.mark(offset) for offset in (100, 55, 60, 61, 100)] == [50, 55, 60, 60, 60]
+
+
+def test_marks_are_free_again_where_everything_of_before_lies_behind() -> None:
+    moved = Moved(20, 100, 50)
+    moved.reached = 100
+    assert moved.mark(500) == 500
+    moved.reached = 60  # asked no more
+    assert moved.mark(501) == 501
+
+
+def test_position_moved_back_again_holds_back_what_either_move_left() -> None:
+    moved = Moved(20, 100, 50)
+    moved.reached = 60
+    moved.mark(60)
+    assert moved.move(70, 40)
+    moved.reached = None
+    assert moved.mark(100) == 40
+    moved.reached = 90
+    assert [moved.mark(95), moved.mark(90)] == [40, 90]
+
+
+def test_position_moved_back_and_then_on_holds_back_what_is_still_ahead() -> None:
+    moved = Moved(20, 100, 50)
+    assert moved.move(50, 70)
+    assert moved.mark(100) == 70
+    assert moved.move(70, 150)
+    assert moved.mark(200) == 200
+
+
+def test_partition_that_is_owned_anew_is_marked_freely() -> None:
+    moved = Moved(20, 100, 50)
+    moved.mark(30)
+    moved.ledger.add({P0: at(20)})
+    assert moved.mark(90) == 90

@@ -28,10 +28,13 @@ class PartitionConsumer:
 
     def __init__(self, cursor: FetchCursor, buffer_fetches: int) -> None:
         self.cursor = cursor
+        self.began_at = cursor.position
         self.on_change: Callable[[], None] = _nobody
         """Called when the claim has taken something, is paused or resumed: its broker consumer chooses anew."""
         self.on_arrival: Callable[[], None] = _nobody
         """Called when the claim may find something new: records, an error, the end, or that it is resumed."""
+        self.progress: Callable[[], int] = lambda: self.began_at
+        """The claim's position."""
         self.found_nothing = False
         """The last fetch brought nothing for this partition."""
         self.full_since = -math.inf
@@ -43,6 +46,7 @@ class PartitionConsumer:
         self._buffer_fetches = buffer_fetches
         self._buffer: deque[Records] = deque()
         self._failure: SarameyaError | None = None
+        self._delivered = self._received = 0
 
     @property
     def partition(self) -> TopicPartition:
@@ -67,9 +71,16 @@ class PartitionConsumer:
         if self.has_ended:
             return
         self._buffer.append(records)
+        self._delivered += 1
         if not self.has_room:
             self.full_since = trio.current_time()
         self.on_arrival()
+
+    def reach_from_here(self) -> Callable[[], int | None]:
+        """Tells from now on, in any thread, how far the claim has come in what is delivered from now on: its position,
+        or None before it has got to that."""
+        before = self._delivered
+        return lambda: self.progress() if self._received > before else None
 
     def fail(self, error: SarameyaError) -> None:
         """The claim's reads, once it has taken what is buffered, raise `error`. Nothing may follow."""
@@ -102,6 +113,7 @@ class PartitionConsumer:
         """
         if self._buffer:
             records = self._buffer.popleft()
+            self._received += 1
             self.on_change()
             return records
         if self._failure is not None:

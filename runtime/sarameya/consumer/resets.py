@@ -8,7 +8,9 @@ faults is the broker consumer's, reading on the fetcher's, and what becomes of m
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
+import attrs
 import trio
 
 from sarameya.config import Config
@@ -19,15 +21,32 @@ from sarameya.model import TopicPartition
 from sarameya.observe import Observer, OffsetReset, Retrying
 from sarameya.offset_policy import OffsetPolicy, describe_policy
 from sarameya.protocol.backoff import Attempts, Backoff
+from sarameya.protocol.offset_ledger import Reach
 
 OUT_OF_RANGE = "the offset is out of range"
 TRUNCATED = "the log was truncated"
 
 
+@attrs.frozen(slots=True)
+class Move:
+    """A position that was not in its log, and where it was moved to."""
+
+    partition: TopicPartition
+    before: int
+    after: int
+    is_first: bool
+    """Nothing has been read: reading begins at `after`."""
+    reach: Reach
+    """How far the claim has come since; None as long as it is given what was fetched before."""
+
+
+OnReset: TypeAlias = Callable[[Move], None]
+
+
 class Resets:
     """Moves positions by `Config.offset_out_of_range`, or fails their claims.
 
-    `on_reset` is told each position that was chosen, before anything is read from there.
+    `on_reset` is told of each move, before anything is read from there.
     """
 
     def __init__(
@@ -36,7 +55,7 @@ class Resets:
         config: Config,
         observer: Observer,
         backoff: Backoff,
-        on_reset: Callable[[TopicPartition, int], None],
+        on_reset: OnReset,
     ) -> None:
         self._lookup = lookup
         self._config = config
@@ -84,8 +103,10 @@ class Resets:
         if consumer.has_ended:
             return False
         start, end = log
-        before, consumer.cursor.position = consumer.cursor.position, after
-        self._on_reset(consumer.partition, after)
+        before = consumer.cursor.position
+        move = Move(consumer.partition, before, after, before == consumer.began_at, consumer.reach_from_here())
+        consumer.cursor.position = after
+        self._on_reset(move)
         gone = max(start - before, 0)
         name = describe_policy(policy)
         self._observer(OffsetReset(consumer.partition, before, after, name, reason, start, end, gone))

@@ -39,6 +39,7 @@ class Claim:
     def __init__(self, consumer: PartitionConsumer, config: Config) -> None:
         self._consumer = consumer
         consumer.on_arrival = self._arrived
+        consumer.progress = self._progress
         self._config = config
         self._initial_offset = consumer.cursor.position
         # Behind everything that has been taken, but for the messages taken of the present batch.
@@ -75,11 +76,13 @@ class Claim:
     @property
     def position(self) -> int:
         """The next offset the handler will be given; where it has read everything, the next one to be written."""
-        if self._batch is None or not self._taken:
+        # Each is read once: a thread that marks may ask while the claim goes on.
+        batch, messages, taken = self._batch, self._messages, self._taken
+        if batch is None or not taken:
             return self._behind
-        if self._taken == len(self._messages):
-            return self._batch.next_offset
-        return self._messages[self._taken - 1].offset + 1
+        if taken >= len(messages):
+            return batch.next_offset
+        return messages[taken - 1].offset + 1
 
     @property
     def high_water_mark(self) -> int:
@@ -144,6 +147,9 @@ class Claim:
             self._undecoded.extend(records.batches)
             self._aborted = records.aborted
         return False
+
+    def _progress(self) -> int:
+        return self.position
 
     def _arrived(self) -> None:
         self._arrival.set()

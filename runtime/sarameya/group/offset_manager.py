@@ -14,6 +14,7 @@ from typing import Protocol
 import trio
 
 from sarameya.config import Config
+from sarameya.consumer.resets import Move
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     ADVICE,
@@ -200,11 +201,13 @@ class OffsetManager:
         self._wanted.set()
         await self._round.wait(None if partitions is None else frozenset(partitions))
 
-    def position_moved(self, partition: TopicPartition, offset: int) -> None:
-        """The out-of-range policy has moved a position: marks go on from there, backward too, and whoever begins next
-        does not resolve it anew."""
-        moved = CommittedOffset(offset)
-        if (self.ledger.reset(partition, moved) or self.ledger.mark(partition, moved)) and self._config.autocommit:
+    def position_moved(self, move: Move) -> None:
+        """A position was not in its log: marks go on from where it was moved to, and where that moves the mark, whoever
+        begins next does not resolve it anew."""
+        moved = self.ledger.position_moved(
+            move.partition, move.before, move.after, is_first=move.is_first, reach=move.reach
+        )
+        if moved and self._config.autocommit:
             self.commit_nowait()
 
     def commit_nowait(self) -> None:

@@ -14,7 +14,7 @@ import trio
 from sarameya.consumer.fetcher import Fetcher
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
-from sarameya.consumer.resets import Resets
+from sarameya.consumer.resets import Move, OnReset, Resets
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RequestTimeoutError, SarameyaError, UnknownTopicError
 from sarameya.group.claim import Claim
@@ -37,7 +37,7 @@ class Reading:
         self.offsets: OffsetManager | None = None
         """None without a group id."""
         config, observer, backoff = runtime.config, runtime.observer, runtime.backoff
-        on_reset = _nobody_marks
+        on_reset: OnReset = _nobody_marks
         if runtime.group:
             self.offsets = OffsetManager(runtime.group, CoordinatorFinder(runtime), config, observer, backoff)
             on_reset = self.offsets.position_moved
@@ -144,5 +144,5 @@ class Reading:
         )
 
 
-def _nobody_marks(partition: TopicPartition, offset: int) -> None:
+def _nobody_marks(move: Move) -> None:
     """Without a group there is no mark that would have to move with the position."""

@@ -1,7 +1,8 @@
 """What has been marked and what has been committed, for each partition of a session. Pure.
 
 A mark is the next offset to read, with the metadata and leader epoch that go into the commit. Marks move
-forward, resets backward. A partition is dirty until the very mark that was sent is acknowledged: one that moved
+forward, resets backward. Where a position was moved back, since its log no longer has it, marks for what was read
+before go no further than there. A partition is dirty until the very mark that was sent is acknowledged: one that moved
 while the request was under way stays dirty, and so does one that went back to what was committed before a request
 whose answer was lost, since the coordinator may have taken it.
 """
@@ -9,10 +10,36 @@ whose answer was lost, since the coordinator may have taken it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 import attrs
 
 from sarameya.model import CommittedOffset, TopicPartition
+
+Reach: TypeAlias = Callable[[], int | None]
+"""How far messages have been handed out since a position was moved: None before any of them were."""
+
+
+@attrs.frozen(slots=True)
+class _MovedBack:
+    """The offsets from `start` to `end` were handed out, or may have been, before the position was moved to `start`;
+    what stands there now is something else."""
+
+    start: int
+    end: int
+    reach: Reach
+
+    @property
+    def is_over(self) -> bool:
+        """Whether marks can no longer mean what was there before."""
+        reached = self.reach()
+        return reached is not None and reached >= self.end
+
+    def bounded(self, offset: CommittedOffset) -> CommittedOffset:
+        """The same, or where the position was moved to, if what is marked has not been handed out since: then it is
+        something of before, with all that stands before `start`."""
+        reached = self.reach()
+        return offset if offset.offset <= (self.start if reached is None else reached) else CommittedOffset(self.start)
 
 
 @attrs.define(slots=True)
@@ -21,6 +48,7 @@ class _Entry:
     committed: CommittedOffset | None = None
     sent: CommittedOffset | None = None
     """What the coordinator may have taken, or may take yet, instead of `committed`."""
+    moved_back: _MovedBack | None = None
 
 
 class OffsetLedger:
@@ -37,7 +65,8 @@ class OffsetLedger:
         dirty = self.dirty()
         for partition, offset in committed.items():
             if partition in dirty:
-                self._entries[partition].committed = offset
+                entry = self._entries[partition]
+                entry.committed, entry.moved_back = offset, None
             else:
                 self._entries[partition] = _Entry(offset, offset)
 
@@ -49,11 +78,14 @@ class OffsetLedger:
     def mark(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
         """Move the mark forward to `offset`; False, and nothing done, if it does not lie beyond the mark."""
         entry = self._entries[partition]
+        if entry.moved_back is not None:
+            if entry.moved_back.is_over:
+                entry.moved_back = None
+            else:
+                offset = entry.moved_back.bounded(offset)
         if entry.marked is not None and offset.offset <= entry.marked.offset:
             return False
-        entry.marked = offset
-        if self._on_mark is not None:
-            self._tell()
+        self._set(entry, offset)
         return True
 
     def reset(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
@@ -61,10 +93,34 @@ class OffsetLedger:
         entry = self._entries[partition]
         if entry.marked is None or offset.offset >= entry.marked.offset:
             return False
+        self._set(entry, offset)
+        return True
+
+    def position_moved(
+        self, partition: TopicPartition, before: int, after: int, *, is_first: bool, reach: Reach
+    ) -> bool:
+        """The log no longer has `before`, and is read on at `after`; True if that moves the mark.
+
+        Forward: what lies between is gone, and counts as dealt with. Back: the mark is not beyond `after`, nor is it
+        moved beyond by marks for what was handed out before; `reach` tells those from others. `is_first`: nothing has
+        been read, so that reading begins at `after`.
+        """
+        entry = self._entries[partition]
+        marked, moved = entry.marked, entry.moved_back
+        end = before if moved is None else max(before, moved.end)
+        entry.moved_back = _MovedBack(after, end, reach) if after < end else None
+        if after > before:
+            moves = marked is None or marked.offset < after
+        else:
+            moves = is_first if marked is None else marked.offset > after
+        if moves:
+            self._set(entry, CommittedOffset(after))
+        return moves
+
+    def _set(self, entry: _Entry, offset: CommittedOffset) -> None:
         entry.marked = offset
         if self._on_mark is not None:
             self._tell()
-        return True
 
     def tell_of_next_mark(self, on_mark: Callable[[], None] | None) -> None:
         """Call `on_mark` once, when a mark is moved next, by whoever moves it; None: do not."""

@@ -1,0 +1,168 @@
+"""A position is moved back while what was read before is still in the handler's hands: no mark for that may count for
+what stands there now. Virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Claim, ConsumerGroupHandler, Message, Session
+from sarameya.observe import OffsetReset
+from tests.group.kit import committed, deadline, eventually, fill, orders, start_member
+from tests.group.standalone_kit import ORDERS, Watched, take
+
+
+class Collector(ConsumerGroupHandler):
+    """Takes messages, as many as it may, and marks only what the test says."""
+
+    def __init__(self, limit: int = 10**9) -> None:
+        self.limit = limit
+        self.messages: list[Message] = []
+        self.session: Session | None = None
+        self._may_go_on = trio.Event()
+
+    def go_on(self) -> None:
+        self._may_go_on.set()
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        self.session = session
+        async for message in claim:
+            self.messages.append(message)
+            if len(self.messages) == self.limit:
+                await self._may_go_on.wait()
+
+    def mark(self, index: int) -> None:
+        assert self.session is not None
+        self.session.mark_message(self.messages[index])
+
+    def offsets(self) -> list[int]:
+        return [message.offset for message in self.messages]
+
+
+RESET: dict[str, Any] = {"offset_out_of_range": "newest"}
+
+
+async def test_late_mark_of_what_is_no_longer_in_the_log_does_not_pass_what_is(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        handler = Collector()
+        member = await start_member(nursery, cluster, handler, **RESET)
+        await eventually(lambda: len(handler.messages) == 100)
+        handler.mark(29)
+        cluster.truncate("orders", 0, 50)
+        await eventually(lambda: bool(member.seen(OffsetReset)))
+        fill(cluster, 10)
+        await eventually(lambda: len(handler.messages) == 110)
+        handler.mark(99)  # what was offset 99: everything before 50 has been dealt with, and no more
+        await eventually(lambda: committed(cluster) == {"orders-0": 50})
+        handler.mark(102)
+        await eventually(lambda: committed(cluster) == {"orders-0": 53})
+        handler.mark(98)
+        await trio.sleep(10)
+        assert committed(cluster) == {"orders-0": 53}
+
+
+async def test_late_mark_before_anything_new_has_come_stays_at_the_new_position(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        handler = Collector()
+        member = await start_member(nursery, cluster, handler, **RESET)
+        await eventually(lambda: len(handler.messages) == 100)
+        handler.mark(79)
+        await eventually(lambda: committed(cluster) == {"orders-0": 80})
+        cluster.truncate("orders", 0, 50)
+        await eventually(lambda: bool(member.seen(OffsetReset)))
+        await eventually(lambda: committed(cluster) == {"orders-0": 50})
+        handler.mark(99)
+        await trio.sleep(10)
+        assert committed(cluster) == {"orders-0": 50}
+        fill(cluster, 10)
+        await eventually(lambda: len(handler.messages) == 110)
+        handler.mark(-1)
+        await eventually(lambda: committed(cluster) == {"orders-0": 60})
+
+
+@pytest.mark.parametrize("marked", [0, 20])
+async def test_what_was_fetched_and_not_taken_is_not_committed_by_the_move(
+    autojump_clock: MockClock, marked: int
+) -> None:
+    """What the log still has of it, a member that begins anew must be given."""
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        handler = Collector(limit=21)
+        member = await start_member(nursery, cluster, handler, **RESET)
+        await eventually(lambda: len(handler.messages) == 21)
+        if marked:
+            handler.mark(marked - 1)
+            await eventually(lambda: committed(cluster) == {"orders-0": marked})
+        cluster.truncate("orders", 0, 50)
+        await eventually(lambda: bool(member.seen(OffsetReset)))
+        fill(cluster, 10)
+        await trio.sleep(10)
+        assert committed(cluster) == {"orders-0": marked}
+        handler.go_on()
+        await eventually(lambda: len(handler.messages) == 110)
+        assert handler.offsets() == [*range(100), *range(50, 60)]
+        handler.mark(109)
+        await eventually(lambda: committed(cluster) == {"orders-0": 60})
+
+
+async def test_marks_go_on_freely_behind_the_place_that_was_left(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        handler = Collector()
+        member = await start_member(nursery, cluster, handler, **RESET)
+        await eventually(lambda: len(handler.messages) == 100)
+        cluster.truncate("orders", 0, 50)
+        await eventually(lambda: bool(member.seen(OffsetReset)))
+        fill(cluster, 60)
+        await eventually(lambda: len(handler.messages) == 160)
+        assert handler.session is not None
+        handler.session.mark_offset("orders", 0, 500)  # ahead of everything, as it is allowed to be
+        await eventually(lambda: committed(cluster) == {"orders-0": 500})
+
+
+async def test_what_retention_has_taken_counts_as_dealt_with(autojump_clock: MockClock) -> None:
+    """Nobody can read it any more: a member that begins anew goes on where this one does."""
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        handler = Collector(limit=21)
+        member = await start_member(nursery, cluster, handler, offset_out_of_range="oldest")
+        await eventually(lambda: len(handler.messages) == 21)
+        member.group.pause_all()
+        await trio.sleep(1)  # what was fetched is kept; the next fetch finds its place gone
+        fill(cluster, 100)
+        cluster.delete_records("orders", 0, 150)
+        member.group.resume_all()
+        handler.go_on()
+        await eventually(lambda: len(handler.messages) == 150)
+        assert handler.offsets() == [*range(100), *range(150, 200)]
+        [reset] = member.seen(OffsetReset)
+        assert (reset.before, reset.after, reset.gone) == (100, 150, 50)
+        handler.mark(99)
+        await eventually(lambda: committed(cluster) == {"orders-0": 150})
+
+
+async def test_standalone_reader_that_begins_anew_marks_as_it_likes(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 100)
+        async with Watched(cluster, "g", offset_initial="oldest", **RESET) as consumer:
+            async with consumer.consume_partition("orders", 0) as claim:
+                old = await take(claim, 100)
+                cluster.truncate("orders", 0, 50)
+                await eventually(lambda: bool(consumer.seen(OffsetReset)))
+                fill(cluster, 10)
+                await take(claim, 5)
+                consumer.mark_message(old[-1])
+                assert await consumer.committed(ORDERS[:1]) is not None
+                await consumer.commit()
+                assert committed(cluster) == {"orders-0": 50}
+            async with consumer.consume_partition("orders", 0) as claim:
+                fill(cluster, 100)
+                for message in await take(claim, 20):
+                    consumer.mark_message(message)
+                await consumer.commit()
+                assert committed(cluster) == {"orders-0": 70}
