@@ -387,6 +387,15 @@ def test_bad_v2_batch_is_corrupt(data, into):
     assert problem_of(lambda: into(raw, PARTITION), CorruptRecordError).offset == BASE
 
 
+@pytest.mark.parametrize("into", [decode, decode_columns])
+def test_header_key_that_is_no_utf_8_is_told_with_its_bytes(into):
+    key = b"\xff\xfe" + bytes(500)
+    raw = one(batch_of(record(headers=varint(1) + varint(len(key)) + key + varint(-1))))
+    error = problem_of(lambda: into(raw, PARTITION), CorruptRecordError)
+    assert error.problem.startswith(r"the key of a record's header is no UTF-8: b'\xff\xfe")
+    assert len(error.problem) < 300
+
+
 def test_crc_that_does_not_match_is_not_looked_at_where_told_so():
     assert decode(one(flipped(GOLDEN["v2-none"], 17)), PARTITION, check_crc=False) == expected(2, appended=False)
     assert not crc_matches(one(flipped(GOLDEN["v2-none"], 17)))

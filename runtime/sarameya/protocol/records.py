@@ -102,9 +102,14 @@ def _guarded(
         ) from None
     except BrokenDataError as error:
         raise CorruptRecordError(*partition, raw.base_offset, str(error)) from error
+    except UnicodeDecodeError as error:
+        # Kafka's own clients write nothing else; which bytes they are, is told.
+        raise CorruptRecordError(
+            *partition, raw.base_offset, f"the key of a record's header is no UTF-8: {error.object[:40]!r}"
+        ) from error
     except (
         CorruptRecordException,
-        ValueError,  # also a header's key that is no UTF-8
+        ValueError,
         IndexError,
         struct.error,
         # The decoder's own bound check overflows for a length near 2**63; allocating that much then fails.
