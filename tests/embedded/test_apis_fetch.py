@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import FetchRequest
 
-from sarameya.embedded.cluster_state import BrokerSettings, Node
+from sarameya.embedded.cluster_state import BrokerSettings
 from sarameya.error_codes import ErrorCode
 from tests.embedded.api_kit import ApiKit, request, values
 
@@ -280,8 +280,7 @@ class TestLeaders:
     """Who leads instead (KIP-951)."""
 
     def kit(self) -> ApiKit:
-        kit = ApiKit({"orders": 1}, settings=BrokerSettings(racks={1: "r1"}))
-        kit.cluster.node_up(Node(1, "broker-1", 9093), kit.now)
+        kit = ApiKit({"orders": 1}, brokers=2, settings=BrokerSettings(racks={1: "r1"}, replication_factor=1))
         kit.cluster.move_leader("orders", 0, 1, kit.now)
         return kit
 
@@ -300,4 +299,4 @@ class TestLeaders:
         kit = self.kit()
         assert reads(Reader(kit, 15).fetch({("orders", 0): 0}))[0].current_leader is None
         answer = Reader(kit, 16, node_id=1).fetch({("orders", 0): 0})
-        assert (reads(answer)[0].current_leader, answer.node_endpoints) == (None, None)
+        assert (reads(answer)[0].current_leader, answer.node_endpoints) == (None, [])

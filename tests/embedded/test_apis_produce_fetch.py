@@ -14,7 +14,7 @@ from tests.embedded.api_kit import ApiKit, batch, request, values
 
 @pytest.fixture
 def kit() -> ApiKit:
-    return ApiKit({"orders": 2}, brokers=2)
+    return ApiKit({"orders": 2}, brokers=2, settings=BrokerSettings(replication_factor=1))
 
 
 def produce(records: bytes | None, partition: int = 0, *, topic: str = "orders", acks: int = -1) -> Any:

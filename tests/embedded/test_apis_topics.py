@@ -49,7 +49,7 @@ class TestMetadata:
         assert (answer.cluster_id, answer.controller_id) == (kit.cluster.cluster_id, 0)
         (topic,) = answer.topics
         assert [(p.partition_index, p.leader_id) for p in topic.partitions] == [(0, 0), (1, 1), (2, 2), (3, 0)]
-        assert {tuple(p.replica_nodes) for p in topic.partitions} == {(0, 1, 2)}
+        assert [p.replica_nodes for p in topic.partitions] == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]
 
     def test_racks_and_a_number_of_replicas_are_told_as_they_are_set(self) -> None:
         settings = BrokerSettings(racks={0: "a", 2: "c"}, replication_factor=2)
@@ -61,13 +61,15 @@ class TestMetadata:
     def test_whoever_leads_is_a_replica(self) -> None:
         kit = ApiKit({"orders": 3}, brokers=3, settings=BrokerSettings(replication_factor=1))
         kit.cluster.move_leader("orders", 0, 2, kit.now)
+        partition = kit.answer(metadata("orders")).topics[0].partitions[0]
+        assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (2, [2], [2])
+
+    def test_without_its_only_replica_a_partition_waits(self) -> None:
+        kit = ApiKit({"orders": 2}, brokers=2, settings=BrokerSettings(replication_factor=1))
         kit.cluster.node_down(1, kit.now)
-        partitions = kit.answer(metadata("orders")).topics[0].partitions
-        assert [(p.leader_id, p.replica_nodes, p.isr_nodes) for p in partitions] == [
-            (2, [2], [2]),
-            (2, [2], [2]),
-            (2, [2], [2]),
-        ]
+        partition = kit.answer(metadata("orders")).topics[0].partitions[1]
+        assert (partition.leader_id, partition.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+        assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([1], [1], [1])
 
     def test_null_means_every_topic_and_so_does_empty_in_version_zero(self, kit: ApiKit) -> None:
         for everything in (request(MetadataRequest, 12, topics=None), request(MetadataRequest, 0, topics=[])):
@@ -106,9 +108,10 @@ class TestMetadata:
         answer = kit.answer(metadata("orders"), node_id=1)
         assert [broker.node_id for broker in answer.brokers] == [1, 2]
         partitions = answer.topics[0].partitions
-        assert [p.leader_id for p in partitions] == [1, 1, 2, 2]
+        assert [p.leader_id for p in partitions] == [1, 1, 2, 1]
         assert [p.leader_epoch for p in partitions] == [1, 0, 0, 1]
-        assert {(tuple(p.isr_nodes), tuple(p.offline_replicas)) for p in partitions} == {((1, 2), (0,))}
+        assert [p.isr_nodes for p in partitions] == [[1, 2], [1, 2], [2, 1], [1, 2]]
+        assert {tuple(p.offline_replicas) for p in partitions} == {(0,)}
 
     def test_with_no_broker_left_partitions_wait_for_a_leader(self) -> None:
         kit = ApiKit({"orders": 1})
@@ -125,6 +128,14 @@ class TestCreateTopics:
     def test_made_with_the_partitions_asked_for_or_the_default(self, kit: ApiKit) -> None:
         assert self.create(kit, creatable("a", 5), creatable("b", -1, -1)) == [(0, 5), (0, 1)]
         assert len(kit.cluster.topics.topic("a").partitions) == 5
+
+    def test_made_with_the_replicas_asked_for_or_the_default(self, kit: ApiKit) -> None:
+        self.create(kit, creatable("a", 2, 2), creatable("b", 1, -1))
+        replicas = {name: [p.replicas.ids for p in kit.cluster.topics.topic(name).partitions] for name in ("a", "b")}
+        assert replicas == {"a": [[0, 1], [1, 2]], "b": [[0, 1, 2]]}
+        self.create(kit, creatable("c", 1, 1))
+        kit.cluster.grow_topic("c", 2)
+        assert [p.replicas.ids for p in kit.cluster.topics.topic("c").partitions] == [[0], [1]]
 
     def test_an_assignment_gives_the_number_of_partitions(self, kit: ApiKit) -> None:
         assignments = [{"partition_index": n, "broker_ids": [0]} for n in range(3)]

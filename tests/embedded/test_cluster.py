@@ -175,8 +175,8 @@ class TestGroups:
 
 
 class TestControls:
-    async def test_a_leader_moves_under_a_new_epoch_and_the_old_one_refuses(self) -> None:
-        async with memory(brokers=2) as cluster:
+    async def test_a_leader_moves_under_a_new_epoch_and_one_without_a_replica_refuses(self) -> None:
+        async with memory(brokers=2, replication_factor=1) as cluster:
             cluster.produce("orders", 0, b"a")
             cluster.move_leader("orders", 0, 1)
             cluster.produce("orders", 0, b"b")

@@ -54,10 +54,11 @@ class EmbeddedCluster(ClusterControls):
     (`trio.testing.MockClock`) rules every timer. `wall_clock` (seconds since 1970) dates records; `seed` makes
     the ids the brokers give out the same in every run.
 
-    Everything is in memory and gone at the end. Every broker can lead every partition: partition n of a topic is led by
-    the n-th broker, round and round. As its replicas clients are told all brokers, or that one and those after it, in
-    all `replication_factor`; and the rack of each broker that `racks` has one for (broker id -> rack, KIP-881).
-    Each keeps up to `fetch_session_slots` fetch sessions (KIP-227); with 0 every fetch names all its partitions.
+    Everything is in memory and gone at the end. Partition n of a topic is led by the n-th broker, round and round; it
+    has replicas on all brokers, or on that one and those after it, in all `replication_factor`. Clients are told the
+    rack of each broker that `racks` has one for (broker id -> rack, KIP-881), and with `rack_aware_reads` consumers who
+    say theirs are sent to the replica there (KIP-392, Kafka's RackAwareReplicaSelector). Each broker keeps
+    up to `fetch_session_slots` fetch sessions (KIP-227); with 0 every fetch names all its partitions.
     Making one raises ConfigError for racks or replicas that cannot be. Entering raises OSError if a port is taken,
     KafkaError for a topic that cannot be. All methods are called from the event loop, inside the `async with`; those
     that are not `async` do not wait. Errors raised by them are KafkaErrors, with the code a client would get.
@@ -72,6 +73,7 @@ class EmbeddedCluster(ClusterControls):
         brokers: int = 1,
         racks: Mapping[int, str] | None = None,
         replication_factor: int | None = None,
+        rack_aware_reads: bool = False,
         host: str = "127.0.0.1",
         port: int = 0,
         in_memory: bool = False,
@@ -96,6 +98,7 @@ class EmbeddedCluster(ClusterControls):
                 max_batch_size=max_batch_size,
                 racks=dict(racks or {}),
                 replication_factor=replication_factor,
+                rack_aware_reads=rack_aware_reads,
                 fetch_session_slots=fetch_session_slots,
                 groups=groups or CoordinatorConfig(),
             ),
@@ -183,13 +186,14 @@ class EmbeddedCluster(ClusterControls):
 
     # Topics and records
 
-    def create_topic(self, name: str, partitions: int = 1) -> None:
+    def create_topic(self, name: str, partitions: int = 1, *, replication_factor: int | None = None) -> None:
         """Make a topic with so many empty partitions, dealt to the brokers in turn to lead.
 
         Clients see it when they next ask for metadata. Raises Refused: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS for
-        less than one or far too many, INVALID_TOPIC_EXCEPTION for a name that Kafka would not take.
+        less than one or far too many, INVALID_TOPIC_EXCEPTION for a name that Kafka would not take,
+        INVALID_REPLICATION_FACTOR for more replicas than brokers, or none (None: the cluster's).
         """
-        self._state.create_topic(name, partitions)
+        self._state.create_topic(name, partitions, replication_factor)
 
     def delete_topic(self, name: str) -> None:
         """Take a topic away, with its records and all that groups have committed for it.
@@ -264,7 +268,10 @@ class EmbeddedCluster(ClusterControls):
     # Brokers that end
 
     async def stop_broker(self, broker_id: int) -> None:
-        """Stop a broker: connections drop, nobody listens, the others lead and coordinate what it did."""
+        """Stop a broker: connections drop, nobody listens, it is in sync nowhere.
+
+        What it led and coordinated is done by the next replica that is in sync, or by nobody till it is back.
+        """
         broker = self._brokers[self._state.node(broker_id).id]
         self._state.node_down(broker_id, trio.current_time())
         self._rearm()
@@ -273,7 +280,10 @@ class EmbeddedCluster(ClusterControls):
         broker.server.unfreeze()
 
     async def start_broker(self, broker_id: int) -> None:
-        """Start a stopped broker at its old address; it leads what nobody does. Raises OSError if its port is taken."""
+        """Start a stopped broker at its old address, caught up with the leaders, without its fetch sessions.
+
+        It leads again what nobody does since it stopped. Raises OSError if its port is taken.
+        """
         broker = self._broker(broker_id)
         listener, _, _ = await self._network.listen(broker_id, broker.node.port)
         self._start(broker, listener)

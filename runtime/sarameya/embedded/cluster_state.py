@@ -4,14 +4,12 @@ Pure, and the one owner of all of it: everything changes here, called from one e
 change something ends in `settle(now)`, which wakes the requests that waited for the change. `apis` answer
 requests out of it, `cluster` (the trio half) drives its timers and hurts it for tests.
 
-Every broker can lead every partition: they are one process and share one log. Which of them are its replicas is only
-what clients are told.
+The replicas of a partition share one log, since they are one process; `replicas` says what each is said to have of it.
 """
 
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Callable, Mapping
 from itertools import count
 
@@ -25,9 +23,10 @@ from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, Appended
 from sarameya.embedded.purgatory import Purgatory
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.topics import NO_LEADER, Partition, Topic, Topics
+from sarameya.embedded.replicas import NO_LEADER, Lag
+from sarameya.embedded.topics import Partition, Topic, Topics
 from sarameya.error_codes import ErrorCode
-from sarameya.model import TopicPartition
+from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 from sarameya.protocol.offsets_partition import DEFAULT_OFFSETS_PARTITIONS, OFFSETS_TOPIC, partition_for
 
 
@@ -55,7 +54,9 @@ class BrokerSettings:
     racks: Mapping[int, str] = attrs.field(factory=dict)
     """broker.rack, of the brokers that have one."""
     replication_factor: int | None = None
-    """How many replicas a partition has, as clients are told; None: one on every broker."""
+    """default.replication.factor, also of the offsets' topic; None: a replica on every broker."""
+    rack_aware_reads: bool = False
+    """replica.selector.class, RackAwareReplicaSelector or none: consumers are sent to the replica in their rack."""
     fetch_session_slots: int = DEFAULT_SESSION_SLOTS
     """max.incremental.fetch.session.cache.slots, of each broker."""
     groups: CoordinatorConfig = CoordinatorConfig()
@@ -91,58 +92,73 @@ class ClusterState:
         return sorted(self._nodes.values(), key=lambda node: node.id)
 
     @property
+    def up(self) -> list[int]:
+        """The ids of the brokers that are up, sorted."""
+        return sorted(self._nodes)
+
+    @property
     def replica_ids(self) -> list[int]:
         """All brokers, up or not."""
         return self._coordinators.node_ids
 
-    def replicas(self, partition: Partition) -> list[int]:
-        """The brokers that clients are told have this partition, up or not; its leader is one of them."""
-        ids = self.replica_ids
-        if self.settings.replication_factor is None:
-            return ids
-        first = partition.topic_partition.partition % len(ids)
-        found = [*ids[first:], *ids[:first]][: self.settings.replication_factor]
-        return found if partition.leader in (NO_LEADER, *found) else [*found[:-1], partition.leader]
+    @property
+    def default_replication_factor(self) -> int:
+        """How many replicas a partition has unless it is said otherwise."""
+        return self.settings.replication_factor or len(self.replica_ids)
 
     def node(self, node_id: int) -> Node:
         """Raises Refused with BROKER_NOT_AVAILABLE for a broker that is not up."""
         try:
             return self._nodes[node_id]
         except KeyError:
-            up = ", ".join(map(str, sorted(self._nodes))) or "none"
+            up = ", ".join(map(str, self.up)) or "none"
             raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not up (up: {up})") from None
 
     def node_up(self, node: Node, now: float) -> None:
-        """A broker is there, for the first time or again; it leads what has no leader."""
+        """A broker is there, for the first time or again: it has caught up, and leads what has no leader if it was the
+        last in sync."""
         self._nodes[node.id] = node
         self._fetch_sessions[node.id] = FetchSessions(self._session_rng, slots=self.settings.fetch_session_slots)
         self._coordinators.add(node.id)
-        for partition in self.topics.partitions():
-            if partition.leader == NO_LEADER:
-                self._lead(partition, node.id, now)
-        self.settle(now)
+        self._brokers_changed(now)
 
     def node_down(self, node_id: int, now: float) -> None:
-        """A broker is gone; what it led goes to those that are up, round and round, or waits for one."""
+        """A broker is gone; what it led is led by the next replica that is in sync, or waits for one."""
         del self._nodes[node_id]
-        up = sorted(self._nodes)
+        self._brokers_changed(now)
+
+    def _brokers_changed(self, now: float) -> None:
+        up = self.up
         for partition in self.topics.partitions():
-            if partition.leader == node_id:
-                number = partition.topic_partition.partition
-                self._lead(partition, up[number % len(up)] if up else NO_LEADER, now)
+            if partition.leader not in up:
+                self._lead(partition, partition.replicas.elect(up), now)
+            partition.settle(up)
+            self._changed[partition.topic_partition] = None
         self.settle(now)
 
     # Topics
 
-    def create_topic(self, name: str, partitions: int | None = None) -> Topic:
-        """Raises Refused as `Topics.create` does. `partitions` None: the default."""
+    def create_topic(self, name: str, partitions: int | None = None, replication_factor: int | None = None) -> Topic:
+        """Numbers that are None are the defaults. Raises Refused as `Topics.create` and `check_replication` do."""
         if partitions is None:
             partitions = self.settings.default_partitions
-        return self.topics.create(name, partitions, sorted(self._nodes))
+        if replication_factor is None:
+            replication_factor = self.default_replication_factor
+        else:
+            self.check_replication(replication_factor)
+        return self.topics.create(name, partitions, self.replica_ids, self.up, replication_factor)
+
+    def check_replication(self, factor: int) -> None:
+        """Raises Refused with INVALID_REPLICATION_FACTOR for more replicas than brokers, or none."""
+        if not 1 <= factor <= len(self.replica_ids):
+            raise Refused(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"replication factor {factor}: there are {len(self.replica_ids)} brokers",
+            )
 
     def grow_topic(self, name: str, partitions: int) -> None:
         """Raises Refused as `Topics.grow` does."""
-        self.topics.grow(name, partitions, sorted(self._nodes))
+        self.topics.grow(name, partitions, self.replica_ids, self.up)
 
     def delete_topic(self, name: str, now: float) -> None:
         """Commits for it go too. Raises Refused with UNKNOWN_TOPIC_OR_PARTITION."""
@@ -155,19 +171,21 @@ class ClusterState:
         """The broker's sessions; one that starts again has forgotten them."""
         return self._fetch_sessions[node_id]
 
-    def led_partition(self, node_id: int, topic: str, number: int, topic_id: uuid.UUID | None = None) -> Partition:
-        """The partition, for a broker that was asked about it as its leader, by the topic's name and maybe its id.
+    def led_partition(self, node_id: int, topic: str, number: int, leader_epoch: int = NO_LEADER_EPOCH) -> Partition:
+        """The partition, for a broker that was asked about it as its leader, by a client that knows `leader_epoch`.
 
-        Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER.
+        Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
         partition = self.topics.partition(topic, number)
-        if topic_id is not None and self.topics.topic(topic).id != topic_id:
-            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"topic {topic!r} was made anew, its id is not {topic_id}")
         if partition.leader != node_id:
+            # A follower knows the epoch too, and who is wrong about it hears of that first.
+            if node_id in partition.replicas.ids:
+                partition.log.check_leader_epoch(leader_epoch)
             raise Refused(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{partition.topic_partition} is led by broker {partition.leader}, not by {node_id}",
             )
+        partition.log.check_leader_epoch(leader_epoch)
         return partition
 
     def append(self, partition: Partition, batch: bytes) -> Appended:
@@ -188,6 +206,20 @@ class ClusterState:
         """
         self._lead(self.topics.partition(topic, number), self.node(node_id).id, now, load_time)
         self.settle(now)
+
+    def truncate(self, topic: str, number: int, offset: int, now: float) -> None:
+        """Raises Refused for an unknown partition, ValueError as the log does."""
+        self.topics.partition(topic, number).truncate(offset)
+        self.touch(TopicPartition(topic, number), now)
+
+    def hold_replica(self, topic: str, number: int, node_id: int, lag: Lag, now: float) -> None:
+        """Raises as `Partition.hold` does."""
+        self.topics.partition(topic, number).hold(node_id, lag, self.up)
+        self.touch(TopicPartition(topic, number), now)
+
+    def release_replica(self, topic: str, number: int, node_id: int, now: float) -> None:
+        self.topics.partition(topic, number).release(node_id, self.up)
+        self.touch(TopicPartition(topic, number), now)
 
     def next_producer_id(self) -> int:
         return next(self._producer_ids)
@@ -223,11 +255,9 @@ class ClusterState:
         keeps_groups = partition.topic_partition.topic == OFFSETS_TOPIC
         if keeps_groups and partition.leader != NO_LEADER:
             self._coordinators.give_up(partition, now)
-        partition.leader = node_id
-        if node_id != NO_LEADER:
-            partition.log.begin_epoch(partition.log.leader_epoch + 1)
-            if keeps_groups:
-                self._coordinators.take_over(partition, now, load_time)
+        partition.lead(node_id, self.up)
+        if keeps_groups and node_id != NO_LEADER:
+            self._coordinators.take_over(partition, now, load_time)
         self._changed[partition.topic_partition] = None
 
     # Time

@@ -14,6 +14,7 @@ from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.faults import Action, Delay, Drop, Fail, Fault, Half
 from sarameya.embedded.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
+from sarameya.embedded.replicas import Lag
 from sarameya.embedded.server import BrokerServer
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
@@ -141,7 +142,12 @@ class ClusterControls(ABC):
     # Leaders and coordinators
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """Let another broker lead, under the next epoch; the old one answers NOT_LEADER_OR_FOLLOWER."""
+        """Let another broker lead, under the next epoch. One without a replica gets that of the last of them.
+
+        The old leader, if it follows now, answers FENCED_LEADER_EPOCH to who asks with the old epoch, and serves reads
+        to who asks with none (KIP-392); without a replica it answers NOT_LEADER_OR_FOLLOWER. A follower that is held
+        (`hold_replica`) has less than was written: what it lacks is lost, as after an unclean election.
+        """
         self._state.move_leader(topic, partition, broker_id, trio.current_time())
         self._rearm()
 
@@ -169,6 +175,38 @@ class ClusterControls(ABC):
             raise Refused(error, f"group {group_id!r} has no member {member_id!r}")
         self._rearm()
 
+    # Followers
+
+    def hold_replica(
+        self,
+        topic: str,
+        partition: int,
+        broker_id: int,
+        offset: int | None = None,
+        *,
+        high_watermark: int | None = None,
+        in_sync: bool = False,
+    ) -> None:
+        """Let a follower have the log up to `offset` only (None: up to where it ends now), until `release_replica`.
+
+        Readers are shown what stands before its `high_watermark` (None: all that it has), which may be behind: it
+        comes with the next records. Beyond `offset` it answers OFFSET_OUT_OF_RANGE. It is in sync no more, so that
+        the leader sends nobody to it, and goes on without it; with `in_sync` the leader waits for it instead, and
+        shows nobody what it does not have. Batches that reach beyond `offset` are not there at all.
+
+        Raises Refused with REPLICA_NOT_AVAILABLE for a broker that does not follow, ValueError for offsets outside the
+        log, or before what has been shown to readers for one that is to be in sync.
+        """
+        end = self.log(topic, partition).end_offset if offset is None else offset
+        lag = Lag(end, end if high_watermark is None else high_watermark, in_sync)
+        self._state.hold_replica(topic, partition, broker_id, lag, trio.current_time())
+        self._rearm()
+
+    def release_replica(self, topic: str, partition: int, broker_id: int) -> None:
+        """Let a follower that is held catch up, and be in sync again."""
+        self._state.release_replica(topic, partition, broker_id, trio.current_time())
+        self._rearm()
+
     # Topics and logs
 
     def add_partitions(self, topic: str, partitions: int) -> None:
@@ -186,9 +224,12 @@ class ClusterControls(ABC):
         self._touch(topic, partition)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Cut the log off at an offset, as an unclean election does; raise the epoch with `move_leader`."""
-        self.log(topic, partition).truncate(offset)
-        self._touch(topic, partition)
+        """Cut the log off at an offset, as an unclean election does; raise the epoch with `move_leader`.
+
+        Of a broker that is stopped and started again after it, it is what a crash does whose last writes are lost.
+        """
+        self._state.truncate(topic, partition, offset, trio.current_time())
+        self._rearm()
 
     def _touch(self, topic: str, partition: int) -> None:
         self._state.touch(TopicPartition(topic, partition), trio.current_time())

@@ -25,6 +25,8 @@ from sarameya.protocol.records import RawBatch, crc_matches, decode, split
 
 DEFAULT_MAX_BATCH_SIZE = 1024 * 1024 + 12
 """Bytes; Kafka's `message.max.bytes`."""
+_MOST_DECOMPRESSED = 64 * 2**20
+"""Bytes of a batch that is looked into for a time; one that decompresses to more is taken for broken."""
 
 _MAGIC_AT = 16
 _LEADER_EPOCH_AT = 12
@@ -64,8 +66,7 @@ class Appended:
 class PartitionLog:
     """The log of one partition, from `start_offset` up to, not including, `end_offset`.
 
-    There are no other replicas, so the high watermark is the log's end; there are no transactions,
-    so the last stable offset is too.
+    There are no transactions, so the last stable offset is the high watermark.
     """
 
     def __init__(
@@ -74,6 +75,8 @@ class PartitionLog:
         self.partition = partition
         self.start_offset = 0
         self.end_offset = 0
+        self.replicated_to: int | None = None
+        """Where what all in-sync replicas have ends; None: at this log's end. `topics.Partition` sets it."""
         self._max_batch_size = max_batch_size
         self._producers = ProducerState()
         self._epochs: list[EpochStart] = [EpochStart(leader_epoch, 0)]
@@ -85,7 +88,8 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> int:
-        return self.end_offset
+        """What stands before it is shown to readers."""
+        return self.end_offset if self.replicated_to is None else min(self.replicated_to, self.end_offset)
 
     @property
     def leader_epoch(self) -> int:
@@ -177,25 +181,37 @@ class PartitionLog:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
-        """Whole batches from the one that holds `offset` on, together at most `max_bytes`.
+    def read(self, offset: int, max_bytes: int, limit: int | None = None, *, at_least_one: bool = True) -> bytes:
+        """Whole batches from the one that holds `offset` on, together at most `max_bytes`, before the offset `limit`.
 
         With `at_least_one` the first batch comes even if it alone is larger (KIP-74), so that a reader is
         never stuck. Empty at the log's end. Raises Refused with OFFSET_OUT_OF_RANGE outside the log.
         """
         first = self._first_batch(offset)
-        before = self._byte_ends[first - 1] if first else self._bytes_deleted()
-        stop = bisect_right(self._byte_ends, before + max_bytes, lo=first)
+        end = self._batches_before(limit)
+        if first >= end:
+            return b""
+        stop = bisect_right(self._byte_ends, self._bytes_before(first) + max_bytes, lo=first, hi=end)
         if stop == first and at_least_one:
             stop = first + 1
         return b"".join(self._data[first:stop])
 
-    def readable_bytes(self, offset: int) -> int:
-        """How many bytes an unlimited `read` of `offset` would return. Raises as `read` does."""
+    def readable_bytes(self, offset: int, limit: int | None = None) -> int:
+        """How many bytes a `read` of `offset` would return, if any number might come. Raises as `read` does."""
         first = self._first_batch(offset)
-        if first == len(self._data):
-            return 0
-        return self._byte_ends[-1] - (self._byte_ends[first - 1] if first else self._bytes_deleted())
+        end = self._batches_before(limit)
+        return self._byte_ends[end - 1] - self._bytes_before(first) if first < end else 0
+
+    def batch_boundary(self, offset: int) -> int:
+        """Where the last batch ends that ends at or before `offset`; the log's start if none does."""
+        before = self._batches_before(offset)
+        return self._last_offsets[before - 1] + 1 if before else self.start_offset
+
+    def _batches_before(self, limit: int | None) -> int:
+        """How many batches end before the offset `limit`."""
+        if limit is None or limit >= self.end_offset:
+            return len(self._data)
+        return bisect_left(self._last_offsets, limit)
 
     def _first_batch(self, offset: int) -> int:
         if not self.start_offset <= offset <= self.end_offset:
@@ -205,8 +221,8 @@ class PartitionLog:
             )
         return bisect_left(self._last_offsets, offset)
 
-    def _bytes_deleted(self) -> int:
-        return self._byte_ends[0] - len(self._data[0]) if self._data else 0
+    def _bytes_before(self, batch: int) -> int:
+        return self._byte_ends[batch] - len(self._data[batch])
 
     # Looking up
 
@@ -214,7 +230,7 @@ class PartitionLog:
         """The first record made at or after `timestamp` (ms); None if there is none (KIP-79)."""
         for raw in self._headers():
             if raw.max_timestamp >= timestamp:
-                for message in decode(raw, self.partition):
+                for message in decode(raw, self.partition, limit=_MOST_DECOMPRESSED):
                     if message.timestamp >= timestamp and message.offset >= self.start_offset:
                         return Timestamped(message.offset, message.timestamp, raw.leader_epoch)
         return None
@@ -224,7 +240,7 @@ class PartitionLog:
         newest = max(self._headers(), key=lambda raw: raw.max_timestamp, default=None)
         if newest is None or newest.max_timestamp == NO_TIMESTAMP:
             return None
-        message = max(decode(newest, self.partition), key=lambda message: message.timestamp)
+        message = max(decode(newest, self.partition, limit=_MOST_DECOMPRESSED), key=lambda message: message.timestamp)
         return Timestamped(message.offset, message.timestamp, newest.leader_epoch)
 
     def epoch_of(self, offset: int) -> int:
@@ -242,6 +258,18 @@ class PartitionLog:
         known = self._epochs[above - 1].epoch if above else epoch
         return EpochEnd(known, self._epochs[above].start_offset)
 
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Whether a client that knows of leader epoch `epoch` is up to date (KIP-320); NO_LEADER_EPOCH: any will do.
+
+        Raises Refused: FENCED_LEADER_EPOCH for a client behind, UNKNOWN_LEADER_EPOCH for one ahead of this broker.
+        """
+        if epoch == NO_LEADER_EPOCH or epoch == self.leader_epoch:
+            return
+        raise Refused(
+            ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"{self.partition} is in leader epoch {self.leader_epoch}, not {epoch}",
+        )
+
     def _headers(self) -> list[RawBatch]:
         return [raw for data in self._data for raw in split(data, self.partition, self.start_offset)]
 
@@ -258,10 +286,12 @@ class PartitionLog:
     def delete_before(self, offset: int) -> None:
         """Move the log's start up to `offset`, as retention does; batches wholly before it go.
 
-        Raises Refused with OFFSET_OUT_OF_RANGE beyond the log's end.
+        Raises Refused with OFFSET_OUT_OF_RANGE beyond the high watermark.
         """
-        if offset > self.end_offset:
-            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.partition}: the log ends at {self.end_offset}")
+        if offset > self.high_watermark:
+            raise Refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.partition}: the high watermark is {self.high_watermark}"
+            )
         self.start_offset = max(self.start_offset, offset)
         gone = bisect_left(self._last_offsets, offset)
         del self._last_offsets[:gone], self._byte_ends[:gone], self._data[:gone]

@@ -31,19 +31,16 @@ def _create(call: Call, wanted: Any, times: int) -> Any:
     partitions = len(wanted.assignments) or wanted.num_partitions
     if partitions == _DEFAULT:
         partitions = cluster.settings.default_partitions
-    replicas = len(cluster.replica_ids)
+    by_default = wanted.replication_factor == _DEFAULT or wanted.assignments
+    replicas = cluster.default_replication_factor if by_default else wanted.replication_factor
     try:
         if times > 1:
             raise Refused(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named {times} times")
-        if not wanted.assignments and wanted.replication_factor not in (_DEFAULT, *range(1, replicas + 1)):
-            raise Refused(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"replication factor {wanted.replication_factor}: there are {replicas} brokers",
-            )
+        cluster.check_replication(replicas)
         cluster.topics.check(wanted.name, partitions)
     except Refused as refused:
         return _refused(wanted.name, refused.code, refused.why)
-    topic = None if call.body.validate_only else cluster.create_topic(wanted.name, partitions)
+    topic = None if call.body.validate_only else cluster.create_topic(wanted.name, partitions, replicas)
     return _Result(
         name=wanted.name,
         topic_id=topic.id if topic else None,

@@ -7,7 +7,7 @@ from typing import Any
 from kafka.protocol.admin import DescribeConfigsResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.cluster_state import BrokerSettings
+from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 
@@ -16,6 +16,8 @@ _Config = _Result.DescribeConfigsResourceResult
 
 _TOPIC, _BROKER = 2, 4
 _STATIC_BROKER_CONFIG = 4
+
+_RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def answer(call: Call) -> None:
@@ -60,23 +62,27 @@ def _settings(call: Call, resource_type: int, name: str) -> dict[str, str]:
         return {"max.message.bytes": str(settings.max_batch_size)}
     # The empty name stands for the defaults of all brokers.
     if resource_type == _BROKER and name in ("", *map(str, call.cluster.replica_ids)):
-        return _broker_settings(settings)
+        return _broker_settings(call.cluster)
     raise Refused(ErrorCode.INVALID_REQUEST, f"{name!r} of resource type {resource_type} has no configuration here")
 
 
-def _broker_settings(settings: BrokerSettings) -> dict[str, str]:
+def _broker_settings(cluster: ClusterState) -> dict[str, str]:
+    settings = cluster.settings
     return {
         "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
+        "default.replication.factor": str(cluster.default_replication_factor),
         "group.initial.rebalance.delay.ms": _ms(settings.groups.initial_rebalance_delay),
         "group.max.session.timeout.ms": _ms(settings.groups.max_session_timeout),
         "group.max.size": str(settings.groups.max_size),
         "group.min.session.timeout.ms": _ms(settings.groups.min_session_timeout),
+        "max.incremental.fetch.session.cache.slots": str(settings.fetch_session_slots),
         "message.max.bytes": str(settings.max_batch_size),
         "num.partitions": str(settings.default_partitions),
         "offset.metadata.max.bytes": str(settings.groups.offset_metadata_max_size),
         "offsets.retention.check.interval.ms": _ms(settings.groups.offsets_retention_check_interval),
         "offsets.retention.minutes": str(int(settings.groups.offsets_retention / 60)),
         "offsets.topic.num.partitions": str(settings.offsets_partitions),
+        "replica.selector.class": _RACK_AWARE if settings.rack_aware_reads else "",
     }
 
 

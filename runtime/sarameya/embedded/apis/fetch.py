@@ -13,7 +13,7 @@ from typing import Any
 from kafka.protocol.consumer import FetchResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.apis.fetch_reading import DelayedFetch, FetchLimits
+from sarameya.embedded.apis.fetch_reading import DelayedFetch, FetchLimits, ReadingBroker
 from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.fetch_sessions import (
     NO_SESSION,
@@ -33,6 +33,8 @@ _Endpoint = FetchResponse.NodeEndpoint
 
 _BY_TOPIC_ID = 13
 """The first version that names topics by id."""
+_FROM_FOLLOWERS = 11
+"""The first version in which consumers may read from followers, and say where they are (KIP-392)."""
 _TELLS_LEADERS = 16
 """The first version whose answers say who leads instead (KIP-951)."""
 
@@ -59,9 +61,10 @@ def answer(call: Call) -> None:
         min_bytes=body.min_bytes,
         max_bytes=min(body.max_bytes, _MAX_BYTES),
     )
-    fetch = DelayedFetch(
-        call.cluster, call.node_id, context, limits, call.now, lambda found: call.reply(_response(call, found))
+    broker = ReadingBroker(
+        call.cluster, call.node_id, serves_as_follower=call.version >= _FROM_FOLLOWERS, rack=body.rack_id
     )
+    fetch = DelayedFetch(broker, context, limits, call.now, lambda found: call.reply(_response(call, found)))
     call.cluster.fetches.try_complete_else_watch(fetch, fetch.keys(), call.now)
 
 

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import attrs
 
-from sarameya.embedded.apis.leader_epochs import check_leader_epoch
 from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.fetch_sessions import Answer, FetchContext, FetchPartition, PartitionRead, Reads
 from sarameya.embedded.partition_log import EpochEnd, PartitionLog
 from sarameya.embedded.purgatory import DelayedOperation
 from sarameya.embedded.refusal import Refused
+from sarameya.embedded.topics import Partition
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
+
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""With these an answer says who leads (KIP-951)."""
 
 
 @attrs.frozen(slots=True)
@@ -28,59 +32,123 @@ class FetchLimits:
     max_bytes: int
 
 
+class Source(NamedTuple):
+    """A log, as one broker has it: a follower may have less of it than the leader."""
+
+    log: PartitionLog
+    high_watermark: int
+    preferred: int = -1
+    """The broker that the reader should rather read from (KIP-392)."""
+
+
+class ReadingBroker:
+    """A broker that is read from, for one consumer: what it has, what it may show of it, and whether it should.
+
+    As a follower it is read from by those who know that this can be (`serves_as_follower`); as a leader it sends
+    them to a follower in their `rack`, where the cluster is set to.
+    """
+
+    def __init__(self, cluster: ClusterState, node_id: int, *, serves_as_follower: bool, rack: str) -> None:
+        self._cluster = cluster
+        self._node_id = node_id
+        self._serves_as_follower = serves_as_follower
+        self._rack = rack if serves_as_follower and cluster.settings.rack_aware_reads else ""
+
+    def find(self, asked: FetchPartition) -> Partition | ErrorCode:
+        """The partition; or what is said of one that does not exist, or whose topic's id is not known (yet)."""
+        topics = self._cluster.topics
+        if asked.topic is None and asked.topic_id is not None:
+            topic = topics.by_id(asked.topic_id)
+            asked.topic = topic.name if topic else None
+        if asked.topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        try:
+            return topics.partition(asked.topic, asked.partition)
+        except Refused as refused:
+            return refused.code
+
+    def source(self, asked: FetchPartition, partition: Partition) -> Source:
+        """What there is to read, if this broker may be read from. Raises Refused:
+
+        UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+        UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
+        """
+        if not partition.exists:
+            partition = self._cluster.topics.partition(asked.topic or "", asked.partition)
+        if asked.topic_id is not None and asked.topic_id != partition.topic_id:
+            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"topic {asked.topic!r} was made anew, with another id")
+        replicas, log = partition.replicas, partition.log
+        leads = replicas.leader == self._node_id
+        if not leads and self._node_id not in replicas.ids:
+            raise self._not_here(partition)
+        log.check_leader_epoch(asked.leader_epoch)
+        if leads:
+            return Source(log, log.high_watermark, self._preferred(asked, partition) if self._rack else -1)
+        if not self._serves_as_follower:
+            raise self._not_here(partition)
+        lag = replicas.lags.get(self._node_id)
+        if lag is None:
+            return Source(log, log.high_watermark)
+        if asked.fetch_offset > lag.end_offset:
+            raise Refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{log.partition}: broker {self._node_id} has it up to {lag.end_offset}, not {asked.fetch_offset}",
+            )
+        return Source(log, min(lag.high_watermark, log.high_watermark))
+
+    def _preferred(self, asked: FetchPartition, partition: Partition) -> int:
+        log, racks = partition.log, self._cluster.settings.racks
+        nearest = partition.replicas.nearest(
+            self._rack, racks, asked.fetch_offset, log_start=log.start_offset, log_end=log.end_offset
+        )
+        return -1 if nearest is None else nearest
+
+    def _not_here(self, partition: Partition) -> Refused:
+        return Refused(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"{partition.topic_partition} is led by broker {partition.leader}, not by {self._node_id}",
+        )
+
+
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for `min_bytes`, for something to say about a partition, or for `max_wait`."""
 
     def __init__(
         self,
-        cluster: ClusterState,
-        node_id: int,
+        broker: ReadingBroker,
         context: FetchContext,
         limits: FetchLimits,
         now: float,
         reply: Callable[[Answer], None],
     ) -> None:
         super().__init__(now + limits.max_wait)
-        self._cluster = cluster
-        self._node_id = node_id
+        self._broker = broker
         self._context = context
         self._limits = limits
         self._reply = reply
+        self._wanted: list[tuple[FetchPartition, Partition]] = []
         self._unknown: Reads = []
-        self._wanted: list[FetchPartition] = []
-        for wanted in context.partitions:
-            unknown = self._unknown_error(wanted)
-            if unknown is None:
-                self._wanted.append(wanted)
+        """What does not exist comes last, as in Kafka, and does not end the wait for the others."""
+        for asked in context.partitions:
+            found = broker.find(asked)
+            if isinstance(found, ErrorCode):
+                self._unknown.append((asked, PartitionRead(error=found, aborted=())))
             else:
-                self._unknown.append((wanted, PartitionRead(error=unknown, aborted=())))
-
-    def _unknown_error(self, wanted: FetchPartition) -> ErrorCode | None:
-        """What is said of a partition that does not exist. As in Kafka it comes last, and does not end the wait."""
-        topics = self._cluster.topics
-        if wanted.topic is None and wanted.topic_id is not None:
-            topic = topics.by_id(wanted.topic_id)
-            wanted.topic = topic.name if topic else None
-        if wanted.topic is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        known = topics.get(wanted.topic)
-        if known is None or not 0 <= wanted.partition < len(known.partitions):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return None
+                self._wanted.append((asked, found))
 
     def keys(self) -> Iterator[TopicPartition]:
         """What it waits for."""
-        return (TopicPartition(wanted.topic or "", wanted.partition) for wanted in self._wanted)
+        return (partition.log.partition for _, partition in self._wanted)
 
     def can_complete(self) -> bool:
         missing = min(self._limits.min_bytes, self._limits.max_bytes)
-        for wanted in self._wanted:
+        for asked, partition in self._wanted:
             try:
-                log = self._log(wanted)
-                missing -= min(log.readable_bytes(wanted.fetch_offset), wanted.max_bytes)
+                log, high_watermark, preferred = self._broker.source(asked, partition)
+                if preferred >= 0 or _diverging(log, asked) is not None:
+                    return True
+                missing -= min(log.readable_bytes(asked.fetch_offset, high_watermark), asked.max_bytes)
             except Refused:
-                return True
-            if _diverging(log, wanted) is not None:
                 return True
             if missing <= 0:
                 return True
@@ -90,43 +158,34 @@ class DelayedFetch(DelayedOperation):
         budget = self._limits.max_bytes
         is_first = True
         reads: Reads = []
-        for wanted in self._wanted:
-            read = self._read(wanted, budget, is_first)
-            reads.append((wanted, read))
+        for asked, partition in self._wanted:
+            read = self._read(asked, partition, budget, is_first)
+            reads.append((asked, read))
             if read.records:
                 # Only the answer's first batch may be larger than asked for (KIP-74).
                 is_first = False
                 budget -= len(read.records)
         self._reply(self._context.answer(reads + self._unknown, now))
 
-    def _log(self, wanted: FetchPartition) -> PartitionLog:
-        assert wanted.topic is not None
-        partition = self._cluster.led_partition(self._node_id, wanted.topic, wanted.partition, wanted.topic_id)
-        check_leader_epoch(partition.log, wanted.leader_epoch)
-        return partition.log
-
-    def _read(self, wanted: FetchPartition, budget: int, is_first: bool) -> PartitionRead:
+    def _read(self, asked: FetchPartition, partition: Partition, budget: int, is_first: bool) -> PartitionRead:
         try:
-            log = self._log(wanted)
-            diverging = _diverging(log, wanted)
-            size = max(min(wanted.max_bytes, budget), 0)
-            records = b"" if diverging else log.read(wanted.fetch_offset, size, at_least_one=is_first)
+            log, high_watermark, preferred = self._broker.source(asked, partition)
+            diverging = None if preferred >= 0 else _diverging(log, asked)
+            records = b""
+            if preferred < 0 and diverging is None:
+                size = max(min(asked.max_bytes, budget), 0)
+                records = log.read(asked.fetch_offset, size, high_watermark, at_least_one=is_first)
         except Refused as refused:
-            return PartitionRead(error=refused.code, leader=self._leader(wanted, refused.code))
+            leader = (partition.leader, partition.log.leader_epoch) if refused.code in _MOVED else None
+            return PartitionRead(error=refused.code, leader=leader)
         return PartitionRead(
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.high_watermark,
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark,
             log_start_offset=log.start_offset,
             records=records,
             diverging=diverging,
+            preferred_read_replica=preferred,
         )
-
-    def _leader(self, wanted: FetchPartition, code: ErrorCode) -> tuple[int, int] | None:
-        """Who leads it and since which epoch, for who looks in the wrong place (KIP-951)."""
-        if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH) or wanted.topic is None:
-            return None
-        partition = self._cluster.topics.partition(wanted.topic, wanted.partition)
-        return partition.leader, partition.log.leader_epoch
 
 
 def _diverging(log: PartitionLog, wanted: FetchPartition) -> EpochEnd | None:

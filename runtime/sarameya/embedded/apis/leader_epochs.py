@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch, and the epoch that readers send along to be told of an election they missed (KIP-320)."""
+"""OffsetForLeaderEpoch: where the records of a leader epoch end, for who may have read what is gone (KIP-320)."""
 
 from __future__ import annotations
 
@@ -7,24 +7,11 @@ from typing import Any
 from kafka.protocol.consumer import OffsetForLeaderEpochResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
-from sarameya.model import NO_LEADER_EPOCH
 
 _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 _Partition = _Topic.EpochEndOffset
-
-
-def check_leader_epoch(log: PartitionLog, epoch: int) -> None:
-    """Raises Refused: FENCED_LEADER_EPOCH for a reader behind, UNKNOWN_LEADER_EPOCH for one ahead of this broker."""
-    if epoch == NO_LEADER_EPOCH or epoch == log.leader_epoch:
-        return
-    behind = epoch < log.leader_epoch
-    raise Refused(
-        ErrorCode.FENCED_LEADER_EPOCH if behind else ErrorCode.UNKNOWN_LEADER_EPOCH,
-        f"{log.partition} is in leader epoch {log.leader_epoch}, not {epoch}",
-    )
 
 
 def answer(call: Call) -> None:
@@ -52,8 +39,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
 
 def _end(call: Call, topic: str, asked: Any) -> Any:
     try:
-        log = call.cluster.led_partition(call.node_id, topic, asked.partition).log
-        check_leader_epoch(log, asked.current_leader_epoch)
+        log = call.cluster.led_partition(call.node_id, topic, asked.partition, asked.current_leader_epoch).log
     except Refused as refused:
         return _Partition(error_code=refused.code, partition=asked.partition)
     epoch, end_offset = log.epoch_end(asked.leader_epoch)

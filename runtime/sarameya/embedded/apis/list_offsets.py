@@ -7,7 +7,6 @@ from typing import Any
 from kafka.protocol.consumer import ListOffsetsResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.apis.leader_epochs import check_leader_epoch
 from sarameya.embedded.partition_log import PartitionLog, Timestamped
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
@@ -45,8 +44,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
 
 def _offset(call: Call, topic: str, asked: Any) -> Any:
     try:
-        log = call.cluster.led_partition(call.node_id, topic, asked.partition_index).log
-        check_leader_epoch(log, asked.current_leader_epoch)
+        log = call.cluster.led_partition(call.node_id, topic, asked.partition_index, asked.current_leader_epoch).log
         found = _find(log, asked.timestamp)
     except Refused as refused:
         return _Partition(partition_index=asked.partition_index, error_code=refused.code)

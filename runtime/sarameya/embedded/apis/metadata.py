@@ -9,7 +9,8 @@ from kafka.protocol.metadata import MetadataResponse
 from sarameya.embedded.apis.call import Call
 from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.topics import NO_LEADER, Partition, Topic
+from sarameya.embedded.replicas import NO_LEADER
+from sarameya.embedded.topics import Partition, Topic
 from sarameya.error_codes import ErrorCode
 
 _Topic = MetadataResponse.MetadataResponseTopic
@@ -67,23 +68,24 @@ def _wanted(entry: Any, cluster: ClusterState, may_create: bool) -> Any:
 
 
 def _known(topic: Topic, cluster: ClusterState) -> Any:
+    up = cluster.up
     return _Topic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[_partition(partition, cluster) for partition in topic.partitions],
+        partitions=[_partition(partition, up) for partition in topic.partitions],
     )
 
 
-def _partition(partition: Partition, cluster: ClusterState) -> Any:
-    up, replicas = {node.id for node in cluster.nodes}, cluster.replicas(partition)
+def _partition(partition: Partition, up: list[int]) -> Any:
+    replicas = partition.replicas
     return _Partition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
         partition_index=partition.topic_partition.partition,
         leader_id=partition.leader,
         leader_epoch=partition.log.leader_epoch,
-        replica_nodes=replicas,
-        isr_nodes=[node_id for node_id in replicas if node_id in up],
-        offline_replicas=[node_id for node_id in replicas if node_id not in up],
+        replica_nodes=replicas.ids,
+        isr_nodes=replicas.in_sync,
+        offline_replicas=[node_id for node_id in replicas.ids if node_id not in up],
     )
