@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sarameya.arrow import kafka_schema
 from sarameya.message_batch import MessageBatch
@@ -142,7 +143,7 @@ def test_columns_of_one_value_or_of_nothing_are_as_long_as_the_batch(count):
 
 def test_tables_of_two_partitions_each_name_their_own():
     def of(topic, partition):
-        return MessageBatch(topic, partition, [message()._replace(topic=topic, partition=partition)], 1).to_arrow()
+        return MessageBatch(topic, partition, [replace(message(), topic=topic, partition=partition)], 1).to_arrow()
 
     tables = [of("orders", 0), of("orders", 1), of("refunds", 0), of("orders", 0)]
     told = [(t.column("topic")[0].as_py(), t.column("partition")[0].as_py()) for t in tables]

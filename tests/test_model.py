@@ -4,6 +4,7 @@ import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sarameya.message_batch import MessageBatch, MessageColumns
 from sarameya.model import (
@@ -21,7 +22,7 @@ MESSAGE = Message("orders", 3, 7, 1_700_000_000_000, TimestampType.CREATE_TIME, 
 
 
 def batch(*offsets: int, next_offset: int) -> MessageBatch:
-    messages = tuple(MESSAGE._replace(offset=offset) for offset in offsets)
+    messages = tuple(replace(MESSAGE, offset=offset) for offset in offsets)
     return MessageBatch("orders", 3, messages, next_offset)
 
 
@@ -56,8 +57,8 @@ def test_message_is_immutable():
 
 
 def test_messages_are_equal_by_what_they_hold_and_hash_alike():
-    assert MESSAGE._replace(offset=8) != MESSAGE
-    assert len({MESSAGE, MESSAGE._replace()}) == 1
+    assert replace(MESSAGE, offset=8) != MESSAGE
+    assert len({MESSAGE, replace(MESSAGE)}) == 1
 
 
 def test_message_shows_its_fields_by_name():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
 import attrs
@@ -15,6 +16,8 @@ from sarameya.model import NO_LEADER_EPOCH, Headers, Message, TimestampType, Top
 
 if TYPE_CHECKING:
     import pyarrow
+
+_COLUMNS = attrgetter("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 
 @attrs.frozen(slots=True, eq=False, kw_only=True)
@@ -147,5 +150,4 @@ class MessageBatch:
                 held.values,
                 held.headers,
             )
-        # Messages are tuples in the order of their fields, so that zip turns rows into columns.
-        return columns_to_arrow(self.topic, self.partition, *tuple(zip(*held, strict=True))[2:8])
+        return columns_to_arrow(self.topic, self.partition, *zip(*map(_COLUMNS, held), strict=True))

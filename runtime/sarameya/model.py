@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import attrs
+import msgspec
 
 NO_LEADER_EPOCH = -1
 """The leader epoch of a record whose format or broker does not carry one (KIP-320)."""
@@ -46,12 +47,13 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class Message(NamedTuple):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One record as a handler sees it. Keys and values are bytes or None, exactly as Kafka has them.
 
     `timestamp` is milliseconds since the epoch, or NO_TIMESTAMP; `leader_epoch` is NO_LEADER_EPOCH
-    where the record format carries none. A tuple because there are millions of them: nothing else that is
-    immutable is made as fast in Python (a frozen attrs class takes three times as long).
+    where the record format carries none. A msgspec.Struct because there are millions of them: compiled code makes it in
+    a quarter of the time that a NamedTuple takes, a tenth of a frozen attrs class, and as what is in it can be in no
+    cycle, the garbage collector need not look at it. (`msgspec.structs.replace` makes another one of it.)
     """
 
     topic: str
