@@ -36,7 +36,7 @@ check: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 
 bench: java-maven-go $(VENV)/dev.stamp
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench --results build/bench/results
 
 diagrams: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.diagrams

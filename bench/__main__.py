@@ -1,10 +1,15 @@
-"""`python -m bench [NAME [options]]`: runs the bench named; without a name all of them, each with its defaults."""
+"""`python -m bench [NAME [options]]`: runs the bench named; without a name all of them, each with its defaults.
+
+`--results DIR` before the name keeps what each has measured, as DIR/NAME.json, which `python -m bench.page DIR` puts
+into the page about them.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 
 from bench import BENCHES
@@ -12,12 +17,24 @@ from bench import BENCHES
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line names. The exit code is not 0 where a bench, all of which are run, had failures."""
-    benches = {name: importlib.import_module(f"bench.{name}") for name in BENCHES}
+    benches = load_benches()
     parser = argument_parser(benches)
     options = parser.parse_args(arguments)
     if options.bench is not None:
-        return int(benches[options.bench].main(options))
-    return max(int(benches[name].main(parser.parse_args([name]))) for name in benches)
+        return _run(options.bench, benches[options.bench], options, options.results)
+    return max(_run(name, bench, parser.parse_args([name]), options.results) for name, bench in benches.items())
+
+
+def _run(name: str, bench: ModuleType, options: argparse.Namespace, results: Path | None) -> int:
+    if results is not None and options.json is None:
+        results.mkdir(parents=True, exist_ok=True)
+        options.json = results / f"{name}.json"
+    return int(bench.main(options))
+
+
+def load_benches() -> dict[str, ModuleType]:
+    """Each bench's package, by its name."""
+    return {name: importlib.import_module(f"bench.{name.replace('-', '_')}") for name in BENCHES}
 
 
 def argument_parser(benches: Mapping[str, ModuleType]) -> argparse.ArgumentParser:
@@ -26,6 +43,7 @@ def argument_parser(benches: Mapping[str, ModuleType]) -> argparse.ArgumentParse
         prog="python -m bench",
         description="Run benches; each compares Sarameya with its peers in one run and prints ratios.",
     )
+    parser.add_argument("--results", type=Path, metavar="DIR", help="write each bench's figures to DIR/NAME.json")
     subparsers = parser.add_subparsers(dest="bench", metavar="NAME", title="benches (default: all)")
     for name, module in benches.items():
         text = module.__doc__ or ""

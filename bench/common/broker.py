@@ -11,10 +11,13 @@ from tests.integration.real_kafka import RealKafka
 
 
 @contextmanager
-def running_kafka() -> Iterator[RealKafka]:
-    """One broker that answers, until the block ends; then all that it has written is removed."""
+def running_kafka(*, proxied: bool = False) -> Iterator[RealKafka]:
+    """One broker that answers, until the block ends; then all that it has written is removed.
+
+    With `proxied` it has a second listener, for what stands behind a proxy: see `RealKafka`.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="sarameya-bench-") as directory,
-        RealKafka(Path(directory, "kafka")) as kafka,
+        RealKafka(Path(directory, "kafka"), proxied=proxied) as kafka,
     ):
         yield kafka

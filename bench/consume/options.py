@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
-from pathlib import Path
 
 import attrs
 
+from bench.common.filling import Contents
+from bench.common.options import add_usual_options, positive, rounds_asked
 from bench.consume.contenders import CONTENDERS, Contender
 
 SIZES = (200, 1000)
@@ -33,6 +34,10 @@ class Combination:
     def __str__(self) -> str:
         return f"{self.size} B, {self.codec}, {self.values}"
 
+    @property
+    def contents(self) -> Contents:
+        return Contents(self.messages, self.size, PARTITIONS, self.codec, self.values)
+
 
 @attrs.frozen
 class Plan:
@@ -49,41 +54,39 @@ class Plan:
         return cls(
             combinations=tuple(_combinations(options)),
             contenders=chosen,
-            repeats=options.repeats or (1 if options.quick else REPEATS),
+            repeats=rounds_asked(options, REPEATS),
             everyone=options.all or len(chosen) < len(CONTENDERS),
         )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     names = [contender.name for contender in CONTENDERS]
-    parser.add_argument("--quick", action="store_true", help="fewer messages, the first combination, one round")
-    parser.add_argument("--all", action="store_true", help="all contenders at every combination")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too, for programs")
-    parser.add_argument("--repeats", type=_positive, metavar="N", help=f"rounds (default: {REPEATS}, quick: 1)")
-    parser.add_argument(
-        "--messages", type=_positive, metavar="N", help=f"in each topic (default, by size: {_MESSAGES})"
+    add_usual_options(
+        parser, quick="fewer messages, the first combination, one round", repeats=REPEATS, contenders=names
     )
-    parser.add_argument("--sizes", type=_positive, nargs="+", default=SIZES, metavar="BYTES", help=f"default: {SIZES}")
+    parser.add_argument("--all", action="store_true", help="all contenders at every combination")
+    parser.add_argument("--messages", type=positive, metavar="N", help=f"in each topic (default, by size: {_MESSAGES})")
+    parser.add_argument("--sizes", type=positive, nargs="+", default=SIZES, metavar="BYTES", help=f"default: {SIZES}")
     parser.add_argument("--codecs", nargs="+", default=CODECS, choices=CODECS, help="default: all")
-    parser.add_argument("--values", nargs="+", default=VALUES, choices=VALUES, help="default: all")
     parser.add_argument(
-        "--contenders",
-        nargs="+",
-        default=names,
-        choices=names,
-        metavar="NAME",
-        help=f"only these, at every combination; there are: {', '.join(names)}",
+        "--values", nargs="+", choices=VALUES, help="default: random ones without a codec, compressible ones with one"
     )
 
 
 def _combinations(options: argparse.Namespace) -> Iterable[Combination]:
     every = [
         Combination(size, codec, values, options.messages or _messages(size, options.quick))
-        for size, codec, values in product(options.sizes, options.codecs, options.values)
-        # What is in values makes no difference where nothing compresses them.
-        if codec != "none" or values == options.values[0]
+        for size, codec in product(options.sizes, options.codecs)
+        for values in _values(codec, options.values)
     ]
     return every[:1] if options.quick else every
+
+
+def _values(codec: str, asked: Sequence[str] | None) -> Sequence[str]:
+    """What is in values makes no difference where nothing compresses them."""
+    if asked is None:
+        return ["random" if codec == "none" else "compressible"]
+    return asked[:1] if codec == "none" else asked
 
 
 def _messages(size: int, quick: bool) -> int:
@@ -91,10 +94,3 @@ def _messages(size: int, quick: bool) -> int:
     if quick:
         return _QUICK_MESSAGES
     return _MESSAGES.get(size) or max(200_000, _MESSAGES[200] * 200 // size)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number

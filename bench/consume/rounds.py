@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 
 from bench.common.broker import running_kafka
+from bench.common.filling import fill
 from bench.common.machine import load
-from bench.consume.contenders import YARDSTICK, Contender, build
-from bench.consume.figures import Field, Result, fastest
-from bench.consume.filling import fill
+from bench.common.presenting import say
+from bench.common.results import Result, best
+from bench.common.tables import Table
+from bench.consume.contenders import CONTENDERS, YARDSTICK, Contender, build
+from bench.consume.figures import RATE, add, table
 from bench.consume.options import Combination, Plan
 from bench.consume.programs.reading import Task
 from bench.consume.running import run_program
@@ -20,52 +22,50 @@ _SLOWEST = 20_000
 _START_SECONDS = 60
 
 
-def measure(plan: Plan) -> Iterator[Field]:
-    """Each combination's results, as they come. Raises GoError, FillingError."""
+def measure(plan: Plan) -> Iterator[Table]:
+    """Each combination's table, as they come. Raises GoError, FillingError."""
     build()
     contenders: Sequence[Contender] = plan.contenders
     with running_kafka() as kafka:
         for number, combination in enumerate(plan.combinations):
-            field = _measure(kafka, f"consume-{number}", combination, contenders, plan.repeats)
-            yield field
+            topic = f"consume-{number}"
+            say(f"{combination}: filling with {combination.messages} messages")
+            filled = fill(kafka, topic, combination.contents)
+            results = _measure(kafka, combination, topic, filled.ends, contenders, plan.repeats)
+            yield table(combination, filled.log_bytes, results, load())
             if number == 0 and not plan.everyone:
-                contenders = _some(field)
+                contenders = some(results)
 
 
-def _some(field: Field) -> list[Contender]:
-    """Ours, the yardstick, and the fastest Python peer."""
-    best = fastest(result for result in field.results if result.contender.is_python_peer)
-    return [
-        result.contender
-        for result in field.results
-        if result.contender.is_ours or result.contender.name == YARDSTICK or result is best
-    ]
+def some(results: Sequence[Result]) -> list[Contender]:
+    """Ours, the yardstick, and the Python peer that was the fastest."""
+    peers = {contender.name for contender in CONTENDERS if contender.is_python_peer}
+    fastest = best((result for result in results if result.name in peers), RATE)
+    names = {YARDSTICK, *(result.name for result in results if result.is_ours or result is fastest)}
+    return [contender for contender in CONTENDERS if contender.name in names]
 
 
 def _measure(
-    kafka: RealKafka, topic: str, combination: Combination, contenders: Sequence[Contender], repeats: int
-) -> Field:
-    _say(f"{combination}: filling with {combination.messages} messages")
-    filled = fill(kafka, topic, combination)
-    results = [Result(contender) for contender in contenders]
+    kafka: RealKafka,
+    combination: Combination,
+    topic: str,
+    ends: tuple[int, ...],
+    contenders: Sequence[Contender],
+    repeats: int,
+) -> list[Result]:
+    results = [Result(contender.name, contender.is_ours) for contender in contenders]
     for number in range(repeats):
-        for result in results:
-            name = result.contender.name
+        for contender, result in zip(contenders, results, strict=True):
             task = Task(
                 bootstrap=kafka.bootstrap_servers[0],
                 topic=topic,
-                group=f"{topic}-{name}-{number}",
-                way=result.contender.way,
+                group=f"{topic}-{contender.name}-{number}",
+                way=contender.way,
                 messages=combination.messages,
-                ends=filled.ends,
+                ends=ends,
             )
-            run = run_program(result.contender.command(task), _START_SECONDS + combination.messages / _SLOWEST)
-            result.add(run, combination)
+            run = run_program(contender.command(task), _START_SECONDS + combination.messages / _SLOWEST)
+            add(result, run, combination)
             told = run if isinstance(run, str) else f"{run.messages / run.seconds:,.0f}/s" if run.seconds else "0 s"
-            _say(f"{combination}: round {number + 1} of {repeats}: {name} {told}")
-    return Field(combination, filled.log_bytes, results, load())
-
-
-def _say(text: str) -> None:
-    """Progress, for who waits."""
-    print(text, file=sys.stderr, flush=True)
+            say(f"{combination}: round {number + 1} of {repeats}: {contender.name} {told}")
+    return results

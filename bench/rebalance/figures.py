@@ -7,7 +7,19 @@ from itertools import pairwise
 
 import attrs
 
+from bench.common.results import Figures, Result
+from bench.common.tables import Column, Row, Table, ratios
 from tests.integration.peers.lines import Line
+
+JOINING = "first_message"
+_IDLE = "steady"
+COLUMNS = (
+    Column(JOINING, "third's first, ms", scale=1e3),
+    Column("pause_joining", "kept paused, ms", scale=1e3),
+    Column("taken_over", "taken over, ms", scale=1e3),
+    Column("pause_leaving", "kept paused, ms", scale=1e3),
+    Column(_IDLE, "(nothing happening)", scale=1e3),
+)
 
 
 @attrs.frozen
@@ -20,6 +32,29 @@ class Cost:
     """The longest silence, meanwhile, of a partition that stayed where it was."""
     steady: float
     """The same just before, when nothing happened: what of the pause is the trickle's own."""
+
+
+def figures(joining: Cost, leaving: Cost) -> Figures:
+    """Those of a round: a third has joined, and left."""
+    return {
+        JOINING: joining.wait,
+        "pause_joining": joining.pause,
+        "taken_over": leaving.wait,
+        "pause_leaving": leaving.pause,
+        _IDLE: max(joining.steady, leaving.steady),
+    }
+
+
+def table(results: Sequence[Result], load: float) -> Table:
+    compared = [column.key for column in COLUMNS if column.key != _IDLE]
+    return Table(
+        title="a third joins, and leaves",
+        columns=COLUMNS,
+        rows=[Row.of(result, COLUMNS) for result in results],
+        ratios=[ratio for key in compared for ratio in ratios(results, key)],
+        ratio_means="ours is slower",
+        load=load,
+    )
 
 
 def first_message(lines: Iterable[Line], begin: float) -> float:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-import attrs
 import trio
 
 from bench.common.broker import running_kafka
 from bench.common.machine import load
-from bench.rebalance.contenders import CONTENDERS, Contender, commands
-from bench.rebalance.figures import Cost, first_message, longest_silence, taken_over
+from bench.common.presenting import say
+from bench.common.results import Result
+from bench.common.tables import Table
+from bench.rebalance.contenders import Contender, commands
+from bench.rebalance.figures import JOINING, Cost, figures, first_message, longest_silence, table, taken_over
 from tests.integration.peers.lines import Line
 from tests.integration.peers.running import Command, Peer
 from tests.integration.peers.stage import Owned, Stage, open_stage
 
-ROUNDS = 6
 PARTITIONS = 6
 RATE = 600.0
 """Messages a second: a hundred for each partition, so that silences are told within 10 ms."""
@@ -29,38 +30,35 @@ _TAIL_SECONDS = 0.5
 """How long a change is watched after the group has settled."""
 
 
-@attrs.frozen
-class Measured:
-    """What joining and leaving cost one contender, round by round."""
-
-    contender: Contender
-    joins: list[Cost]
-    leaves: list[Cost]
-    load: float
-    """The machine's load average over the last minute, at the end: what else ran there."""
-
-
-def measure_all() -> Iterator[Measured]:
-    """Each contender's figures, as they come."""
+def measure(contenders: Iterable[Contender], rounds: int) -> Iterator[Table]:
+    """The one table. Raises GoError."""
     programs = commands()
+    results = []
     with running_kafka() as kafka:
-        for number, contender in enumerate(CONTENDERS):
+        for number, contender in enumerate(contenders):
             topic = kafka.create_topic(f"rebalance-{number}", PARTITIONS)
-            yield trio.run(_measure, contender, kafka.bootstrap_servers[0], topic, programs)
+            server = kafka.bootstrap_servers[0]
+            costs = trio.run(_measure, contender, server, topic, programs, rounds)
+            result = Result(str(contender), contender.is_ours, runs=[figures(*cost) for cost in costs])
+            results.append(result)
+            say(f"{contender}: third's first message after {result.spread(JOINING).median:.3f} s")
+    yield table(results, load())
 
 
-async def _measure(contender: Contender, bootstrap: str, topic: str, programs: Mapping[str, Command]) -> Measured:
-    joins, leaves = [], []
+async def _measure(
+    contender: Contender, bootstrap: str, topic: str, programs: Mapping[str, Command], rounds: int
+) -> list[tuple[Cost, Cost]]:
+    """What joining and leaving cost, round by round."""
+    costs = []
     async with open_stage(bootstrap, topic, PARTITIONS, group=topic, rate=RATE, commands=programs) as stage:
         for _ in range(2):
             await _start(stage, contender)
-        for number in range(ROUNDS):
+        for number in range(rounds):
             # The heartbeats of all members begin together, when the group settles.
-            delay = OPTIONS["heartbeat_interval"] * (number + 0.5) / ROUNDS
-            cost, third = await _join(stage, contender, delay)
-            joins.append(cost)
-            leaves.append(await _leave(stage, third, delay))
-    return Measured(contender, joins, leaves, load())
+            delay = OPTIONS["heartbeat_interval"] * (number + 0.5) / rounds
+            joining, third = await _join(stage, contender, delay)
+            costs.append((joining, await _leave(stage, third, delay)))
+    return costs
 
 
 async def _start(stage: Stage, contender: Contender) -> Peer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -20,6 +21,7 @@ class Bench(ModuleType):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{self.__name__}", type=int, default=7)
+        parser.add_argument("--json", type=Path)
 
     def main(self, options: argparse.Namespace) -> int:
         self.runs.append(options)
@@ -28,16 +30,17 @@ class Bench(ModuleType):
 
 @pytest.fixture
 def benches(monkeypatch: pytest.MonkeyPatch) -> dict[str, Bench]:
-    made = {"reads": Bench("reads", 1), "waits": Bench("waits", 0)}
+    made = {"reads": Bench("reads", 1), "waits-long": Bench("waits", 0)}
+    modules = {f"bench.{name.replace('-', '_')}": bench for name, bench in made.items()}
     monkeypatch.setattr(command, "BENCHES", tuple(made))
-    monkeypatch.setattr(command.importlib, "import_module", lambda name: made[name.removeprefix("bench.")])
+    monkeypatch.setattr(command.importlib, "import_module", modules.__getitem__)
     return made
 
 
 def test_bench_named_is_run_with_its_own_options(benches: dict[str, Bench]) -> None:
-    assert command.main(["waits", "--waits", "3"]) == 0
+    assert command.main(["waits-long", "--waits", "3"]) == 0
 
-    assert [run.waits for run in benches["waits"].runs] == [3]
+    assert [run.waits for run in benches["waits-long"].runs] == [3]
     assert benches["reads"].runs == []
 
 
@@ -45,18 +48,33 @@ def test_without_a_name_all_are_run_with_their_defaults_also_after_a_failure(ben
     assert command.main([]) == 1
 
     assert [run.reads for run in benches["reads"].runs] == [7]
-    assert [run.waits for run in benches["waits"].runs] == [7]
+    assert [run.waits for run in benches["waits-long"].runs] == [7]
 
 
-@pytest.mark.parametrize("arguments", [["nothing"], ["waits", "--reads", "3"]])
+def test_results_are_asked_of_each_bench_as_a_document_of_its_own(benches: dict[str, Bench], tmp_path: Path) -> None:
+    results = tmp_path / "made" / "results"
+    command.main(["--results", str(results)])
+
+    assert {name: bench.runs[0].json for name, bench in benches.items()} == {
+        "reads": results / "reads.json",
+        "waits-long": results / "waits-long.json",
+    }
+    assert results.is_dir()
+
+
+def test_document_that_is_named_stands_where_it_is_named(benches: dict[str, Bench], tmp_path: Path) -> None:
+    command.main(["--results", str(tmp_path), "reads", "--json", "mine.json"])
+
+    assert benches["reads"].runs[0].json == Path("mine.json")
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["waits-long", "--reads", "3"]])
 def test_unknown_bench_and_option_of_another_are_refused(benches: dict[str, Bench], arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(arguments)
 
 
 def test_every_bench_says_what_it_measures_and_has_options() -> None:
-    parser = command.argument_parser(
-        {name: command.importlib.import_module(f"bench.{name}") for name in command.BENCHES}
-    )
+    parser = command.argument_parser(command.load_benches())
 
     assert [parser.parse_args([name]).bench for name in command.BENCHES] == list(command.BENCHES)

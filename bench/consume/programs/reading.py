@@ -12,9 +12,10 @@ import resource
 import sys
 import time
 from importlib.metadata import version
-from pathlib import Path
 
 import attrs
+
+from bench.common.processes import peak_rss_bytes
 
 
 @attrs.frozen
@@ -93,14 +94,7 @@ class Stopwatch:
             seconds=self._last - self._first,
             seconds_from_start=self._last - self._start,
             cpu_seconds=used.ru_utime + used.ru_stime,
-            peak_rss_bytes=_peak_rss(),
+            peak_rss_bytes=peak_rss_bytes(),
             version=version(distribution) + more,
         )
         print(outcome.to_json(), flush=True)
-
-
-def _peak_rss() -> int:
-    """Of this program. (What getrusage tells has in it the program that has started this one.)"""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    [kilobytes] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
-    return int(kilobytes) * 1024

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import attrs
 
+from bench.common.results import Result
 from bench.consume.contenders import CONTENDERS, Contender
-from bench.consume.figures import Field, Result
+from bench.consume.figures import add
 from bench.consume.options import Combination
 from bench.consume.programs.reading import Outcome
 
@@ -33,8 +34,7 @@ def outcome(seconds: float = 1.0, combination: Combination = COMBINATION, **chan
 
 
 def result(name: str, *seconds: float, failures: tuple[str, ...] = ()) -> Result:
-    return Result(contender(name), [outcome(each) for each in seconds], list(failures))
-
-
-def field(*results: Result, combination: Combination = COMBINATION) -> Field:
-    return Field(combination, 210_000, list(results), 1.5)
+    made = Result(name, contender(name).is_ours, failures=list(failures))
+    for each in seconds:
+        add(made, outcome(each), COMBINATION)
+    return made

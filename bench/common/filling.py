@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.consume.options import PARTITIONS, Combination
 from tests.integration.real_kafka import RealKafka
 
 BATCH_BYTES = 2**16
@@ -26,6 +25,17 @@ class FillingError(Exception):
 
 
 @attrs.frozen
+class Contents:
+    """What a topic is to be filled with: so many messages, of values of so many bytes, over so many partitions."""
+
+    messages: int
+    size: int
+    partitions: int
+    codec: str = "none"
+    values: str = "random"
+
+
+@attrs.frozen
 class Filled:
     """A topic, full."""
 
@@ -35,12 +45,14 @@ class Filled:
     """What its logs take on the broker's disk, record batches as they travel."""
 
 
-def fill(kafka: RealKafka, topic: str, combination: Combination) -> Filled:
+def fill(kafka: RealKafka, topic: str, contents: Contents) -> Filled:
     """Create and fill the topic. Raises FillingError."""
-    kafka.create_topic(topic, PARTITIONS)
-    _send(kafka, topic, combination)
-    ends = tuple(_ends(kafka, topic))
-    wanted = tuple(len(range(partition, combination.messages, PARTITIONS)) for partition in range(PARTITIONS))
+    kafka.create_topic(topic, contents.partitions)
+    _send(kafka, topic, contents)
+    ends = tuple(_ends(kafka, topic, contents.partitions))
+    wanted = tuple(
+        len(range(partition, contents.messages, contents.partitions)) for partition in range(contents.partitions)
+    )
     if ends != wanted:
         raise FillingError(f"{topic} has ends {ends}, not {wanted}")
     os.sync()  # or else the disk is written to while the first contenders read
@@ -55,6 +67,16 @@ def values(kind: str, size: int, count: int) -> Iterator[bytes]:
         yield generator.randbytes(size) if kind == "random" else _event(generator, number, size)
 
 
+def commit(kafka: RealKafka, group: str, topic: str, offsets: Sequence[tuple[int, int]]) -> None:
+    """Let a group without members have committed these (partition, offset): where its members will begin."""
+    consumer = Consumer({"bootstrap.servers": ",".join(kafka.bootstrap_servers), "group.id": group})
+    partitions = [TopicPartition(topic, partition, offset) for partition, offset in offsets]
+    for committed in consumer.commit(offsets=partitions, asynchronous=False) or ():
+        if committed.error is not None:
+            raise FillingError(f"{group} could not commit {committed}: {committed.error}")
+    consumer.close()
+
+
 def _event(generator: random.Random, number: int, size: int) -> bytes:
     """An event as services log them: JSON, names again and again, numbers that differ; cut to the size."""
     text = f'{{"id":"{generator.getrandbits(64):016x}","sequence":{number}'
@@ -66,20 +88,20 @@ def _event(generator: random.Random, number: int, size: int) -> bytes:
     return text[: size - 1].encode() + b"}"
 
 
-def _send(kafka: RealKafka, topic: str, combination: Combination) -> None:
+def _send(kafka: RealKafka, topic: str, contents: Contents) -> None:
     producer = Producer(
         {
             "bootstrap.servers": ",".join(kafka.bootstrap_servers),
-            "compression.codec": combination.codec,
+            "compression.codec": contents.codec,
             "batch.size": BATCH_BYTES,
             "linger.ms": 100,
             "queue.buffering.max.messages": 500_000,
         }
     )
-    pool = list(values(combination.values, combination.size, min(combination.messages, _DIFFERENT)))
-    for number in range(combination.messages):
+    pool = list(values(contents.values, contents.size, min(contents.messages, _DIFFERENT)))
+    for number in range(contents.messages):
         value = pool[number % len(pool)]
-        while not _produced(producer, topic, value, number % PARTITIONS):
+        while not _produced(producer, topic, value, number % contents.partitions):
             producer.poll(0.05)
     if left := producer.flush(_FLUSH_SECONDS):
         raise FillingError(f"{left} messages for {topic} were not sent within {_FLUSH_SECONDS} s")
@@ -93,9 +115,9 @@ def _produced(producer: Producer, topic: str, value: bytes, partition: int) -> b
     return True
 
 
-def _ends(kafka: RealKafka, topic: str) -> Iterator[int]:
+def _ends(kafka: RealKafka, topic: str, partitions: int) -> Iterator[int]:
     consumer = Consumer({"bootstrap.servers": ",".join(kafka.bootstrap_servers), "group.id": "filling"})
-    for partition in range(PARTITIONS):
+    for partition in range(partitions):
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_SECONDS)
         yield end
     consumer.close()

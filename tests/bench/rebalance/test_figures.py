@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.rebalance.figures import first_message, longest_silence, taken_over
+from bench.common.results import Result
+from bench.rebalance.figures import COLUMNS, Cost, figures, first_message, longest_silence, table, taken_over
 from tests.integration.peers.lines import Line
 
 
@@ -42,3 +43,16 @@ def test_silence_that_reaches_beyond_the_window_counts_whole_and_others_do_not(
     lines = messages(0, 0.0, 9.5, 11.0, 11.5, 20.5, 90.0)
 
     assert longest_silence(lines, {0}, begin, end) == longest
+
+
+def test_round_has_every_columns_figure_and_the_worse_of_both_quiet_times() -> None:
+    told = figures(Cost(wait=1.0, pause=0.2, steady=0.03), Cost(wait=2.0, pause=0.4, steady=0.05))
+
+    assert [told[column.key] for column in COLUMNS] == [1.0, 0.2, 2.0, 0.4, 0.05]
+
+
+def test_table_compares_all_but_the_quiet_time() -> None:
+    cost = Cost(1.0, 1.0, 1.0)
+    results = [Result(name, name == "ours", runs=[figures(cost, cost)]) for name in ("ours", "theirs")]
+
+    assert [ratio.key for ratio in table(results, 0.0).ratios] == [column.key for column in COLUMNS][:-1]

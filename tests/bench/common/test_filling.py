@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from bench.consume.filling import values
+from bench.common.filling import values
 
 
 def shrinks_to(kind: str, size: int) -> float:

@@ -1,0 +1,42 @@
+"""Tables as lines for a terminal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.common.showing import Grid, check_text, figures_grid, ratios_grid
+from bench.common.tables import Document, Table
+
+_NAME = 44
+_GAP = 3
+
+
+def heading(document: Document) -> Iterator[str]:
+    yield f"{document.bench}: {document.about}; medians (least, most)"
+    yield str(document.machine)
+
+
+def table_lines(table: Table) -> Iterator[str]:
+    yield from grid_lines(figures_grid(table))
+    yield from table.notes
+    yield f"load {table.load:.1f}"
+    if table.ratios:
+        yield from grid_lines(ratios_grid(table))
+    yield from (check_text(check, table) for check in table.checks)
+
+
+def versions(document: Document) -> Iterator[str]:
+    yield "versions"
+    yield from (f"{name:{_NAME}}{version}" for name, version in document.versions.items())
+
+
+def grid_lines(grid: Grid) -> Iterator[str]:
+    """Names to the left, cells to the right, each column as wide as it must be."""
+    title, *header = grid.header
+    whole = [header, *(cells for _, cells in grid.rows if not isinstance(cells, str))]
+    widths = [max(map(len, column)) + _GAP for column in zip(*whole, strict=True)]
+    for name, cells in ((title, header), *grid.rows):
+        if isinstance(cells, str):
+            yield f"{name:{_NAME}}{' ' * _GAP}{cells}"
+        else:
+            yield f"{name:{_NAME}}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))

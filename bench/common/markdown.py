@@ -1,0 +1,48 @@
+"""A run of a bench as a section of a page. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bench.common.showing import Grid, check_text, figures_grid, ratios_grid
+from bench.common.tables import Document, Table
+
+
+def section(document: Document) -> Iterator[str]:
+    """Its lines: what was measured where, then each table."""
+    yield f"{document.about[0].upper()}{document.about[1:]}; medians (least, most). {document.machine}."
+    yield f"It took {document.seconds:.0f} s."
+    for table in document.tables:
+        yield ""
+        yield from _table(table)
+    versions: dict[str, list[str]] = {}
+    for name, version in document.versions.items():
+        versions.setdefault(version, []).append(name)
+    yield ""
+    told = "; ".join(f"{', '.join(names)} {version}" for version, names in versions.items())
+    yield f"Versions: {told}."
+
+
+def grid_rows(grid: Grid) -> Iterator[str]:
+    """The rows of one table."""
+    yield _row(grid.header)
+    yield _row(["---", *("---:" for _ in grid.header[1:])])
+    for name, cells in grid.rows:
+        yield _row([name, *([cells] if isinstance(cells, str) else cells)])
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield from grid_rows(figures_grid(table))
+    yield ""
+    yield "; ".join([*table.notes, f"load {table.load:.1f}"])
+    if table.ratios:
+        yield ""
+        yield from grid_rows(ratios_grid(table))
+    if table.checks:
+        yield ""
+        yield from (f"- {check_text(check, table)}" for check in table.checks)
+
+
+def _row(cells: Iterable[str]) -> str:
+    escaped = (cell.replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"

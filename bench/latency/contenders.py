@@ -1,0 +1,23 @@
+"""Who competes: each client as it is by default, and tuned for low latency."""
+
+from __future__ import annotations
+
+from bench.members.clients import Contender
+
+TUNED = "-tuned"
+
+_DEFAULTS = (
+    Contender("sarameya", "sarameya", commits=True),
+    Contender("aiokafka", "aiokafka", "loop", commits=True),
+    Contender("confluent-kafka", "confluent-kafka", "poll", commits=True),
+    Contender("sarama", "sarama", commits=True),
+    Contender("franz-go", "franz-go", commits=True),
+)
+_TUNED_ONES = (
+    Contender(f"sarameya{TUNED}", "sarameya"),
+    Contender(f"aiokafka{TUNED}", "aiokafka", "loop"),
+    Contender(f"confluent-kafka{TUNED}", "confluent-kafka", "poll", {"socket.nagle.disable": True}),
+    Contender(f"sarama{TUNED}", "sarama"),
+    Contender(f"franz-go{TUNED}", "franz-go"),
+)
+CONTENDERS = (*_DEFAULTS, *_TUNED_ONES)

@@ -1,0 +1,49 @@
+// A member by franz-go, one loop over all partitions; package telling says what it is told and tells.
+package main
+
+import (
+	"context"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"sarameya/bench/members/go/telling"
+)
+
+func main() {
+	teller := telling.Begin("github.com/twmb/franz-go")
+	task := teller.Task
+	options := []kgo.Opt{
+		kgo.SeedBrokers(strings.Split(task.Bootstrap, ",")...),
+		kgo.ConsumerGroup(task.Group),
+		kgo.ConsumeTopics(task.Topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, assigned map[string][]int32) {
+			teller.Assigned(len(assigned[task.Topic]))
+		}),
+	}
+	if !task.Commits {
+		options = append(options, kgo.DisableAutoCommit())
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if task.Pace == telling.Never {
+		select {}
+	}
+	for {
+		fetches := client.PollFetches(context.Background())
+		if errs := fetches.Errors(); len(errs) > 0 {
+			log.Fatal(errs[0].Err)
+		}
+		fetches.EachRecord(func(record *kgo.Record) {
+			teller.Handle(record.Partition, record.Value)
+			if pace := teller.Pace(record.Partition); pace > 0 {
+				time.Sleep(pace)
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+"""Ours: a ConsumerGroup, and a handler with a task for each claim, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from bench.members.programs.teller import Teller
+from bench.members.telling import NEVER
+from sarameya import Claim, Config, ConsumerGroup, ConsumerGroupHandler, Session, TopicPartition
+
+
+class Handler(ConsumerGroupHandler):
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+
+    async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+        self._teller.assigned(len(partitions))
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        pace = self._teller.task.pace_of(claim.partition)
+        if pace == NEVER:
+            await trio.sleep_forever()
+        elif pace or self._teller.task.is_stamped or self._teller.task.commits:
+            await self._handle(session, claim)
+        else:
+            await self._count(claim)
+
+    async def _handle(self, session: Session, claim: Claim) -> None:
+        commits = self._teller.task.commits
+        async for message in claim:
+            if pace := self._teller.handle(message.partition, message.value or b""):
+                await trio.sleep(pace)
+            if commits:
+                session.mark_message(message)
+
+    async def _count(self, claim: Claim) -> None:
+        counts, partition = self._teller.counts, claim.partition
+        async for _ in claim:
+            counts[partition] += 1
+
+
+async def main() -> None:
+    teller = Teller("sarameya")
+    task = teller.task
+    config = Config.from_mapping({"offset_initial": "oldest", "autocommit": task.commits, **task.options})
+    async with ConsumerGroup([task.bootstrap], task.group, config) as group:
+        await group.consume([task.topic], Handler(teller))
+
+
+if __name__ == "__main__":
+    trio.run(main)

@@ -1,0 +1,49 @@
+"""Members one after another."""
+
+from __future__ import annotations
+
+from bench.common.tables import Column
+from bench.members.clients import Contender
+from bench.members.rounds import Ran, leaves, play
+from bench.members.running import MemberError
+
+OURS, THEIRS = Contender("ours", "sarameya"), Contender("theirs", "sarama")
+RATE = Column("rate", "messages/s")
+
+
+def test_contenders_run_in_turn_round_by_round() -> None:
+    order: list[tuple[str, int]] = []
+
+    async def run(contender: Contender, number: int) -> Ran:
+        order.append((contender.name, number))
+        return Ran([{"rate": number}], "1.2.3")
+
+    ours, theirs = play("bench", [OURS, THEIRS], 2, run, RATE)
+    assert order == [("ours", 0), ("theirs", 0), ("ours", 1), ("theirs", 1)]
+    assert (ours.numbers("rate"), ours.version, ours.is_ours) == ([0.0, 1.0], "1.2.3", True)
+    assert not theirs.is_ours
+
+
+def test_one_that_fails_has_its_reason_and_the_others_go_on() -> None:
+    async def run(contender: Contender, number: int) -> Ran:
+        if contender is OURS and number == 1:
+            raise ExceptionGroup("nursery", [MemberError("ended with 1")])
+        return Ran([{"rate": 1.0}], "1.2.3")
+
+    ours, theirs = play("bench", [OURS, THEIRS], 3, run, RATE)
+    assert (ours.counts, ours.failures, len(ours.runs)) == (False, ["ended with 1"], 2)
+    assert theirs.counts
+
+
+def test_several_times_of_one_run_are_as_many_figures() -> None:
+    async def run(contender: Contender, number: int) -> Ran:
+        return Ran([{"rate": 1.0}, {"rate": 2.0}], "1.2.3")
+
+    [ours] = play("bench", [OURS], 1, run, RATE)
+    assert ours.numbers("rate") == [1.0, 2.0]
+
+
+def test_leaves_of_a_group_are_its_errors() -> None:
+    one, two = ValueError("one"), ValueError("two")
+
+    assert leaves(ExceptionGroup("outer", [ExceptionGroup("inner", [one]), two])) == [one, two]

@@ -1,0 +1,88 @@
+"""A member's program, as a bench holds it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import trio
+
+from bench.members.rounds import leaves
+from bench.members.running import Member, MemberError, open_member, open_program
+
+pytestmark = pytest.mark.integration
+
+PRELUDE = """
+import json, signal, sys, time
+def say(event, **told):
+    print(json.dumps({"event": event, "at": 0.0, **told}), flush=True)
+"""
+IN_ORDER = """
+signal.signal(signal.SIGTERM, lambda *_: (say("done", others=5), sys.exit(0)))
+say("loaded", rss_bytes=1)
+say("assigned", partitions=2)
+say("assigned", partitions=4)
+while True: time.sleep(60)
+"""
+
+
+def command(code: str) -> list[str]:
+    return [sys.executable, "-c", PRELUDE + code]
+
+
+async def failure_of(code: str, seconds: float = 60.0) -> str:
+    """Why a member that is to tell `done` by itself does not."""
+    with pytest.RaisesGroup(pytest.RaisesExc(MemberError)) as caught:
+        async with open_member(command(code)) as member:
+            await member.until(lambda: bool(member.told("done")), "done", seconds)
+    [raised] = leaves(caught.value)
+    return str(raised)
+
+
+async def test_member_tells_what_it_has_and_at_its_end_what_it_did() -> None:
+    async with open_member(command(IN_ORDER)) as member:
+        await member.assigned(4)
+        done = await member.end()
+
+    assert [line.event for line in member.lines] == ["loaded", "assigned", "assigned", "done"]
+    assert done.others == 5
+
+
+async def test_member_that_is_left_is_killed() -> None:
+    async with open_member(command(IN_ORDER)) as member:
+        await member.assigned(4)
+
+    assert member.process.returncode == -9
+
+
+async def test_member_that_ends_by_itself_has_failed_with_its_last_words() -> None:
+    assert await failure_of("sys.exit('no\\nbroker')") == "ended with 1: broker"
+
+
+async def test_member_that_tells_nothing_has_failed() -> None:
+    assert await failure_of("time.sleep(60)", seconds=0.3) == "did not tell done within 0.3 s: without a word"
+
+
+async def test_line_is_read_whole_however_it_comes() -> None:
+    code = 'sys.stdout.write(\'{"event": \'); sys.stdout.flush(); time.sleep(0.2); print(\'"done", "at": 1.0}\')'
+    async with open_member(command(code)) as member:
+        await member.until(lambda: bool(member.told("done")), "done")
+
+    assert isinstance(member, Member)
+    assert member.lines[0].at == 1.0
+
+
+@pytest.mark.parametrize(("code", "reason"), [("0", None), ("3", "ended with 3: without a word")])
+async def test_program_stops_in_order_or_says_so(code: str, reason: str | None) -> None:
+    body = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))\nsay('ready')\nwhile True: time.sleep(60)"
+    failures: list[str] = []
+    try:
+        async with open_program(command(body), json.loads) as program:
+            await program.until(lambda: bool(program.lines), "ready")
+            with trio.fail_after(60):
+                await program.stop()
+    except* MemberError as raised:
+        failures += map(str, leaves(raised))
+
+    assert failures == ([] if reason is None else [reason])

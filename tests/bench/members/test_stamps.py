@@ -1,0 +1,19 @@
+"""Stamps in values."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bench.members.stamps import lateness_and_sequence, stamped
+
+
+@pytest.mark.parametrize("size", [16, 200])
+def test_stamp_tells_its_number_and_how_long_ago_it_was_made(size: int) -> None:
+    before = time.monotonic_ns()
+    value = stamped(7, size)
+    late, sequence = lateness_and_sequence(value)
+
+    assert (len(value), sequence) == (size, 7)
+    assert 0 <= late <= time.monotonic_ns() - before
