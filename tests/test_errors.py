@@ -18,6 +18,7 @@ from sarameya.errors import (
     FencedInstanceError,
     GroupAuthorizationError,
     GroupError,
+    InterceptorError,
     KafkaError,
     LogTruncatedError,
     NoCommittedOffsetError,
@@ -117,6 +118,10 @@ EXAMPLES = [
     ),
     (AssignorError("weighted", "it raised"), "assignor 'weighted': it raised"),
     (CorruptRecordError(*PARTITION, 5, "no CRC"), "orders-3 at offset 5: no CRC"),
+    (
+        InterceptorError("Tracing", PARTITION, 5, 9, ValueError("bad")),
+        "interceptor Tracing, orders-3, offsets 5 to 9: ValueError: bad",
+    ),
     (
         ClaimError(PARTITION, 5, 2, ValueError("bad")),
         "orders-3 at offset 5, generation 2: ValueError: bad",

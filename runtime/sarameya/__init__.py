@@ -22,6 +22,7 @@ from sarameya.errors import (
     GroupAuthorizationError,
     GroupError,
     HandlerError,
+    InterceptorError,
     KafkaError,
     LogTruncatedError,
     NoCommittedOffsetError,
@@ -40,6 +41,7 @@ from sarameya.errors import (
 from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages
 from sarameya.group.consumer_group import ConsumerGroup
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
+from sarameya.group.interceptors import ConsumerInterceptor
 from sarameya.group.pauses import Paused
 from sarameya.group.session import Session
 from sarameya.group.standalone import Consumer
@@ -84,6 +86,7 @@ __all__ = [
     "Consumer",
     "ConsumerGroup",
     "ConsumerGroupHandler",
+    "ConsumerInterceptor",
     "CooperativeStickyAssignor",
     "CorruptRecordError",
     "DecompressionLimitError",
@@ -95,6 +98,7 @@ __all__ = [
     "GroupError",
     "GroupMetadata",
     "HandlerError",
+    "InterceptorError",
     "KafkaError",
     "LogTruncatedError",
     "Message",

@@ -24,6 +24,7 @@
     │   ├── UnsupportedFormatError      unknown magic or codec
     │   └── DecompressionLimitError     a batch grows beyond `fetch_max_decompressed_bytes`
     ├── AssignorError                   an assignor raised, or assigns what cannot be
+    ├── InterceptorError                an interceptor raised, or gave back what cannot be
     ├── ClaimError                      what one claim's handler raised, with its coordinates
     ├── RebalanceDeadlineError          a handler's task outlived the rebalance deadline
     └── HandlerError                    a handler could not be found, built or run as configured
@@ -252,6 +253,25 @@ class AssignorError(SarameyaError):
 
     def __str__(self) -> str:
         return f"assignor {self.assignor!r}: {self.problem}"
+
+
+class InterceptorError(SarameyaError):
+    """An interceptor failed (`__cause__`) on the messages from `offset` to `last_offset`. None of them was handed out,
+    none is skipped. Set its `on_error` to `skip` to go on without it."""
+
+    def __init__(
+        self, interceptor: str, partition: TopicPartition, offset: int, last_offset: int, cause: Exception
+    ) -> None:
+        super().__init__(interceptor, partition, offset, last_offset, cause)
+        self.interceptor = interceptor
+        self.partition = partition
+        self.offset = offset
+        self.last_offset = last_offset
+        self.cause = cause
+
+    def __str__(self) -> str:
+        where = f"{self.partition}, offsets {self.offset} to {self.last_offset}"
+        return f"interceptor {self.interceptor}, {where}: {type(self.cause).__name__}: {self.cause}"
 
 
 class ClaimError(SarameyaError):

@@ -210,6 +210,29 @@ class OffsetReset(Event):
 
 
 @attrs.frozen(slots=True)
+class InterceptorFailed(Event):
+    """An interceptor raised. `is_skipped`: messages are handed on without it, and this is not told again before it has
+    recovered; else its claim fails. `partition` and `offset` (of the first message) are None for `on_commit`."""
+
+    interceptor: str
+    call: str
+    partition: TopicPartition | None
+    offset: int | None
+    error: str
+    is_skipped: bool
+
+
+@attrs.frozen(slots=True)
+class InterceptorRecovered(Event):
+    """An interceptor that was skipped works again, after `missed` messages of the partition (or commits)."""
+
+    interceptor: str
+    call: str
+    partition: TopicPartition | None
+    missed: int
+
+
+@attrs.frozen(slots=True)
 class LeaderChanged(Event):
     """A partition is being read from another broker (`None`: no leader is known, it waits)."""
 
@@ -295,6 +318,8 @@ _LEVELS: dict[type[Event], int] = {
     LeaveFailed: logging.WARNING,
     TaskStuck: logging.ERROR,
     OffsetReset: logging.WARNING,
+    InterceptorFailed: logging.WARNING,
+    InterceptorRecovered: logging.INFO,
     SessionStarted: logging.INFO,
     SessionEnding: logging.INFO,
     PartitionsAssigned: logging.INFO,

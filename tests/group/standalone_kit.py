@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import trio
 
-from sarameya import Claim, Config, Consumer, Event, Message, TopicPartition
+from sarameya import Claim, Config, Consumer, ConsumerInterceptor, Event, Message, TopicPartition
 from sarameya.embedded import EmbeddedCluster
 from tests.group.kit import Through
 
@@ -26,6 +26,7 @@ class Watched(Consumer):
         group_id: str | None = None,
         *,
         transport: Any = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
         wall_clock: Callable[[], float] = time.time,
         **options: Any,
     ) -> None:
@@ -36,6 +37,7 @@ class Watched(Consumer):
             group_id=group_id,
             observers=[self.events.append],
             transport=transport or cluster.transport,
+            interceptors=interceptors,
             rng=random.Random(1),
             wall_clock=wall_clock,
         )

@@ -17,7 +17,8 @@ import trio
 
 from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
-from sarameya.errors import RecordError
+from sarameya.errors import InterceptorError, RecordError
+from sarameya.group.interceptors import Intercept
 from sarameya.message_batch import MessageBatch, MessageColumns
 from sarameya.model import Message, TopicPartition
 from sarameya.protocol.records import RawBatch, decode, decode_columns
@@ -36,11 +37,12 @@ def _nobody() -> None:
 class Claim:
     """A partition assigned to this member for the length of the session."""
 
-    def __init__(self, consumer: PartitionConsumer, config: Config) -> None:
+    def __init__(self, consumer: PartitionConsumer, config: Config, intercept: Intercept | None = None) -> None:
         self._consumer = consumer
         consumer.on_arrival = self._arrived
         consumer.progress = self._progress
         self._config = config
+        self._intercept = intercept
         self._initial_offset = consumer.cursor.position
         # Behind everything that has been taken, but for the messages taken of the present batch.
         self._behind = consumer.cursor.position
@@ -202,9 +204,15 @@ class Claim:
         """These are next, and are all there is in `raws`."""
         behind, epoch = raws[-1].next_offset, raws[-1].leader_epoch
         if messages:
-            self._messages = messages
             size = sum(len(raw.data) for raw in raws)
-            self._batch = MessageBatch(*self.topic_partition, messages, behind, epoch, size)
+            batch = MessageBatch(*self.topic_partition, messages, behind, epoch, size)
+            if self._intercept is not None:
+                try:
+                    batch = self._intercept(batch)
+                except InterceptorError:
+                    self._undecoded.extendleft(reversed(raws))  # they stay the next ones
+                    raise
+            self._batch, self._messages = batch, batch.messages
         else:
             self._behind = behind
 

@@ -19,6 +19,7 @@ import trio
 from sarameya.config import Config
 from sarameya.errors import ConfigError
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
+from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
 from sarameya.group.leader import RunSync
 from sarameya.group.member import CloseWanted, Member, NewAssignment, Notice, SubscriptionChanged
 from sarameya.group.outcome import Outcome
@@ -53,11 +54,12 @@ class ConsumerGroup(Pausing):
     """A member of a consumer group (KIP-62 and its kin), for the length of an `async with`.
 
     `bootstrap_servers` are HOST:PORT strings. `observers` are called with every event (see `observe.py`).
+    `interceptors` look at messages, or change them, before the handler is given them (see `ConsumerInterceptor`).
     `assignors`, best first, stand in for `Config.rebalance_strategies`: one's own among them. `transport` opens
     streams, TCP unless given; `run_sync` runs assignors, in a worker thread unless given; `rng` jitters retries, and
     with a seed makes them the same in every run; `wall_clock` (seconds since 1970) is what a start "so long ago" is
     counted back from.
-    Making one does no I/O. Raises ConfigError for an address, a group id or assignors that cannot be.
+    Making one does no I/O. Raises ConfigError for an address, a group id, assignors or interceptors that cannot be.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class ConsumerGroup(Pausing):
         config: Config | None = None,
         *,
         observers: Iterable[Observer] = (),
+        interceptors: Sequence[ConsumerInterceptor] = (),
         assignors: Sequence[Assignor] = (),
         transport: Transport | None = None,
         run_sync: RunSync = trio.to_thread.run_sync,
@@ -85,6 +88,8 @@ class ConsumerGroup(Pausing):
         self._assignors = usable(assignors) or tuple(ASSIGNORS[name]() for name in self.config.rebalance_strategies)
         self._backoff = Backoff.of(self.config, rng)
         self._observer = Observers(observers)
+        self._interceptors = tuple(interceptors)
+        check_interceptors(self._interceptors)
         self._pauses = Pauses(group_id, self._observer)
         self._lifetime = self._run()
         self._runtime: Runtime | None = None
@@ -114,6 +119,7 @@ class ConsumerGroup(Pausing):
             self._backoff,
             self._transport,
             self._wall_clock,
+            self._interceptors,
         ) as self._runtime:
             try:
                 yield

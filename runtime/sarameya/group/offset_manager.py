@@ -7,7 +7,7 @@ share a round: whoever asks while one is under way waits for the next, which tak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -63,18 +63,30 @@ class Coordination(Protocol):
         """Tell what a commit or a fetch found out."""
 
 
+def _nobody(offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    """Nobody is told of commits."""
+
+
 class OffsetManager:
     """Offsets of what is owned: what the group had committed, what the handler marks, what goes out."""
 
     def __init__(
-        self, group: str, coordination: Coordination, config: Config, observer: Observer, backoff: Backoff
+        self,
+        group: str,
+        coordination: Coordination,
+        config: Config,
+        observer: Observer,
+        backoff: Backoff,
+        on_commit: Callable[[Mapping[TopicPartition, CommittedOffset]], None] = _nobody,
     ) -> None:
+        """`on_commit` is told what the coordinator has taken, whenever it has."""
         self.ledger = OffsetLedger()
         self.group = group
         self._coordination = coordination
         self._config = config
         self._observer = observer
         self._backoff = backoff
+        self._on_commit = on_commit
         self._round = Round()
         self._wanted = trio.Event()
         self._waiting = trio.CancelScope()
@@ -226,6 +238,7 @@ class OffsetManager:
             if taken:
                 self.ledger.acknowledge(taken)
                 self._observer(Committed(self.group, {tp: offset.offset for tp, offset in taken.items()}))
+                self._on_commit(taken)
             for partition, code in codes.items():
                 if reaction_to(Request.COMMIT, code) is Reaction.RAISE:
                     this.refused[partition] = kafka_error(code, f"commit of {partition} by group {self.group!r}")

@@ -39,7 +39,9 @@ class Reading:
         config, observer, backoff = runtime.config, runtime.observer, runtime.backoff
         on_reset: OnReset = _nobody_marks
         if runtime.group:
-            self.offsets = OffsetManager(runtime.group, CoordinatorFinder(runtime), config, observer, backoff)
+            self.offsets = OffsetManager(
+                runtime.group, CoordinatorFinder(runtime), config, observer, backoff, runtime.interceptors.committed
+            )
             on_reset = self.offsets.position_moved
         self.lookup = OffsetLookup(runtime.pool, runtime.metadata, config, observer, backoff, runtime.wall_clock)
         self.claims: dict[TopicPartition, Claim] = {}
@@ -103,7 +105,7 @@ class Reading:
         config, claims = self._runtime.config, {}
         for partition, start in starts.items():
             consumer = PartitionConsumer(FetchCursor(partition, start.offset), config.channel_buffer_fetches)
-            claim = claims[partition] = Claim(consumer, config)
+            claim = claims[partition] = Claim(consumer, config, self._runtime.interceptors.consume)
             self._pauses.watch(claim)
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
         self.claims |= claims

@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from sarameya.config import Config
+from sarameya.group.interceptors import ConsumerInterceptor, Interceptors
 from sarameya.net.broker_pool import BrokerPool, open_broker_pool
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.transport import Transport
@@ -33,6 +34,7 @@ class Runtime:
     backoff: Backoff
     wall_clock: Callable[[], float]
     """Seconds since 1970: what timestamps of messages are compared with. Timers go by trio's clock."""
+    interceptors: Interceptors
     shielded: trio.Nursery
     """For tasks that go on until the end of the block, whoever is cancelled meanwhile."""
 
@@ -46,9 +48,11 @@ async def open_runtime(
     backoff: Backoff,
     transport: Transport | None,
     wall_clock: Callable[[], float],
+    interceptors: Sequence[ConsumerInterceptor] = (),
 ) -> AsyncIterator[Runtime]:
     """The runtime for one cluster; every task and connection of it ends with the block. No I/O until it is used."""
     runtime: Runtime | None = None
+    chain = Interceptors(interceptors, observer)
 
     async def run() -> None:
         nonlocal runtime
@@ -59,7 +63,7 @@ async def open_runtime(
             ):
                 metadata = MetadataRefresher(pool, config, observer, backoff)
                 shielded.start_soon(metadata.run)
-                runtime = Runtime(group, config, pool, metadata, observer, backoff, wall_clock, shielded)
+                runtime = Runtime(group, config, pool, metadata, observer, backoff, wall_clock, chain, shielded)
                 ready.set()
                 await trio.sleep_forever()
 

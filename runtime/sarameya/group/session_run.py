@@ -82,7 +82,9 @@ class SessionRun:
         self._lookup = OffsetLookup(
             runtime.pool, runtime.metadata, runtime.config, runtime.observer, runtime.backoff, runtime.wall_clock
         )
-        self._offsets = OffsetManager(runtime.group, member, runtime.config, runtime.observer, runtime.backoff)
+        self._offsets = OffsetManager(
+            runtime.group, member, runtime.config, runtime.observer, runtime.backoff, runtime.interceptors.committed
+        )
         self._fetcher = Fetcher(
             runtime.pool,
             runtime.metadata,
@@ -282,7 +284,7 @@ class SessionRun:
         ]
         for partition, start in starts.items():
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
-        self._claims.start(Claim(consumer, config) for consumer in consumers)
+        self._claims.start(Claim(consumer, config, self._runtime.interceptors.consume) for consumer in consumers)
         self._fetcher.read(consumers)
 
     def _own(self, partitions: frozenset[TopicPartition]) -> None:

@@ -19,6 +19,7 @@ import trio
 from sarameya.config import Config
 from sarameya.errors import ConfigError
 from sarameya.group.claim import Claim
+from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
 from sarameya.group.marks import Marks
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.pauses import Pauses, Pausing
@@ -47,9 +48,9 @@ class Consumer(Marks, Pausing):
     `commit`. A group takes such commits only while it has no members. What two consumers both read is read twice.
 
     The other arguments are those of `ConsumerGroup`; of the options, those of the membership do not matter here.
-    Making one does no I/O. Raises ConfigError for an address or a group id that cannot be. Leaving the block, in
-    whatever way, ends all claims and makes the last commit, within `Config.close_timeout`; what that commit fails
-    with is raised, or told to observers (CommitFailed) where the block itself has failed.
+    Making one does no I/O. Raises ConfigError for an address, a group id or interceptors that cannot be. Leaving the
+    block, in whatever way, ends all claims and makes the last commit, within `Config.close_timeout`; what that commit
+    fails with is raised, or told to observers (CommitFailed) where the block itself has failed.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Consumer(Marks, Pausing):
         *,
         group_id: str | None = None,
         observers: Iterable[Observer] = (),
+        interceptors: Sequence[ConsumerInterceptor] = (),
         transport: Transport | None = None,
         rng: random.Random | None = None,
         wall_clock: Callable[[], float] = time.time,
@@ -74,6 +76,8 @@ class Consumer(Marks, Pausing):
         self._wall_clock = wall_clock
         self._backoff = Backoff.of(self.config, rng)
         self._observer = Observers(observers)
+        self._interceptors = tuple(interceptors)
+        check_interceptors(self._interceptors)
         self._pauses = Pauses(group_id or "", self._observer)
         self._lifetime = self._run()
         self._reading: Reading | None = None
@@ -110,6 +114,7 @@ class Consumer(Marks, Pausing):
             self._backoff,
             self._transport,
             self._wall_clock,
+            self._interceptors,
         ) as runtime:
             reading, running = Reading(runtime, self._pauses), trio.Event()
             runtime.shielded.start_soon(reading.run, running)
