@@ -141,3 +141,9 @@ def test_batch_of_columns_is_as_one_of_messages_in_rows_and_in_arrow():
     assert (held.first_offset, held.last_offset, len(held)) == (4, 7, 3)
     assert held.to_arrow().equals(rows.to_arrow(), check_metadata=True)
     assert MessageBatch("orders", 3, held.messages[2:], 9).to_arrow().equals(rows.to_arrow()[2:])
+
+
+def test_message_is_replaced_but_for_what_is_said():
+    assert MESSAGE.replace(value=b"v", key=None) == replace(MESSAGE, value=b"v", key=None)
+    with pytest.raises(TypeError):
+        MESSAGE.replace(vaule=b"v")

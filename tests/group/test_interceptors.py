@@ -54,7 +54,7 @@ class Wrap(ConsumerInterceptor):
 
     def on_consume(self, batch: MessageBatch) -> Sequence[Message]:
         self.seen.append([message.offset for message in batch])
-        return [m._replace(value=self.opening + (m.value or b"") + self.closing) for m in batch]
+        return [m.replace(value=self.opening + (m.value or b"") + self.closing) for m in batch]
 
 
 @attrs.define
@@ -188,8 +188,8 @@ async def test_what_stands_before_the_position_or_is_paused_is_seen_once_and_not
         (lambda ms: ms[:-1], "each of the 5, with its topic, partition and offset, in their order; it gave 4"),
         (lambda ms: [*ms, ms[-1]], "it gave 6"),
         (lambda ms: ms[::-1], "it gave 5, and orders-0 at offset 4 for orders-0 at offset 0"),
-        (lambda ms: [m._replace(offset=m.offset + 1) for m in ms], "orders-0 at offset 1 for orders-0 at offset 0"),
-        (lambda ms: [m._replace(topic="t") for m in ms], "t-0 at offset 0 for orders-0 at offset 0"),
+        (lambda ms: [m.replace(offset=m.offset + 1) for m in ms], "orders-0 at offset 1 for orders-0 at offset 0"),
+        (lambda ms: [m.replace(topic="t") for m in ms], "t-0 at offset 0 for orders-0 at offset 0"),
         (lambda ms: [], "it gave 0"),
         (lambda ms: [m.value for m in ms], "must give back messages, or None"),
         (lambda ms: 5, "TypeError"),

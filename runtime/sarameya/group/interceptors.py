@@ -45,7 +45,7 @@ class ConsumerInterceptor:
         next, or some joined (for `batches()`). None: they stay as they are.
 
         What is given back stands in for them: a message for each, with its topic, partition and offset (for example
-        `message._replace(value=...)`), in the same order. None can be left out or added, which is an error: marks and
+        `message.replace(value=...)`), in the same order. None can be left out or added, which is an error: marks and
         positions count offsets, so a message that is not wanted is the handler's to pass by.
 
         It is called before messages are handed out, not when: what the handler does not come to take before its
@@ -134,7 +134,7 @@ def _replaced(batch: MessageBatch, given: Sequence[Message] | MessageBatch) -> M
 
 
 def _coordinates(messages: Sequence[Message]) -> list[tuple[str, int, int]]:
-    return [message[:3] for message in messages]
+    return [(message.topic, message.partition, message.offset) for message in messages]
 
 
 def _difference(before: Sequence[tuple[str, int, int]], after: Sequence[tuple[str, int, int]]) -> str:
