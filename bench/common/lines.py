@@ -26,7 +26,8 @@ def table_lines(table: Table) -> Iterator[str]:
 
 
 def versions(document: Document) -> Iterator[str]:
-    yield "versions"
+    if document.versions:
+        yield "versions"
     yield from (f"{name:{_NAME}}{version}" for name, version in document.versions.items())
 
 
@@ -35,8 +36,9 @@ def grid_lines(grid: Grid) -> Iterator[str]:
     title, *header = grid.header
     whole = [header, *(cells for _, cells in grid.rows if not isinstance(cells, str))]
     widths = [max(map(len, column)) + _GAP for column in zip(*whole, strict=True)]
+    left = max(_NAME, *(len(name) for name, _ in grid.rows), len(title))
     for name, cells in ((title, header), *grid.rows):
         if isinstance(cells, str):
-            yield f"{name:{_NAME}}{' ' * _GAP}{cells}"
+            yield f"{name:{left}}{' ' * _GAP}{cells}"
         else:
-            yield f"{name:{_NAME}}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+            yield f"{name:{left}}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))

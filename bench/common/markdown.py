@@ -18,9 +18,9 @@ def section(document: Document) -> Iterator[str]:
     versions: dict[str, list[str]] = {}
     for name, version in document.versions.items():
         versions.setdefault(version, []).append(name)
-    yield ""
-    told = "; ".join(f"{', '.join(names)} {version}" for version, names in versions.items())
-    yield f"Versions: {told}."
+    if versions:
+        told = "; ".join(f"{', '.join(names)} {version}" for version, names in versions.items())
+        yield from ("", f"Versions: {told}.")
 
 
 def grid_rows(grid: Grid) -> Iterator[str]:

@@ -27,7 +27,7 @@ def present(bench: str, about: str, tables: Iterable[Table], json: Path | None) 
         print("\n" + "\n".join(table_lines(table)), flush=True)
         if json is not None:
             json.write_text(to_json(document), encoding="utf-8")
-    print("\n" + "\n".join(versions(document)) + f"\n\n{bench} took {document.seconds:.0f} s", flush=True)
+    print("\n" + "\n".join([*versions(document), f"{bench} took {document.seconds:.0f} s"]), flush=True)
     return int(document.has_failures)
 
 

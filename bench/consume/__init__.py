@@ -35,7 +35,7 @@ __all__ = ["add_options", "main"]
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure and print, SOME minutes by default; 1 where a contender has failed. Raises GoError without Go."""
+    """Measure and print, eight minutes by default; 1 where a contender has failed. Raises GoError without Go."""
     plan = Plan.of(options)
     about = (
         f"Apache Kafka {KAFKA_VERSION}, one broker on this machine, {PARTITIONS} partitions, record batches of at most"

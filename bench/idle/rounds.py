@@ -19,7 +19,7 @@ from bench.members.rounds import Ran, play
 from bench.members.running import READY_SECONDS, Member, open_member
 from tests.integration.real_kafka import KAFKA_VERSION, RealKafka
 
-_SETTLE_SECONDS = 3.0
+_SETTLE_SECONDS = 4.0
 """Once it has its partitions, a member gets so long to look for their offsets, and to come to rest."""
 
 CONTENDERS = (

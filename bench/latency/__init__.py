@@ -29,7 +29,7 @@ from bench.latency.rounds import PARTITIONS, RATE, SIZE, measure
 from tests.integration.real_kafka import KAFKA_VERSION
 
 REPEATS = 2
-SECONDS = 8
+SECONDS = 6
 _QUICK_SECONDS = 2
 
 

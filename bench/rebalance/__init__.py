@@ -17,7 +17,7 @@ from bench.rebalance.contenders import CONTENDERS
 from bench.rebalance.rounds import OPTIONS, PARTITIONS, RATE, measure
 from tests.integration.real_kafka import KAFKA_VERSION
 
-REPEATS = 4
+REPEATS = 3
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
