@@ -35,6 +35,7 @@ WHOLE_FROM = {
     "fetch_min_bytes": 1,
     "fetch_max_bytes": 1,
     "fetch_max_partition_bytes": 1,
+    "fetch_buffer_bytes": 1024,
     "fetch_max_decompressed_bytes": 1024,
     "channel_buffer_fetches": 1,
 }

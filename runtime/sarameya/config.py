@@ -256,6 +256,11 @@ class Config:
     fetch_max_partition_bytes: int = _bytes(
         2**20, "the most one fetch brings of one partition", kafka="max.partition.fetch.bytes"
     )
+    fetch_buffer_bytes: int = _bytes(
+        64 * 2**20,
+        "the most that all partitions together may have fetched, or be fetching, and not yet dealt with",
+        low=1024,
+    )
     fetch_max_decompressed_bytes: int = _bytes(
         64 * 2**20, "a record batch that decompresses to more is refused", low=1024
     )

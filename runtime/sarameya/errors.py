@@ -19,9 +19,11 @@
     ├── NoCommittedOffsetError          nothing says where to begin, and the policy is `fail`
     ├── OffsetOutOfRangeError           the position is not in the log and the policy is `fail`
     ├── LogTruncatedError               the log was cut below the position and the policy is `fail`
+    ├── TopicRecreatedError             the topic was deleted, and made again under its name
     ├── RecordError                     bytes that are no records; names topic, partition, offset
     │   ├── CorruptRecordError          CRC, lengths, structure
     │   ├── UnsupportedFormatError      unknown magic or codec
+    │   ├── BatchTooLargeError          a batch does not fit into an answer of `max_response_bytes`
     │   └── DecompressionLimitError     a batch grows beyond `fetch_max_decompressed_bytes`
     ├── AssignorError                   an assignor raised, or assigns what cannot be
     ├── InterceptorError                an interceptor raised, or gave back what cannot be
@@ -34,6 +36,7 @@
 
 from __future__ import annotations
 
+import uuid
 from enum import Enum, auto
 from typing import Self
 
@@ -216,6 +219,24 @@ class LogTruncatedError(SarameyaError):
         )
 
 
+class TopicRecreatedError(SarameyaError):
+    """The topic that was read is gone, and another one has its name (KIP-516): offsets of the one say nothing of the
+    other. Whoever reads on begins anew: Kafka deletes a topic's committed offsets with it."""
+
+    def __init__(self, partition: TopicPartition, offset: int, before: uuid.UUID, after: uuid.UUID) -> None:
+        super().__init__(partition, offset, before, after)
+        self.partition = partition
+        self.offset = offset
+        self.before = before
+        self.after = after
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: the topic was deleted and made again while it was read (at offset {self.offset}; topic "
+            f"id {self.before}, now {self.after}): start again to read the new one from where offset_initial says"
+        )
+
+
 class RecordError(SarameyaError):
     """Fetched bytes that are no records. Nothing behind `offset` was delivered or skipped."""
 
@@ -236,6 +257,10 @@ class CorruptRecordError(RecordError):
 
 class UnsupportedFormatError(RecordError):
     """A record format (magic) or compression codec that this version does not know."""
+
+
+class BatchTooLargeError(RecordError):
+    """A record batch does not fit into an answer of `Config.max_response_bytes`."""
 
 
 class DecompressionLimitError(RecordError):

@@ -233,6 +233,32 @@ class InterceptorRecovered(Event):
 
 
 @attrs.frozen(slots=True)
+class PartitionBackpressured(Event):
+    """A handler has taken nothing of what was fetched for `Config.max_processing_time`, or up to twice that: its
+    partition is not fetched before all that is buffered has been taken. `buffered` is that in bytes."""
+
+    partition: TopicPartition
+    buffered: int
+
+
+@attrs.frozen(slots=True)
+class BackpressureEnded(Event):
+    """What was buffered has been taken, after so many seconds: the partition is fetched again."""
+
+    partition: TopicPartition
+    seconds: float
+
+
+@attrs.frozen(slots=True)
+class ReadReplicaChanged(Event):
+    """A partition is read from a replica nearer than its leader (KIP-392) or, `None`, from its leader again."""
+
+    partition: TopicPartition
+    node_id: int | None
+    cause: str
+
+
+@attrs.frozen(slots=True)
 class LeaderChanged(Event):
     """A partition is being read from another broker (`None`: no leader is known, it waits)."""
 

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from sarameya import RequestTimeoutError, TopicPartition
 from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.protocol.fetch_cursor import FetchCursor, Records
 
 
@@ -16,7 +17,7 @@ class Feed:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.consumer = PartitionConsumer(FetchCursor(TopicPartition("orders", 0), 0), 2)
+        self.consumer = PartitionConsumer(FetchCursor(TopicPartition("orders", 0), 0), 2, ByteBudget(2**20).open())
         self.consumer.on_change = lambda: self.told.append("change")
         self.consumer.on_arrival = lambda: self.told.append("arrival")
 

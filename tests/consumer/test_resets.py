@@ -22,6 +22,7 @@ from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.resets import OUT_OF_RANGE, TRUNCATED, Resets
 from sarameya.observe import OffsetReset, Retrying
 from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.protocol.fetch_cursor import FetchCursor
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
@@ -201,7 +202,7 @@ def resets(policy: str) -> tuple[Resets, list[Any]]:
 
 
 def feed(position: int) -> PartitionConsumer:
-    return PartitionConsumer(FetchCursor(PARTITION, position), 2)
+    return PartitionConsumer(FetchCursor(PARTITION, position), 2, ByteBudget(2**20).open())
 
 
 @pytest.mark.parametrize("policy", ["oldest", "newest", "by_duration:PT1H"])

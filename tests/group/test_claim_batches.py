@@ -16,6 +16,7 @@ from sarameya.errors import CorruptRecordError
 from sarameya.group.claim import Claim
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
+from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.protocol.fetch_cursor import FetchCursor, Records
 from sarameya.protocol.records import RawBatch, build, split
 
@@ -35,7 +36,7 @@ def logged(sizes: Sequence[int], epochs: Sequence[int] = ()) -> list[RawBatch]:
 
 
 def claim_of(raws: Sequence[RawBatch], position: int = 0, aborted: frozenset[int] = frozenset()) -> Claim:
-    consumer = PartitionConsumer(FetchCursor(PARTITION, position), 1)
+    consumer = PartitionConsumer(FetchCursor(PARTITION, position), 1, ByteBudget(2**20).open())
     claim = Claim(consumer, Config())
     consumer.deliver(Records(tuple(raws), sum(len(raw.data) for raw in raws), position, aborted))
     return claim

@@ -83,7 +83,7 @@ async def test_newest_common_version_is_spoken() -> None:
     async with connected() as (connection, stream):
         await negotiate(connection, stream, (Api.HEARTBEAT, 0, 3), (Api.FETCH, 4, 99))
         assert connection.version_of(Api.HEARTBEAT) == 3
-        assert connection.version_of(Api.FETCH) == 12
+        assert connection.version_of(Api.FETCH) == 17
 
 
 async def test_api_that_the_broker_lacks_is_named() -> None:

@@ -9,6 +9,7 @@ from kafka.protocol.consumer import (
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
     SyncGroupRequest,
 )
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
@@ -31,6 +32,7 @@ MESSAGES = {
     Api.DESCRIBE_GROUPS: DescribeGroupsRequest,
     Api.LIST_GROUPS: ListGroupsRequest,
     Api.API_VERSIONS: ApiVersionsRequest,
+    Api.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest,
     Api.DELETE_GROUPS: DeleteGroupsRequest,
     Api.OFFSET_DELETE: OffsetDeleteRequest,
     Api.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeRequest,
@@ -39,16 +41,16 @@ MESSAGES = {
 
 @pytest.mark.parametrize(
     ("broker", "chosen"),
-    [((0, 99), 12), ((0, 7), 7), ((4, 4), 4), ((12, 20), 12), ((0, 4), 4)],
+    [((0, 99), 17), ((0, 7), 7), ((4, 4), 4), ((17, 20), 17), ((0, 4), 4)],
     ids=["broker newer", "broker older", "one only", "newest is its oldest", "oldest is its newest"],
 )
 def test_newest_version_both_know_is_chosen(broker, chosen):
     assert negotiate(Api.FETCH, {Api.FETCH: VersionRange(*broker)}) == chosen
 
 
-@pytest.mark.parametrize("broker", [(0, 3), (13, 17)], ids=["broker too old", "broker too new"])
+@pytest.mark.parametrize("broker", [(0, 3), (18, 20)], ids=["broker too old", "broker too new"])
 def test_no_version_in_common_is_an_error_naming_api_and_both_ranges(broker):
-    with pytest.raises(UnsupportedVersionError, match=rf"FETCH.*{broker[0]}\.\.{broker[1]}.*4\.\.12"):
+    with pytest.raises(UnsupportedVersionError, match=rf"FETCH.*{broker[0]}\.\.{broker[1]}.*4\.\.17"):
         negotiate(Api.FETCH, {Api.FETCH: VersionRange(*broker)})
 
 

@@ -1,15 +1,17 @@
-"""The partitions led by one broker, fetched together: one task, one connection, one request at a time.
+"""The partitions read from one broker, fetched together: one task, one connection, one request at a time.
 
-Owns which partitions are subscribed here. Hand-over never blocks the loop: a partition whose buffer is full, or
-which is paused, is left out of the next fetch, and where that leaves none, none goes out. Whatever this broker
-cannot serve goes back to the dispatcher (`fetcher.py`), which finds out where it belongs; on a lost connection that
-is everything.
+Owns which partitions are subscribed here, and the fetch session with the broker. Hand-over never blocks the loop: a
+partition whose buffer is full, or which is paused, is left out of the next fetch, and where that leaves none, none goes
+out. The next fetch is on the wire before any claim has had its turn at what the last one brought. Whatever this broker
+cannot serve goes back to the dispatcher (`fetcher.py`), which finds out where it belongs; on a lost connection that is
+everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 import trio
 from kafka.protocol.consumer import FetchRequest
@@ -17,132 +19,314 @@ from kafka.protocol.consumer import FetchRequest
 from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import SarameyaError
+from sarameya.errors import BatchTooLargeError, ResponseTooLargeError, SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool, Purpose
-from sarameya.protocol.fetch_cursor import Failed, Nothing, OutOfRange, Records, Redispatch
+from sarameya.observe import Observer, Retrying
+from sarameya.protocol.backoff import Attempts, Backoff
+from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.fetch_cursor import Elsewhere, Failed, LeaseOver, NearerReplica, Nothing, Records, Redispatch
+from sarameya.protocol.fetch_session import NO_SESSION_EPOCH, NO_SESSION_ID, Ask, FetchPlan, FetchSession
 from sarameya.protocol.transactions import ISOLATION_LEVELS
 
-_NO_FETCH_SESSION = -1
-"""The session epoch of a full fetch outside any fetch session (KIP-227)."""
+_NEWEST_WITH_NAMES = 12
+"""From 13 on, Fetch names topics by their ids (KIP-516)."""
+_NO_ID = UUID(int=0)
 
-GiveBack = Callable[[PartitionConsumer, Redispatch | OutOfRange], None]
+_NO_SUCH_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND})
+_SESSION_BROKEN = frozenset({ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR})
+"""Codes of an answer as a whole that begin another session, unsaid: nothing is lost by it."""
+
+GiveBack = Callable[[PartitionConsumer, Elsewhere], None]
 
 
 class BrokerConsumer:
     """Fetches for its subscribed partitions until cancelled."""
 
-    def __init__(self, node_id: int, pool: BrokerPool, config: Config, give_back: GiveBack) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        pool: BrokerPool,
+        config: Config,
+        observer: Observer,
+        backoff: Backoff,
+        budget: ByteBudget,
+        give_back: GiveBack,
+        on_delivery: Callable[[PartitionConsumer], None],
+    ) -> None:
+        """`give_back` is told why a partition is not read here any more; `on_delivery` who was given records."""
         self.node_id = node_id
         self._pool = pool
         self._config = config
+        self._budget = budget
+        self._observer = observer
+        self._backoff = backoff
         self._give_back = give_back
+        self._on_delivery = on_delivery
         self._subscribed: dict[TopicPartition, PartitionConsumer] = {}
-        self._changed = trio.Event()
+        self._session = FetchSession()
+        self._topics: dict[UUID, str] = {}
+        # Only these are looked at before a fetch: who may have changed, who has anything that waits to be taken (so
+        # that its room depends on the budget), who reads from here, or no nearer, for a time only.
+        self._changed: dict[PartitionConsumer, None] = {}
+        self._holding: dict[PartitionConsumer, None] = {}
+        self._leased: dict[PartitionConsumer, None] = {}
+        self._without_topic_id: dict[PartitionConsumer, None] = {}
+        # Wanted, and likely to have something.
+        self._hot: dict[TopicPartition, None] = {}
+        # One of these has made an answer too large.
+        self._suspects: list[TopicPartition] = []
+        self._fetch_size = 0
+        self._hurried: Attempts | None = None
+        self._something = trio.Event()
+
+    @property
+    def subscribed(self) -> tuple[PartitionConsumer, ...]:
+        """Whose partitions are read here."""
+        return tuple(self._subscribed.values())
 
     def subscribe(self, consumer: PartitionConsumer) -> None:
         """Take a partition on; it is in the next fetch that goes out."""
         self._subscribed[consumer.partition] = consumer
-        consumer.on_change = self._wake
-        self._wake()
+        consumer.on_change = lambda: self._has_changed(consumer)
+        topic_id = consumer.cursor.topic_id
+        if topic_id is None:
+            self._without_topic_id[consumer] = None
+        else:
+            self._topics[topic_id] = consumer.partition.topic
+        if consumer.lease_until > trio.current_time():
+            self._leased[consumer] = None
+        self._has_changed(consumer)
 
     def unsubscribe(self, consumer: PartitionConsumer) -> None:
         """Let go of a partition, if it is here: an answer on its way is delivered to nobody."""
         if self._subscribed.get(consumer.partition) is consumer:
-            del self._subscribed[consumer.partition]
+            self._let_go(consumer)
 
     def unsubscribe_all(self) -> None:
         """Let go of every partition."""
-        self._subscribed.clear()
+        for consumer in tuple(self._subscribed.values()):
+            self._let_go(consumer)
+
+    def _let_go(self, consumer: PartitionConsumer) -> None:
+        del self._subscribed[consumer.partition]
+        for those in (self._changed, self._holding, self._leased, self._without_topic_id):
+            those.pop(consumer, None)
+        self._want_no_more(consumer.partition)
+
+    def _want_no_more(self, partition: TopicPartition) -> None:
+        self._session.drop(partition)
+        self._hot.pop(partition, None)
+
+    def _has_changed(self, consumer: PartitionConsumer) -> None:
+        if self._subscribed.get(consumer.partition) is consumer:
+            self._changed[consumer] = None
+            self._wake()
 
     def _wake(self) -> None:
-        self._changed.set()
+        self._something.set()
+
+    # -- the loop -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Fetch, hand over, again. Blocks while there is nothing to fetch for."""
         while True:
-            self._changed = trio.Event()
-            ready, held = self._choose(trio.current_time())
-            if not ready or (held and all(consumer.found_nothing for consumer in ready)):
+            self._something = trio.Event()
+            now = trio.current_time()
+            self._end_leases(now)
+            self._settle()
+            if self._suspects:
+                await self._fetch_suspect()
+                continue
+            held = [c for c in self._holding if c.is_held(now, self._config.max_processing_time)]
+            if not self._session.wanted or (held and not self._hot):
                 await self._wait_for_room(held)
                 continue
-            asked = {consumer.partition: (consumer, consumer.cursor.position) for consumer in ready}
+            size = self._reserve()
+            if not size:
+                self._budget.tell_of_room(self._wake)
+                await self._wait_for_room(())
+                continue
             try:
                 # While a busy partition is about to have room again, nobody long-polls for the idle ones.
-                answer = await self._fetch(ready, 0.0 if held else self._config.fetch_max_wait)
-            except trio.Cancelled:
-                # Whoever fetches here next would wait until the broker has answered this one.
-                self._pool.close_connection(self.node_id, Purpose.FETCH)
-                raise
-            except SarameyaError as error:
-                self._give_all_back(str(error))
-            else:
-                self._fan_out(answer, asked)
+                await self._fetch_all(size, 0.0 if held else self._config.fetch_max_wait)
+            finally:
+                self._budget.settle(size)
 
-    def _choose(self, now: float) -> tuple[list[PartitionConsumer], list[PartitionConsumer]]:
-        """Partitions to fetch, and those that may have room any moment (full, but not for long)."""
-        patience = self._config.max_processing_time
-        ready = [c for c in self._subscribed.values() if c.is_wanted]
-        held = [c for c in self._subscribed.values() if c.is_held(now, patience)]
-        return ready, held
+    def _settle(self) -> None:
+        """Say to the session what is wanted now."""
+        size = self._budget.fetch_size(self._config.fetch_max_partition_bytes)
+        again = self._changed | self._holding
+        if size != self._fetch_size:
+            self._fetch_size, again = size, dict.fromkeys(self._subscribed.values())
+        self._changed, self._holding = {}, {}
+        for consumer in again:
+            cursor, partition = consumer.cursor, consumer.partition
+            if consumer.share.held:
+                self._holding[consumer] = None
+            if not consumer.is_wanted:
+                self._want_no_more(partition)
+                continue
+            self._session.put(partition, Ask(cursor.position, size, cursor.leader_epoch, cursor.topic_id))
+            if not consumer.found_nothing:
+                self._hot[partition] = None
+
+    def _end_leases(self, now: float) -> None:
+        for consumer in tuple(self._leased):
+            if consumer.lease_until <= now:
+                del self._leased[consumer]
+                if consumer.replica is not None:
+                    self._let_go(consumer)
+                    self._give_back(consumer, LeaseOver())
+
+    def _reserve(self) -> int:
+        """What the next fetch may bring, taken from the budget."""
+        config, wanted = self._config, self._session.wanted
+        holding = [c.share for c in self._holding if c.partition in wanted]
+        most = min(config.fetch_max_bytes, config.max_response_bytes, len(wanted) * self._fetch_size)
+        return self._budget.reserve(most, len(wanted) - len(holding), holding)
 
     async def _wait_for_room(self, held: Sequence[PartitionConsumer]) -> None:
         """Until there is something else to choose from; no longer than `held` ones deserve patience."""
         with trio.CancelScope() as scope:
+            until = [consumer.lease_until for consumer in self._leased]
             if held:
-                scope.deadline = min(c.full_since for c in held) + self._config.max_processing_time
-            await self._changed.wait()
+                until.append(min(c.full_since for c in held) + self._config.max_processing_time)
+            if until:
+                scope.deadline = min(until)
+            await self._something.wait()
 
-    async def _fetch(self, consumers: Iterable[PartitionConsumer], max_wait: float) -> Any:
+    # -- asking -------------------------------------------------------------------------------------
+
+    async def _fetch_all(self, size: int, max_wait: float) -> None:
+        plan, began = self._session.plan(), trio.current_time()
+        try:
+            answer = await self._fetch(plan, size, max_wait)
+        except ResponseTooLargeError:
+            self._session.lost()
+            self._suspects = list(self._session.wanted)
+        except SarameyaError as error:
+            self._give_all_back(str(error))
+        else:
+            self._fan_out(plan, answer)
+            if answer.responses or trio.current_time() >= began + max_wait / 2:
+                self._hurried = None
+            else:
+                await self._slow_down("an answer that says nothing, before its time")
+
+    async def _slow_down(self, cause: str) -> None:
+        """Wait before the next fetch, which would be answered as fast, and with as little, as the last."""
+        now = trio.current_time()
+        attempts = self._hurried = self._hurried.again(cause) if self._hurried else Attempts.first(now, cause)
+        delay = self._backoff.delay(attempts.attempt)
+        self._observer(
+            Retrying(f"fetch from broker {self.node_id}", attempts.attempt, now - attempts.since, delay, cause)
+        )
+        await trio.sleep(delay)
+
+    async def _fetch_suspect(self) -> None:
+        """Ask for one partition alone, whose record batch at the position may be larger than any answer may be."""
+        partition = self._suspects.pop()
+        consumer = self._subscribed.get(partition)
+        ask = self._session.wanted.get(partition)
+        if consumer is None or ask is None:
+            return
+        try:
+            answer = await self._fetch(FetchPlan(NO_SESSION_ID, NO_SESSION_EPOCH, {partition: ask}), ask.max_bytes, 0.0)
+        except ResponseTooLargeError as error:
+            self._let_go(consumer)
+            problem = f"the record batch is larger than an answer may be (max_response_bytes): {error}"
+            consumer.fail(BatchTooLargeError(*partition, ask.position, problem))
+        except SarameyaError as error:
+            self._give_all_back(str(error))
+        else:
+            if answer.error_code:
+                self._give_all_back(f"fetch: {ErrorCode.describe(answer.error_code)}")
+                return
+            for part in (part for topic in answer.responses for part in topic.partitions):
+                if part.partition_index == partition.partition and self._subscribed.get(partition) is consumer:
+                    self._hand_over(consumer, part, ask.position)
+
+    async def _fetch(self, plan: FetchPlan, size: int, max_wait: float) -> Any:
         config = self._config
-        partitions: dict[str, list[Any]] = {}
-        for consumer in consumers:
-            cursor = consumer.cursor
-            partitions.setdefault(consumer.partition.topic, []).append(
+        asked: dict[tuple[str, UUID | None], list[Any]] = {}
+        for (topic, number), ask in plan.asks.items():
+            asked.setdefault((topic, ask.topic_id), []).append(
                 FetchRequest.FetchTopic.FetchPartition(
-                    partition=consumer.partition.partition,
-                    current_leader_epoch=cursor.leader_epoch,
-                    fetch_offset=cursor.position,
+                    partition=number,
+                    current_leader_epoch=ask.leader_epoch,
+                    fetch_offset=ask.position,
                     last_fetched_epoch=-1,
                     log_start_offset=-1,
-                    partition_max_bytes=config.fetch_max_partition_bytes,
+                    partition_max_bytes=ask.max_bytes,
                 )
             )
-        return await self._pool.request(
-            self.node_id,
-            Purpose.FETCH,
-            FetchRequest,
-            config.request_timeout + max_wait,
-            replica_id=-1,
-            max_wait_ms=round(max_wait * 1000),
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_max_bytes,
-            isolation_level=ISOLATION_LEVELS[config.isolation_level],
-            session_id=0,
-            session_epoch=_NO_FETCH_SESSION,
-            topics=[FetchRequest.FetchTopic(topic=topic, partitions=ps) for topic, ps in partitions.items()],
-            forgotten_topics_data=[],
-            # A leader that is told a rack may name a nearer replica instead of sending records (KIP-392), to
-            # whom nobody here would go.
-            rack_id="",
-        )
+        forgotten: dict[tuple[str, UUID | None], list[int]] = {}
+        for (topic, number), topic_id in plan.forgotten:
+            forgotten.setdefault((topic, topic_id), []).append(number)
+        try:
+            return await self._pool.request(
+                self.node_id,
+                Purpose.FETCH,
+                FetchRequest,
+                config.request_timeout + max_wait,
+                newest=_NEWEST_WITH_NAMES if self._without_topic_id else None,
+                replica_id=-1,
+                max_wait_ms=round(max_wait * 1000),
+                min_bytes=config.fetch_min_bytes,
+                max_bytes=size,
+                isolation_level=ISOLATION_LEVELS[config.isolation_level],
+                session_id=plan.session_id,
+                session_epoch=plan.session_epoch,
+                topics=[
+                    FetchRequest.FetchTopic(topic=topic, topic_id=topic_id or _NO_ID, partitions=partitions)
+                    for (topic, topic_id), partitions in asked.items()
+                ],
+                forgotten_topics_data=[
+                    FetchRequest.ForgottenTopic(topic=topic, topic_id=topic_id or _NO_ID, partitions=partitions)
+                    for (topic, topic_id), partitions in forgotten.items()
+                ],
+                # A leader that is told it may name a nearer replica instead of sending records (KIP-392), and it is
+                # told for all its partitions at once.
+                rack_id="" if any(c.replica is None for c in self._leased) else config.rack_id,
+            )
+        except trio.Cancelled:
+            # Whoever fetches here next would wait until the broker has answered this one.
+            self._pool.close_connection(self.node_id, Purpose.FETCH)
+            raise
 
-    def _fan_out(self, answer: Any, asked: dict[TopicPartition, tuple[PartitionConsumer, int]]) -> None:
+    # -- handing over -------------------------------------------------------------------------------
+
+    def _fan_out(self, plan: FetchPlan, answer: Any) -> None:
+        if answer.error_code in _NO_SUCH_SESSION | _SESSION_BROKEN and not plan.is_full:
+            if answer.error_code in _NO_SUCH_SESSION:
+                self._session.refused()
+            else:
+                self._session.lost()
+            return
         if answer.error_code:
             self._give_all_back(f"fetch: {ErrorCode.describe(answer.error_code)}")
             return
-        unanswered = set(asked)
+        self._session.answered(answer.session_id)
+        cold = self._hot
+        self._hot = {}
+        answered: set[TopicPartition] = set()
         for topic in answer.responses:
+            name = topic.topic or self._topics.get(topic.topic_id, "")
             for part in topic.partitions:
-                partition = TopicPartition(topic.topic, part.partition_index)
-                unanswered.discard(partition)
-                consumer, position = asked.get(partition, (None, 0))
-                # Let go of meanwhile, and perhaps taken on anew at another position: then this answers nobody.
-                if consumer is not None and self._subscribed.get(partition) is consumer:
-                    self._hand_over(consumer, part, position)
-        for partition in unanswered & self._subscribed.keys():
-            if self._subscribed[partition] is asked[partition][0]:
-                self._give_back(self._subscribed.pop(partition), Redispatch("left out of the answer to a fetch"))
+                partition = TopicPartition(name, part.partition_index)
+                consumer, ask = self._subscribed.get(partition), self._session.told(partition)
+                if consumer is not None and ask is not None and partition not in answered:
+                    self._hand_over(consumer, part, ask.position)
+                answered.add(partition)
+        for partition in cold.keys() - self._hot.keys():
+            if partition in self._subscribed and partition not in answered:
+                self._subscribed[partition].found_nothing = True
+        if plan.is_full:
+            for partition in plan.asks.keys() - answered & self._subscribed.keys():
+                consumer = self._subscribed[partition]
+                self._let_go(consumer)
+                self._give_back(consumer, Redispatch("left out of the answer to a fetch"))
 
     def _hand_over(self, consumer: PartitionConsumer, part: Any, asked: int) -> None:
         outcome = consumer.cursor.take(part, asked)
@@ -152,16 +336,22 @@ class BrokerConsumer:
         match outcome:
             case Records():
                 consumer.deliver(outcome)
-                # To the end of the line: where a fetch's size runs out, it runs out for another one next time.
-                self._subscribed[consumer.partition] = self._subscribed.pop(consumer.partition)
+                self._changed[consumer] = None
+                self._on_delivery(consumer)
+            case Nothing():
+                pass
             case Failed(error=error):
-                del self._subscribed[consumer.partition]
+                self._let_go(consumer)
                 consumer.fail(error)
-            case Redispatch() | OutOfRange():
-                del self._subscribed[consumer.partition]
+            case NearerReplica(node_id=self.node_id):
+                self._let_go(consumer)
+                self._give_back(consumer, Redispatch("the broker says that it is nearer than itself"))
+            case _:
+                self._let_go(consumer)
                 self._give_back(consumer, outcome)
 
     def _give_all_back(self, cause: str) -> None:
-        subscribed, self._subscribed = self._subscribed, {}
-        for consumer in subscribed.values():
+        self._session.lost()
+        for consumer in tuple(self._subscribed.values()):
+            self._let_go(consumer)
             self._give_back(consumer, Redispatch(cause))

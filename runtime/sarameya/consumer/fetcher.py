@@ -1,9 +1,10 @@
 """Which broker reads which partition: partition consumers and broker consumers, many to many.
 
-Owns the broker consumers of a session and sends each partition to the one at its leader: at the start, and
-again whenever a broker gives it back (leadership moved, connection lost). Other partitions go on meanwhile. A
-partition without a leader waits and is looked for with backoff, visibly. Positions that are not in the log are
-`resets.py`'s.
+Owns the broker consumers of a session and sends each partition to the one at its leader, or at the replica that the
+leader says is nearer: at the start, and again whenever a broker gives it back (leadership moved, connection lost).
+Other partitions go on meanwhile. A partition without a leader waits and is looked for with backoff, visibly. A leader
+that is new is asked first whether its log is the one that has been read (`epoch_checks.py`). Positions that are not in
+the log are `resets.py`'s.
 """
 
 from __future__ import annotations
@@ -13,15 +14,31 @@ from collections.abc import Awaitable, Callable, Iterable
 import trio
 
 from sarameya.config import Config
+from sarameya.consumer.backpressure import Backpressure
 from sarameya.consumer.broker_consumer import BrokerConsumer
+from sarameya.consumer.epoch_checks import EpochChecks
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.resets import Resets
-from sarameya.errors import RetriesExhaustedError
+from sarameya.errors import RetriesExhaustedError, TopicRecreatedError
+from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.metadata_refresher import MetadataRefresher
-from sarameya.observe import LeaderChanged, Observer, Retrying
+from sarameya.observe import LeaderChanged, Observer, ReadReplicaChanged, Retrying
 from sarameya.protocol.backoff import Attempts, Backoff
-from sarameya.protocol.fetch_cursor import OutOfRange, Redispatch
+from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.fetch_cursor import (
+    Elsewhere,
+    Failed,
+    FetchCursor,
+    LeaseOver,
+    NearerReplica,
+    Nothing,
+    Outcome,
+    OutOfRange,
+    Records,
+    Redispatch,
+    Truncated,
+)
 
 
 class Fetcher:
@@ -35,6 +52,7 @@ class Fetcher:
         config: Config,
         observer: Observer,
         backoff: Backoff,
+        budget: ByteBudget,
     ) -> None:
         self._pool = pool
         self._metadata = metadata
@@ -42,6 +60,9 @@ class Fetcher:
         self._config = config
         self._observer = observer
         self._backoff = backoff
+        self._budget = budget
+        self._backpressure = Backpressure(config.max_processing_time, observer)
+        self._checks = EpochChecks(pool, self._start, self._checked)
         self._brokers: dict[int, BrokerConsumer] = {}
         self._nursery: trio.Nursery | None = None
 
@@ -49,8 +70,9 @@ class Fetcher:
         """Carry the broker consumers and the dispatching until `stop`."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            nursery.start_soon(self._backpressure.run)
             task_status.started()
-            await trio.sleep_forever()
+            await self._watch_topic_ids()
 
     def stop(self) -> None:
         """Stop reading now. Once this returns, nothing is delivered to any partition consumer any more."""
@@ -64,6 +86,11 @@ class Fetcher:
         for consumer in consumers:
             for broker in self._brokers.values():
                 broker.unsubscribe(consumer)
+
+    def feed(self, partition: TopicPartition, offset: int, last_epoch: int = NO_LEADER_EPOCH) -> PartitionConsumer:
+        """A partition's feed, to be read from `offset` on. `last_epoch`: the leader epoch of what stands before it."""
+        cursor = FetchCursor(partition, offset, last_epoch)
+        return PartitionConsumer(cursor, self._config.channel_buffer_fetches, self._budget.open())
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:
         """Begin to read these partitions, each from its cursor's position."""
@@ -79,20 +106,97 @@ class Fetcher:
         self._nursery.start_soon(task, *args)
 
     def _subscribe(self, consumer: PartitionConsumer, leader: int) -> None:
-        found = self._metadata.current.partition(consumer.partition)
+        """Read from this leader, if its log is the one that has been read until now."""
+        if self._fails_as_recreated(consumer):
+            return
+        cursor, found = consumer.cursor, self._metadata.current.partition(consumer.partition)
         assert found is not None
-        consumer.cursor.leader_epoch = found.leader_epoch
-        broker = self._brokers.get(leader)
+        if cursor.is_to_be_checked(found.leader_epoch):
+            self._checks.ask(consumer, leader, found.leader_epoch)
+            return
+        cursor.leader_epoch = found.leader_epoch
+        self._read_from(consumer, leader)
+
+    def _read_from(self, consumer: PartitionConsumer, node_id: int) -> None:
+        broker = self._brokers.get(node_id)
         if broker is None:
-            broker = self._brokers[leader] = BrokerConsumer(leader, self._pool, self._config, self._taken_back)
+            broker = self._brokers[node_id] = BrokerConsumer(
+                node_id,
+                self._pool,
+                self._config,
+                self._observer,
+                self._backoff,
+                self._budget,
+                self._taken_back,
+                self._backpressure.watch,
+            )
             self._start(broker.run)
         broker.subscribe(consumer)
 
-    def _taken_back(self, consumer: PartitionConsumer, why: Redispatch | OutOfRange) -> None:
-        if isinstance(why, OutOfRange):
-            self._start(self._reset, consumer)
-        else:
-            self._start(self._redispatch, consumer, why.cause)
+    def _checked(self, consumer: PartitionConsumer, leader: int, leader_epoch: int, outcome: Outcome) -> None:
+        match outcome:
+            case Nothing() | Records():
+                consumer.cursor.leader_epoch = leader_epoch
+                self._read_from(consumer, leader)
+            case Failed(error=error):
+                consumer.fail(error)
+            case _:
+                self._taken_back(consumer, outcome)
+
+    def _taken_back(self, consumer: PartitionConsumer, why: Elsewhere) -> None:
+        was_nearer, consumer.replica = consumer.replica is not None, None
+        match why:
+            case LeaseOver():
+                self.read([consumer])
+            case NearerReplica() | Redispatch() | OutOfRange() if was_nearer:
+                # A follower may have less of the log than its leader, who would name it again as long as it is asked.
+                consumer.lease_until = trio.current_time() + self._config.metadata_max_age
+                cause = why.cause if isinstance(why, Redispatch) else "it does not have the position"
+                self._observer(ReadReplicaChanged(consumer.partition, None, cause))
+                self.read([consumer])
+            case NearerReplica(node_id=node_id):
+                self._go_nearer(consumer, node_id)
+            case Truncated(offset=offset):
+                self._start(self._truncated, consumer, offset)
+            case OutOfRange():
+                self._start(self._reset, consumer)
+            case Redispatch(cause=cause):
+                self._start(self._redispatch, consumer, cause)
+
+    def _go_nearer(self, consumer: PartitionConsumer, node_id: int) -> None:
+        """Read from this replica for as long as metadata may grow old (KIP-392); not if we do not know where it is."""
+        consumer.lease_until = trio.current_time() + self._config.metadata_max_age
+        if node_id not in self._metadata.current.brokers:
+            self._metadata.request_refresh()
+            self.read([consumer])
+            return
+        consumer.replica = node_id
+        self._observer(ReadReplicaChanged(consumer.partition, node_id, "the leader says it is nearer"))
+        self._read_from(consumer, node_id)
+
+    # -- another topic of the same name -------------------------------------------------------------
+
+    async def _watch_topic_ids(self) -> None:
+        """Brokers that are asked for a topic by its name do not say that it is another one now; metadata does."""
+        while True:
+            await self._metadata.next()
+            for broker in self._brokers.values():
+                for consumer in broker.subscribed:
+                    if self._fails_as_recreated(consumer):
+                        broker.unsubscribe(consumer)
+
+    def _fails_as_recreated(self, consumer: PartitionConsumer) -> bool:
+        """Whether the topic that was read is gone, and another one has its name: then the claim fails."""
+        topic, cursor = self._metadata.current.topics.get(consumer.partition.topic), consumer.cursor
+        if topic is None or topic.topic_id is None:
+            return False
+        before, cursor.topic_id = cursor.topic_id or topic.topic_id, topic.topic_id
+        if before == topic.topic_id:
+            return False
+        consumer.fail(TopicRecreatedError(consumer.partition, cursor.position, before, topic.topic_id))
+        return True
+
+    # -- finding the leader, and the position -------------------------------------------------------
 
     async def _redispatch(self, consumer: PartitionConsumer, cause: str) -> None:
         """Find the partition's leader anew, for as long as it takes."""
@@ -121,4 +225,9 @@ class Fetcher:
     async def _reset(self, consumer: PartitionConsumer) -> None:
         """The position is not in the log."""
         if await self._resets.out_of_range(consumer):
+            self.read([consumer])
+
+    async def _truncated(self, consumer: PartitionConsumer, offset: int) -> None:
+        """The log was cut below the position."""
+        if await self._resets.truncated(consumer, offset):
             self.read([consumer])

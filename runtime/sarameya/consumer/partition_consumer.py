@@ -1,8 +1,8 @@
 """One partition's feed: what its broker consumer fetched, handed on to its claim through a bounded buffer.
 
 Nothing here waits. The broker's side (`deliver`, `fail`) tells the claim's side of every arrival, which takes it
-(`receive_nowait`) and tells the broker's side of the room. The cursor is moved by the broker's side alone. Whether
-there is room is decided before a fetch, so a delivery always fits.
+(`receive_nowait`), says when it has dealt with it (`taken`), and tells the broker's side of the room. The cursor is
+moved by the broker's side alone. Whether there is room is decided before a fetch, so a delivery always fits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import trio
 from sarameya.errors import SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.protocol.backoff import Attempts
+from sarameya.protocol.byte_budget import Share
 from sarameya.protocol.fetch_cursor import FetchCursor, Records
 
 
@@ -24,28 +25,34 @@ def _nobody() -> None:
 
 
 class PartitionConsumer:
-    """The feed of one claim. `cursor` says where it is being read."""
+    """The feed of one claim. `cursor` says where it is being read, `share` how much of it may be kept."""
 
-    def __init__(self, cursor: FetchCursor, buffer_fetches: int) -> None:
+    def __init__(self, cursor: FetchCursor, buffer_fetches: int, share: Share) -> None:
         self.cursor = cursor
+        self.share = share
         self.began_at = cursor.position
         self.on_change: Callable[[], None] = _nobody
-        """Called when the claim has taken something, is paused or resumed: its broker consumer chooses anew."""
+        """Called when there may be room, or less of it: its broker consumer chooses anew."""
         self.on_arrival: Callable[[], None] = _nobody
         """Called when the claim may find something new: records, an error, the end, or that it is resumed."""
         self.progress: Callable[[], int] = lambda: self.began_at
-        """The claim's position."""
+        """How far the claim's handler has come: its position."""
         self.found_nothing = False
         """The last fetch brought nothing for this partition."""
         self.full_since = -math.inf
         """When the buffer last became full, on trio's clock."""
         self.attempts: Attempts | None = None
         """How often its broker has been looked for since it was last served."""
+        self.replica: int | None = None
+        """The node that its leader said is nearer (KIP-392), where it is read from that one."""
+        self.lease_until = -math.inf
+        """Until when it is read from `replica` or, if that is None, from its leader, whoever is nearer."""
         self.is_paused = False
         self.has_ended = False
         self._buffer_fetches = buffer_fetches
         self._buffer: deque[Records] = deque()
         self._failure: SarameyaError | None = None
+        self._on_drained: Callable[[], None] | None = None
         self._delivered = self._received = 0
 
     @property
@@ -53,28 +60,44 @@ class PartitionConsumer:
         return self.cursor.partition
 
     @property
+    def is_backpressured(self) -> bool:
+        """Its handler has come no further for too long: it is not fetched before what is buffered has been taken."""
+        return self._on_drained is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the claim has taken all that was fetched."""
+        return not self._buffer
+
+    @property
     def has_room(self) -> bool:
         """Whether what a fetch brings can be delivered."""
-        return len(self._buffer) < self._buffer_fetches
+        return len(self._buffer) < self._buffer_fetches and not self.is_backpressured and self.share.has_room
 
     @property
     def is_wanted(self) -> bool:
         """Whether a fetch should name this partition: there is room, and it is not paused."""
-        return self.has_room and not self.is_paused
+        return not self.is_paused and self.has_room
 
     def is_held(self, now: float, patience: float) -> bool:
         """Whether it may have room any moment: full, but not for longer than `patience`, and being taken from."""
-        return not self.is_paused and not self.has_room and now < self.full_since + patience
+        return not (self.is_paused or self.is_backpressured or self.has_room) and now < self.full_since + patience
 
     def deliver(self, records: Records) -> None:
         """Hand over fetched records; there must be room. What comes after `end` is for nobody."""
         if self.has_ended:
             return
         self._buffer.append(records)
+        self.share.hold(records.size_bytes)
         self._delivered += 1
         if not self.has_room:
             self.full_since = trio.current_time()
         self.on_arrival()
+
+    def hold_back(self, on_drained: Callable[[], None]) -> None:
+        """Fetch no more before all that is buffered, which must be something, has been taken."""
+        self._on_drained = on_drained
+        self.on_change()
 
     def reach_from_here(self) -> Callable[[], int | None]:
         """Tells from now on, in any thread, how far the claim has come in what is delivered from now on: its position,
@@ -91,6 +114,7 @@ class PartitionConsumer:
         """No more will come, and what is buffered is dropped."""
         self.has_ended = True
         self._buffer.clear()
+        self.share.close()
         self.on_arrival()
 
     def pause(self) -> None:
@@ -107,16 +131,24 @@ class PartitionConsumer:
         self.on_arrival()
 
     def receive_nowait(self) -> Records | None:
-        """The next fetched records, or None if there are none.
+        """The next fetched records, or None if there are none. Say with `taken` when they have been dealt with.
 
         Raises, once all that was buffered is taken, the error that `fail` was given: at this and every later call.
         """
         if self._buffer:
             records = self._buffer.popleft()
             self._received += 1
+            if not self._buffer and self._on_drained is not None:
+                on_drained, self._on_drained = self._on_drained, None
+                on_drained()
             self.on_change()
             return records
         if self._failure is not None:
             failure, self._failure = self._failure, self._failure.again()
             raise failure
         return None
+
+    def taken(self, records: Records) -> None:
+        """All of these have been handed out."""
+        self.share.release(records.size_bytes)
+        self.on_change()

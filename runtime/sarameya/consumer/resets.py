@@ -105,7 +105,7 @@ class Resets:
         start, end = log
         before = consumer.cursor.position
         move = Move(consumer.partition, before, after, before == consumer.began_at, consumer.reach_from_here())
-        consumer.cursor.position = after
+        consumer.cursor.move(after)
         self._on_reset(move)
         gone = max(start - before, 0)
         name = describe_policy(policy)

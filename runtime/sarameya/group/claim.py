@@ -4,6 +4,7 @@ Decoding happens here, on the claim's own task, so that a corrupt batch fails th
 time into messages, or a few into the columns of one `MessageBatch`. Both views share one place in the log: whichever is
 used next goes on where the other stopped, and cancelling a read loses nothing. A claim that is paused hands out
 nothing: what is left of the batch it was in is set aside, so that asking for the next message costs no more for it.
+Handing out what is at hand takes no checkpoint, but for those between `turns`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.errors import InterceptorError, RecordError
 from sarameya.group.interceptors import Intercept
+from sarameya.group.turns import Turn
 from sarameya.message_batch import MessageBatch, MessageColumns
 from sarameya.model import Message, TopicPartition
+from sarameya.protocol.fetch_cursor import Records
 from sarameya.protocol.records import RawBatch, decode, decode_columns
 
 _Decoded = TypeVar("_Decoded")
@@ -46,11 +49,15 @@ class Claim:
         self._initial_offset = consumer.cursor.position
         # Behind everything that has been taken, but for the messages taken of the present batch.
         self._behind = consumer.cursor.position
+        self._fetched: Records | None = None
         self._undecoded: deque[RawBatch] = deque()
         self._aborted: frozenset[int] = frozenset()
         self._batch: MessageBatch | None = None
         self._messages: Sequence[Message] = ()
         self._taken = 0
+        self._turn = Turn()
+        # Of the messages: where those of the present turn begin, and end.
+        self._from = self._until = 0
         # While paused: the batch, its messages, and how many of them are taken.
         self._aside: tuple[MessageBatch | None, Sequence[Message], int] = (None, (), 0)
         self._ended = False
@@ -92,14 +99,29 @@ class Claim:
         return self._consumer.cursor.high_water_mark
 
     @property
+    def last_stable_offset(self) -> int:
+        """Where the first open transaction began as the last fetch told it, -1 where no fetch has."""
+        return self._consumer.cursor.last_stable_offset
+
+    @property
+    def is_backpressured(self) -> bool:
+        """Whether the handler has taken nothing for so long (`Config.max_processing_time`) that no more is fetched."""
+        return self._consumer.is_backpressured
+
+    @property
     def is_paused(self) -> bool:
         """Whether `ConsumerGroup.pause` or `pause_all` holds this partition back."""
         return self._consumer.is_paused
 
     @property
     def lag(self) -> int:
-        """How many offsets the position is behind the log's end as the last fetch told it, -1 before the first one."""
-        return max(self.high_water_mark - self.position, 0) if self.high_water_mark >= 0 else -1
+        """How many offsets the position is behind the log's end as the last fetch told it, -1 before the first one.
+
+        Under read_committed the log ends at its last stable offset.
+        """
+        committed_only = self._config.isolation_level == "read_committed" and self.last_stable_offset >= 0
+        end = self.last_stable_offset if committed_only else self.high_water_mark
+        return max(end - self.position, 0) if end >= 0 else -1
 
     @property
     def has_ended(self) -> bool:
@@ -113,16 +135,37 @@ class Claim:
         """The messages as `MessageBatch`es: a record batch of the log each, or as many as make a thousand messages."""
         return ClaimBatches(self)
 
+    def hold(self, size: int) -> None:
+        """Count `size` bytes that the handler keeps of this claim towards `Config.fetch_buffer_bytes`, until `release`.
+
+        For a handler that collects what it takes: while it holds much, less of its partition is fetched. What is held
+        when the claim ends is given back by itself.
+        """
+        self._consumer.share.hold(size)
+
+    def release(self, size: int) -> None:
+        """Count these bytes, which `hold` was told of, no longer."""
+        self._consumer.share.release(size)
+        self._consumer.on_change()
+
     async def _advance(self, by_columns: bool = False) -> bool:
-        """Have a batch with messages left to take; False once the session ends. Takes a checkpoint."""
-        await trio.lowlevel.checkpoint()
+        """Have a batch with messages left to take; False once the session ends. Takes a checkpoint when it is time."""
+        self._count_taken()
+        if self._turn.left <= 0:
+            await self._turn.next()
         while not self._ended:
             if self._advance_nowait(by_columns):
                 return True
             if self._arrival.is_set():  # several tasks may wait here
                 self._arrival = trio.Event()
             await self._arrival.wait()
+            self._turn.begin()
         return False
+
+    def _count_taken(self) -> None:
+        """What has been taken since this was last counted is not left of the turn."""
+        self._turn.left -= self._taken - self._from
+        self._from = self._taken
 
     def _advance_nowait(self, by_columns: bool = False) -> bool:
         """Have a batch with messages left to take, out of what has been fetched; False if there is none to be had.
@@ -132,16 +175,20 @@ class Claim:
         """
         while not (self._ended or self.is_paused):
             if self._taken < len(self._messages):
+                self._from = self._taken
+                self._until = min(self._taken + max(self._turn.left, 1), len(self._messages))
                 return True
             self._behind = self.position
-            self._batch, self._messages, self._taken = None, (), 0
+            self._hold_nothing()
             if self._undecoded:
                 if by_columns:
                     self._decode_columns()
                 else:
                     self._decode_next()
                 continue
-            records = self._consumer.receive_nowait()
+            if self._fetched is not None:
+                self._consumer.taken(self._fetched)
+            self._fetched = records = self._consumer.receive_nowait()
             if records is None:
                 return False
             # Where the position was reset it is not behind what came before, and may be lower.
@@ -149,6 +196,9 @@ class Claim:
             self._undecoded.extend(records.batches)
             self._aborted = records.aborted
         return False
+
+    def _hold_nothing(self) -> None:
+        self._batch, self._messages, self._taken, self._from, self._until = None, (), 0, 0, 0
 
     def _progress(self) -> int:
         return self.position
@@ -233,10 +283,11 @@ class Claim:
         if paused:
             self._behind = self.position
             self._aside = (self._batch, self._messages, self._taken)
-            self._batch, self._messages, self._taken = None, (), 0
+            self._hold_nothing()
             self._consumer.pause()
         else:
             self._batch, self._messages, self._taken = self._aside
+            self._from = self._until = self._taken
             self._aside = (None, (), 0)
             self._consumer.resume()
 
@@ -244,14 +295,16 @@ class Claim:
         """The session ends: iterators end at their next step, and what is buffered is dropped."""
         self._behind = self.position
         self._ended = True
-        self._batch, self._messages, self._taken = None, (), 0
+        self._hold_nothing()
         self._aside = (None, (), 0)
         self._undecoded.clear()
+        self._fetched = None
         self._consumer.end()
 
 
 class ClaimMessages:
-    """A claim's messages, in order. A checkpoint is taken for each record batch, none for a message."""
+    """A claim's messages, in order. While there are any at hand, a checkpoint is taken at least for each thousand of
+    them, and about every 10 ms."""
 
     __slots__ = ("_claim",)
 
@@ -264,7 +317,7 @@ class ClaimMessages:
     async def __anext__(self) -> Message:
         claim = self._claim
         taken = claim._taken
-        if taken == len(claim._messages):
+        if taken == claim._until:
             if not await claim._advance():
                 raise StopAsyncIteration
             taken = claim._taken

@@ -13,7 +13,6 @@ import trio
 
 from sarameya.consumer.fetcher import Fetcher
 from sarameya.consumer.offset_lookup import OffsetLookup
-from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.resets import Move, OnReset, Resets
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RequestTimeoutError, SarameyaError, UnknownTopicError
@@ -25,7 +24,6 @@ from sarameya.group.runtime import Runtime
 from sarameya.group.starts import Start, StartOffset, find_chosen_starts
 from sarameya.model import TopicPartition
 from sarameya.observe import ClaimEnded, ClaimStarted
-from sarameya.protocol.fetch_cursor import FetchCursor
 
 CLOSED = "a Consumer works inside of its block only: `async with Consumer(...) as consumer`"
 
@@ -48,7 +46,7 @@ class Reading:
         self._runtime = runtime
         self._pauses = pauses
         resets = Resets(self.lookup, config, observer, backoff, on_reset)
-        self._fetcher = Fetcher(runtime.pool, runtime.metadata, resets, config, observer, backoff)
+        self._fetcher = Fetcher(runtime.pool, runtime.metadata, resets, config, observer, backoff, runtime.budget)
         self._opening: set[TopicPartition] = set()
         self._calls: set[trio.CancelScope] = set()
         self._is_closed = False
@@ -104,7 +102,7 @@ class Reading:
             raise RuntimeError(CLOSED)
         config, claims = self._runtime.config, {}
         for partition, start in starts.items():
-            consumer = PartitionConsumer(FetchCursor(partition, start.offset), config.channel_buffer_fetches)
+            consumer = self._fetcher.feed(partition, start.offset, start.leader_epoch)
             claim = claims[partition] = Claim(consumer, config, self._runtime.interceptors.consume)
             self._pauses.watch(claim)
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))

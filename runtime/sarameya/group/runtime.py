@@ -19,6 +19,7 @@ from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.byte_budget import ByteBudget
 
 
 @attrs.frozen(slots=True)
@@ -32,6 +33,8 @@ class Runtime:
     metadata: MetadataRefresher
     observer: Observer
     backoff: Backoff
+    budget: ByteBudget
+    """For what all sessions together have fetched and not dealt with."""
     wall_clock: Callable[[], float]
     """Seconds since 1970: what timestamps of messages are compared with. Timers go by trio's clock."""
     interceptors: Interceptors
@@ -63,7 +66,8 @@ async def open_runtime(
             ):
                 metadata = MetadataRefresher(pool, config, observer, backoff)
                 shielded.start_soon(metadata.run)
-                runtime = Runtime(group, config, pool, metadata, observer, backoff, wall_clock, chain, shielded)
+                budget = ByteBudget(config.fetch_buffer_bytes)
+                runtime = Runtime(group, config, pool, metadata, observer, backoff, budget, wall_clock, chain, shielded)
                 ready.set()
                 await trio.sleep_forever()
 

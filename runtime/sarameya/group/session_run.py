@@ -29,7 +29,6 @@ import trio
 
 from sarameya.consumer.fetcher import Fetcher
 from sarameya.consumer.offset_lookup import OffsetLookup
-from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.resets import Resets
 from sarameya.errors import ClaimError, CommitError, HandlerError, RebalanceDeadlineError, SarameyaError
 from sarameya.group.claim import Claim
@@ -57,7 +56,6 @@ from sarameya.observe import (
     SessionStarted,
     TaskStuck,
 )
-from sarameya.protocol.fetch_cursor import FetchCursor
 from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
 from sarameya.protocol.rebalance import diff
 from sarameya.protocol.subscription import wants
@@ -92,6 +90,7 @@ class SessionRun:
             runtime.config,
             runtime.observer,
             runtime.backoff,
+            runtime.budget,
         )
         self._session = Session(
             runtime.group,
@@ -277,14 +276,11 @@ class SessionRun:
     def _begin(self, starts: Mapping[TopicPartition, Start]) -> None:
         if self._ended.is_set():
             return
-        config = self._runtime.config
-        consumers = [
-            PartitionConsumer(FetchCursor(partition, start.offset), config.channel_buffer_fetches)
-            for partition, start in starts.items()
-        ]
+        consumers = [self._fetcher.feed(tp, start.offset, start.leader_epoch) for tp, start in starts.items()]
         for partition, start in starts.items():
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
-        self._claims.start(Claim(consumer, config, self._runtime.interceptors.consume) for consumer in consumers)
+        config, intercept = self._runtime.config, self._runtime.interceptors.consume
+        self._claims.start(Claim(consumer, config, intercept) for consumer in consumers)
         self._fetcher.read(consumers)
 
     def _own(self, partitions: frozenset[TopicPartition]) -> None:

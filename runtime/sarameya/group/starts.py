@@ -13,7 +13,7 @@ from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.errors import HandlerError, NoCommittedOffsetError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.offset_manager import OffsetManager
-from sarameya.model import CommittedOffset, TopicPartition, is_offset
+from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition, is_offset
 from sarameya.offset_policy import OffsetPolicy, describe_policy, parse_policy
 
 StartOffset: TypeAlias = int | OffsetPolicy | Literal["committed"]
@@ -27,6 +27,8 @@ class Start:
 
     offset: int
     why: str
+    leader_epoch: int = NO_LEADER_EPOCH
+    """Of what stands before the offset, where that is known (KIP-320)."""
 
 
 async def find_starts(
@@ -53,7 +55,7 @@ async def find_starts(
                 raise HandlerError(f"start_offset({partition}) returned {chosen!r}: must be an offset (an int) or None")
             known[partition] = Start(chosen, "handler")
         elif commit is not None:
-            known[partition] = Start(commit.offset, "committed")
+            known[partition] = Start(commit.offset, "committed", commit.leader_epoch)
         else:
             policies[partition] = "oldest" if is_new(partition) else config.offset_initial_of(partition.topic)
     _check(policies, offsets.group)
@@ -109,7 +111,7 @@ async def find_chosen_starts(
         elif choice != "committed":
             policies[partition] = choice
         elif (commit := committed[partition]) is not None:
-            starts[partition] = Start(commit.offset, "committed")
+            starts[partition] = Start(commit.offset, "committed", commit.leader_epoch)
         else:
             policies[partition] = config.offset_initial_of(partition.topic)
     _check(policies, offsets.group if offsets is not None else "")

@@ -16,6 +16,7 @@ from types import MappingProxyType
 import trio
 
 from sarameya.group.claim import Claim
+from sarameya.group.turns import Turn
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
 
@@ -38,6 +39,7 @@ class Stream:
         self._current: Claim | None = None
         self._held: Claim | None = None
         self._ended = False
+        self._turn = Turn()
         self._arrival = trio.Event()
 
     @property
@@ -67,8 +69,11 @@ class Stream:
         return StreamBatches(self)
 
     async def _advance(self, by_columns: bool = False) -> Claim | None:
-        """A claim with messages left to take; None once the session ends. Takes a checkpoint."""
-        await trio.lowlevel.checkpoint()
+        """A claim with messages left to take; None once the session ends. Takes a checkpoint when it is time."""
+        if self._current is not None:
+            self._current._count_taken()
+        if self._turn.left <= 0:
+            await self._turn.next()
         while not self._ended:
             while self._going:
                 self._drop(self._going.pop(0))
@@ -78,11 +83,12 @@ class Stream:
             if self._arrival.is_set():
                 self._arrival = trio.Event()
             await self._arrival.wait()
+            self._turn.begin()
         return None
 
     def _next(self, by_columns: bool) -> Claim | None:
         self._held = current = self._current
-        if current is not None and current._taken < len(current._messages):
+        if current is not None and current._taken < len(current._messages) and current._advance_nowait(by_columns):
             return current
         while self._line:
             self._held = claim = next(iter(self._line))
@@ -96,6 +102,7 @@ class Stream:
     def _add(self, claim: Claim) -> None:
         self._claims[claim.topic_partition] = claim
         self._claims = dict(sorted(self._claims.items()))
+        claim._turn = self._turn
         claim._on_arrival = partial(self._arrived, claim)
         self._arrived(claim)
 
@@ -127,7 +134,7 @@ class Stream:
 
 
 class StreamMessages:
-    """A stream's messages, each partition's in order. A checkpoint is taken for each record batch, not a message."""
+    """A stream's messages, each partition's in order. Checkpoints are taken as by a claim's."""
 
     __slots__ = ("_stream",)
 
@@ -139,7 +146,7 @@ class StreamMessages:
 
     async def __anext__(self) -> Message:
         claim = self._stream._current
-        if claim is None or claim._taken == len(claim._messages):
+        if claim is None or claim._taken == claim._until:
             claim = await self._stream._advance()
             if claim is None:
                 raise StopAsyncIteration

@@ -99,8 +99,8 @@ class BrokerPool:
     ) -> Any:
         """Send a request to a broker over its connection for `purpose`, opening it if need be.
 
-        `timeout` is in seconds, `Config.request_timeout` if left out. Raises ConnectionLostError,
-        RequestTimeoutError, ProtocolError.
+        `timeout` is in seconds, `Config.request_timeout` if left out; `fields` are those of `Connection.request`.
+        Raises ConnectionLostError, RequestTimeoutError, ProtocolError.
         """
         connection = await self.connection(node_id, purpose)
         return await connection.request(message, timeout or self._config.request_timeout, **fields)

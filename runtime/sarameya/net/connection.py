@@ -103,13 +103,19 @@ class Connection:
         """The version in which `api` is spoken here. Raises UnsupportedVersionError."""
         return negotiate(api, self._versions)
 
-    async def request(self, message: type[ApiMessage], timeout: float, **fields: Any) -> Any:
-        """Send a request in the negotiated version and wait for its answer, `timeout` seconds at most.
+    async def request(
+        self, message: type[ApiMessage], timeout: float, *, newest: int | None = None, **fields: Any
+    ) -> Any:
+        """Send a request in the negotiated version, or an older one that is the `newest` to use here, and wait for its
+        answer, `timeout` seconds at most.
 
         Fields that the version does not know are left out. Cancellation gives the answer up, not the
         connection. Raises ConnectionLostError, RequestTimeoutError, ProtocolError, UnsupportedVersionError.
         """
-        return await self._exchange(message[self.version_of(Api(message.API_KEY))](**fields), timeout)
+        version = self.version_of(Api(message.API_KEY))
+        if newest is not None:
+            version = min(version, newest)
+        return await self._exchange(message[version](**fields), timeout)
 
     async def _exchange(self, request: ApiMessage, timeout: float) -> Any:
         if self._ended is not None:

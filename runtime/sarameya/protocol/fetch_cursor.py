@@ -2,11 +2,13 @@
 
 The position moves on from batch headers, before anything is decoded: it is always the last batch's
 last offset + 1, also behind empty, compacted and control-only batches. `take` turns one partition's part of a
-fetch answer into one of five outcomes; the shells carry it out.
+fetch answer into an outcome; the shells carry it out. `judge` does the same for what a leader says of where a leader
+epoch ends (KIP-320).
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any
@@ -50,13 +52,35 @@ class OutOfRange:
 
 
 @attrs.frozen(slots=True)
+class Truncated:
+    """What was read from `offset` on is not what stands in the log (KIP-320)."""
+
+    offset: int
+
+
+@attrs.frozen(slots=True)
+class NearerReplica:
+    """The leader says who is to be asked instead (KIP-392)."""
+
+    node_id: int
+
+
+@attrs.frozen(slots=True)
+class LeaseOver:
+    """The leader is to be asked again who is the nearest."""
+
+
+@attrs.frozen(slots=True)
 class Failed:
     """The claim gets this error in place of messages."""
 
     error: SarameyaError
 
 
-Outcome = Records | Nothing | Redispatch | OutOfRange | Failed
+Elsewhere = Redispatch | OutOfRange | Truncated | NearerReplica | LeaseOver
+"""Why a partition is not to be read on as it is, where it is."""
+
+Outcome = Records | Nothing | Failed | Elsewhere
 
 
 class _Meaning(Enum):
@@ -73,6 +97,9 @@ _MEANINGS: Mapping[int, _Meaning] = {
     ErrorCode.UNKNOWN_LEADER_EPOCH: _Meaning.REDISPATCH,
     ErrorCode.KAFKA_STORAGE_ERROR: _Meaning.REDISPATCH,
     ErrorCode.OFFSET_NOT_AVAILABLE: _Meaning.REDISPATCH,
+    # The topic is gone, or another one of its name is there: metadata tells (KIP-516).
+    ErrorCode.UNKNOWN_TOPIC_ID: _Meaning.REDISPATCH,
+    ErrorCode.INCONSISTENT_TOPIC_ID: _Meaning.REDISPATCH,
     # A topic's deletion, or metadata that has not reached this broker yet: the dispatcher's patience decides.
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _Meaning.REDISPATCH,
     # The broker could not read its own log this time.
@@ -88,9 +115,33 @@ class FetchCursor:
 
     partition: TopicPartition
     position: int
+    last_epoch: int = NO_LEADER_EPOCH
+    """The leader epoch of what stands before the position, where that is known."""
     leader_epoch: int = NO_LEADER_EPOCH
     """The epoch of the leader we believe in, sent along so that a stale one is found out (KIP-320)."""
+    topic_id: uuid.UUID | None = None
+    """The topic that is read, where the cluster tells: another one may come to have its name (KIP-516)."""
     high_water_mark: int = -1
+    last_stable_offset: int = -1
+    """Where the first open transaction begins: read_committed reads no further."""
+
+    def move(self, position: int) -> None:
+        """Go on reading at `position`; what stands before it is not known."""
+        self.position, self.last_epoch = position, NO_LEADER_EPOCH
+
+    def is_to_be_checked(self, leader_epoch: int) -> bool:
+        """Whether a leader of this epoch may have a log that differs from what has been read: it is another one than
+        wrote that, and has not been asked."""
+        return NO_LEADER_EPOCH < self.last_epoch < leader_epoch and self.leader_epoch != leader_epoch
+
+    def judge(self, answer: Any) -> Outcome:
+        """What the leader says of where `last_epoch` ends (an OffsetForLeaderEpochResponse `EpochEndOffset`): Nothing
+        where its log is the one that was read."""
+        if answer.error_code:
+            return self._refused(answer.error_code)
+        if answer.end_offset < 0 or answer.leader_epoch < 0:
+            return OutOfRange()  # it knows nothing of the epoch in which was written what we have read
+        return Truncated(answer.end_offset) if answer.end_offset < self.position else Nothing()
 
     def take(self, answer: Any, asked: int) -> Outcome:
         """Take in one partition's part of a fetch answer (a FetchResponse `PartitionData`).
@@ -101,10 +152,13 @@ class FetchCursor:
             return Nothing()
         if answer.error_code:
             return self._refused(answer.error_code)
-        self.high_water_mark = answer.high_watermark
+        if (diverging := answer.diverging_epoch) is not None and diverging.end_offset >= 0:
+            return Truncated(min(diverging.end_offset, asked))
+        self.high_water_mark, self.last_stable_offset = answer.high_watermark, answer.last_stable_offset
         data = answer.records
         if not data:
-            return Nothing()
+            nearer = answer.preferred_read_replica
+            return NearerReplica(nearer) if nearer is not None and nearer >= 0 else Nothing()
         # A broker may begin with a batch that ends before the position (it seeks by index).
         batches: list[RawBatch] = []
         try:
@@ -124,7 +178,7 @@ class FetchCursor:
         if not batches:
             # Asking again at once would bring the same again.
             return Redispatch(f"the broker sent no batch that reaches offset {asked}")
-        self.position = batches[-1].next_offset
+        self.position, self.last_epoch = batches[-1].next_offset, batches[-1].leader_epoch
         return Records(tuple(batches), len(data), asked, aborted)
 
     def _in_order(self, batches: Iterable[RawBatch]) -> Iterator[RawBatch]:

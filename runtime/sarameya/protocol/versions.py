@@ -52,8 +52,7 @@ class VersionRange(NamedTuple):
 
 
 CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
-    # From 13 on, Fetch names topics by id (KIP-516).
-    Api.FETCH: VersionRange(4, 12),
+    Api.FETCH: VersionRange(4, 17),
     Api.LIST_OFFSETS: VersionRange(1, 7),
     Api.METADATA: VersionRange(1, 12),
     Api.OFFSET_COMMIT: VersionRange(2, 9),
@@ -68,6 +67,7 @@ CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
     Api.DESCRIBE_GROUPS: VersionRange(0, 6),
     Api.LIST_GROUPS: VersionRange(0, 5),
     Api.API_VERSIONS: VersionRange(0, 3),
+    Api.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
     Api.DELETE_GROUPS: VersionRange(0, 2),
     Api.OFFSET_DELETE: VersionRange(0, 0),
     Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),

@@ -1,0 +1,65 @@
+"""Which handlers fall behind: partitions whose fetched records wait though nobody takes them.
+
+Every `Config.max_processing_time` it is looked whether the handlers of partitions with something buffered have come
+any further; one that has not since the last look is backpressured: its partition is not fetched until all that is
+buffered has been taken (sarama's MaxProcessingTime, but that no neighbour waits). Owns that state, told once a change.
+Nothing is looked at while nothing is buffered.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import attrs
+import trio
+
+from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.model import TopicPartition
+from sarameya.observe import BackpressureEnded, Observer, PartitionBackpressured
+
+
+@attrs.define(slots=True, eq=False)
+class _Watched:
+    progress: int
+    since: float
+    """When `progress` was first seen."""
+
+
+class Backpressure:
+    """Watches the partitions that are told to it."""
+
+    def __init__(self, max_processing_time: float, observer: Observer) -> None:
+        self._interval = max_processing_time
+        self._observer = observer
+        self._watched: dict[PartitionConsumer, _Watched] = {}
+        self._something = trio.Event()
+
+    def watch(self, consumer: PartitionConsumer) -> None:
+        """Something has been delivered to it."""
+        if consumer not in self._watched:
+            self._watched[consumer] = _Watched(consumer.progress(), trio.current_time())
+            self._something.set()
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            await self._something.wait()
+            await trio.sleep(self._interval)
+            for consumer, watched in tuple(self._watched.items()):
+                if consumer.has_ended or consumer.is_empty or self._has_fallen_behind(consumer, watched):
+                    del self._watched[consumer]
+            if not self._watched:
+                self._something = trio.Event()
+
+    def _has_fallen_behind(self, consumer: PartitionConsumer, watched: _Watched) -> bool:
+        now, progress = trio.current_time(), consumer.progress()
+        if progress != watched.progress or consumer.is_paused:
+            watched.progress, watched.since = progress, now
+        elif now - watched.since >= self._interval:
+            self._observer(PartitionBackpressured(consumer.partition, consumer.share.held))
+            consumer.hold_back(partial(self._drained, consumer.partition, now))
+            return True
+        return False
+
+    def _drained(self, partition: TopicPartition, since: float) -> None:
+        self._observer(BackpressureEnded(partition, trio.current_time() - since))

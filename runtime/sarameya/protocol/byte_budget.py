@@ -1,0 +1,134 @@
+"""One budget of bytes for what is fetched and not yet dealt with, shared fairly among partitions. Pure.
+
+Half of it is dealt out evenly: that much (the floor) a partition can always have. The other half is for whoever wants
+it, but a partition that holds more than its floor gets no more once what it holds beyond it is half of what is left:
+so there is always something for a newcomer, and it takes very many slow partitions to slow down a quick one. (Switches
+share their packet memory so: Choudhury and Hahne's dynamic thresholds, 1998.)
+
+Bytes on their way count as well: a fetch reserves what it may bring before it goes out. What cannot be bounded
+beforehand is a record batch larger than what was asked for, which a broker sends all the same where it is the first of
+an answer (KIP-74).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+
+class ByteBudget:
+    """`capacity` bytes for any number of shares."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.held = 0
+        """By all shares together."""
+        self.reserved = 0
+        """By fetches that are on their way."""
+        self._shares: set[Share] = set()
+        self._floor = capacity // 2
+        # What shares hold beyond their floors, added up.
+        self._excess = 0
+        self._is_tight = False
+        # Where a fetch may ask for more than a floor of each partition, a few could use up the floors of all.
+        self._leaves_floors = False
+        self._waiting: list[Callable[[], None]] = []
+
+    def open(self) -> Share:
+        """A share of it, for a partition that is going to be read. Close it."""
+        share = Share(self)
+        self._shares.add(share)
+        self._deal()
+        return share
+
+    def fetch_size(self, at_most: int) -> int:
+        """How much one fetch may ask for of one partition: `at_most`, or, where many share and little is left, a floor.
+
+        It changes rarely: in a fetch session each change must be told for every partition.
+        """
+        if self._floor >= at_most:
+            self._leaves_floors = False
+            return at_most
+        # Two bounds, so that it does not go to and fro.
+        self._is_tight = self._spare < self.capacity // (4 if self._is_tight else 8)
+        self._leaves_floors = not self._is_tight
+        return max(self._floor, 1) if self._is_tight else at_most
+
+    def reserve(self, at_most: int, empty: int, holding: Iterable[Share]) -> int:
+        """Reserve what a fetch may bring for its partitions, `empty` of which hold nothing; 0 if there is none left.
+
+        Give it back with `settle` once the answer is there, or is not to be had.
+        """
+        size = max(self._spare, 0)
+        if not self._leaves_floors:
+            size += empty * self._floor + sum(max(self._floor - share.held, 0) for share in holding)
+        size = min(size, self.capacity - self.held - self.reserved)
+        size = max(min(size, at_most), 0)
+        self.reserved += size
+        return size
+
+    def settle(self, reserved: int) -> None:
+        """Give back what was reserved; what came instead is held."""
+        self.reserved -= reserved
+        self._told()
+
+    def tell_of_room(self, callback: Callable[[], None]) -> None:
+        """Call back, once, when something has been given back."""
+        self._waiting.append(callback)
+
+    @property
+    def _spare(self) -> int:
+        """What is left of all that is nobody's floor; negative where floors are in use by fetches on their way."""
+        return self.capacity - self.reserved - len(self._shares) * self._floor - self._excess
+
+    def _deal(self) -> None:
+        self._floor = self.capacity // 2 // max(len(self._shares), 1)
+        self._excess = sum(max(share.held - self._floor, 0) for share in self._shares if share.held)
+
+    def _told(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+
+@attrs.define(slots=True, eq=False)
+class Share:
+    """What one partition holds of the budget."""
+
+    _budget: ByteBudget
+    held: int = 0
+    _is_closed: bool = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may have more."""
+        budget = self._budget
+        return not self.held or self.held < budget._floor + max(budget._spare, 0) // 2
+
+    def hold(self, size: int) -> None:
+        """These bytes are kept from now on. Never refused: whoever asks `has_room` first keeps within the budget."""
+        if not self._is_closed:
+            self._change(size)
+
+    def release(self, size: int) -> None:
+        """These are no longer."""
+        if not self._is_closed:
+            self._change(-size)
+            self._budget._told()
+
+    def close(self) -> None:
+        """The partition is read no longer, and all that it holds is given back."""
+        if not self._is_closed:
+            budget = self._budget
+            budget.held -= self.held
+            self.held, self._is_closed = 0, True
+            budget._shares.discard(self)
+            budget._deal()
+            budget._told()
+
+    def _change(self, size: int) -> None:
+        budget, before = self._budget, self.held
+        self.held = after = before + size
+        budget.held += size
+        budget._excess += max(after - budget._floor, 0) - max(before - budget._floor, 0)
