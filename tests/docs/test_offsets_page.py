@@ -1,0 +1,75 @@
+"""What docs/offsets.md shows is run as it stands there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+
+from sarameya import Config
+from sarameya.offset_policy import parse_policy
+from sarameya.service.groups.command import _to
+from tests.group.kit import deadline, orders
+from tests.group.standalone_kit import Watched, take
+
+PAGE = (Path(__file__).parents[2] / "docs" / "offsets.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def shown() -> dict[str, Any]:
+    """What the page's Python defines."""
+    names: dict[str, Any] = {}
+    exec("\n".join(blocks("python")), names)
+    return names
+
+
+def test_python_and_toml_say_the_same(shown: dict[str, Any]) -> None:
+    [toml] = blocks("toml")
+    assert Config.from_mapping(tomllib.loads(toml)["config"]) == shown["config"]
+
+
+def test_policies_of_the_table_are_policies() -> None:
+    rows = re.findall(r'^\| `"([^"]+)"', PAGE, re.MULTILINE)
+    assert len(rows) == 5
+    assert [row for row in rows if parse_policy(row) is None] == []
+
+
+def test_command_line_s_policy_is_one() -> None:
+    [text] = re.findall(r"--to (\S+)", PAGE)
+    assert _to(text)
+
+
+def test_errors_and_events_that_are_named_exist() -> None:
+    import sarameya
+    from sarameya import observe
+
+    names = set(re.findall(r"`(\w+(?:Error|Reset|Failed))`", PAGE))
+    assert names >= {"NoCommittedOffsetError", "OffsetOutOfRangeError", "LogTruncatedError", "InterceptorError"}
+    assert [name for name in names if not (hasattr(sarameya, name) or hasattr(observe, name))] == []
+
+
+async def test_interceptor_changes_what_is_read(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+    async with orders() as cluster, deadline():
+        cluster.produce("orders", 0, b"olleh")
+        async with Watched(cluster, interceptors=[shown["Decrypting"]()]) as consumer:
+            async with consumer.consume_partition("orders", 0, "oldest") as claim:
+                [message] = await take(claim, 1)
+                assert message.value == b"hello"
+
+
+async def test_reader_begins_an_hour_ago(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+    now = 1_000_000.0
+    async with orders() as cluster, deadline():
+        for seconds in (7200, 3601, 3600, 10):
+            cluster.produce("orders", 0, b"x", timestamp=int(now - seconds) * 1000)
+        async with Watched(cluster, wall_clock=lambda: now) as consumer:
+            [claim] = await shown["last_hour"](consumer)
+            assert claim.initial_offset == 2
