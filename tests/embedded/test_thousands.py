@@ -1,0 +1,117 @@
+"""Thousands of connections and of members: idle, they take no steps and no memory; busy, each takes its own share."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import trio
+import trio.testing
+from kafka.protocol.metadata import ApiVersionsRequest
+from trio.testing import MockClock
+
+from sarameya.embedded import CoordinatorConfig, EmbeddedCluster
+from sarameya.embedded.cluster_state import BrokerSettings
+from sarameya.embedded.groups.states import GroupState
+from sarameya.testing import memory_cluster
+from tests.embedded.api_kit import ApiKit, request
+from tests.embedded.group_requests import GROUP, heartbeat, join, sync
+from tests.embedded.wire_client import WireClient, connected
+from tests.steps import an_hour, counted
+
+CONNECTIONS = 2_000
+VERSIONS = request(ApiVersionsRequest, 3, client_software_name="x", client_software_version="1")
+
+
+@asynccontextmanager
+async def clients(cluster: EmbeddedCluster, count: int) -> AsyncIterator[list[WireClient]]:
+    """So many connections, on each of which a request has been answered."""
+    async with AsyncExitStack() as stack:
+        made = [await stack.enter_async_context(connected(cluster)) for _ in range(count)]
+        for client in made:
+            await client.ask(VERSIONS)
+        await trio.testing.wait_all_tasks_blocked()
+        yield made
+
+
+def held() -> int:
+    """Blocks of memory that Python has in use."""
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+async def test_thousands_of_idle_connections_take_no_steps_and_no_more_memory(autojump_clock: MockClock) -> None:
+    async with memory_cluster({"orders": 1}) as cluster, clients(cluster, CONNECTIONS):
+        before = held()
+        assert await counted().of(1, an_hour) <= 2  # our own
+        assert held() - before < 100
+
+
+async def test_request_costs_the_same_beside_thousands_of_idle_connections(autojump_clock: MockClock) -> None:
+    async with memory_cluster({"orders": 1}) as cluster, connected(cluster) as busy:
+        steps = counted()
+        alone = await steps.of(100, lambda: busy.ask(VERSIONS))
+        async with clients(cluster, CONNECTIONS):
+            assert await steps.of(100, lambda: busy.ask(VERSIONS)) < alone + 0.1
+
+
+async def test_thousands_of_connections_that_end_leave_nothing_behind(autojump_clock: MockClock) -> None:
+    async with memory_cluster({"orders": 1}) as cluster:
+        async with clients(cluster, CONNECTIONS):
+            pass
+        await trio.testing.wait_all_tasks_blocked()
+        before, tasks = held(), trio.lowlevel.current_statistics().tasks_living
+        async with clients(cluster, CONNECTIONS):
+            assert held() - before > 10 * CONNECTIONS
+        await trio.testing.wait_all_tasks_blocked()
+        assert held() - before < CONNECTIONS / 10
+        assert trio.lowlevel.current_statistics().tasks_living == tasks
+
+
+def group_of(members: int) -> tuple[ApiKit, list[str]]:
+    """A stable group, and its members' ids."""
+    kit = ApiKit(settings=BrokerSettings(groups=CoordinatorConfig(initial_rebalance_delay=3.0)))
+    waiting = [kit.ask(join(version=3, timeout=60_000)) for _ in range(members)]
+    kit.sleep(10)
+    ids = [answer.member_id for (answer,) in waiting]
+    for member_id in ids:
+        kit.ask(sync(member_id, 1))
+    assert kit.answer(heartbeat(ids[0])).error_code == 0
+    return kit, ids
+
+
+def calls_of_a_heartbeat(members: int) -> float:
+    """How many functions are called for one, the wire's included, in a group of so many members."""
+    kit, ids = group_of(members)
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    asked = [heartbeat(member_id) for member_id in ids[:50]]
+    sys.setprofile(count)
+    for number, one in enumerate(asked):
+        kit.ask(one)
+        if number % 10 == 0:
+            kit.sleep(1)
+    sys.setprofile(None)
+    return calls / 50
+
+
+def test_heartbeat_costs_the_same_among_thousands_of_members_as_among_fifty() -> None:
+    few, many = calls_of_a_heartbeat(50), calls_of_a_heartbeat(2_000)
+    assert many < 1.2 * few
+
+
+def test_thousands_of_members_that_are_silent_are_dealt_with_once() -> None:
+    """Each is expelled when its session is over; the group is empty then, and nothing is left to be done."""
+    kit, ids = group_of(2_000)
+    kit.sleep(45)
+    assert kit.answer(heartbeat(ids[0])).error_code == 0
+    kit.sleep(120)
+    described = kit.cluster.coordinator(0).describe(GROUP)
+    assert (described.state, described.members) == (GroupState.EMPTY, ())
+    kit.sleep(3600)
