@@ -13,8 +13,8 @@ from bench.members.telling import Line
 BESIDE = "beside"
 LOST = "lost"
 COLUMNS = (
-    Column("alone", "alone, 1000 messages/s", scale=1e-3),
-    Column(BESIDE, "beside a slow one", scale=1e-3, digits=1),
+    Column("alone", "alone, 1000/s", scale=1e-3),
+    Column(BESIDE, "beside a slow one, 1000/s", scale=1e-3, digits=1),
     Column(LOST, "lost, %", scale=100, digits=1),
     Column("slow", "the slow one, messages/s", digits=1),
 )
