@@ -38,7 +38,7 @@ def logged(sizes: Sequence[int], epochs: Sequence[int] = ()) -> list[RawBatch]:
 def claim_of(raws: Sequence[RawBatch], position: int = 0, aborted: frozenset[int] = frozenset()) -> Claim:
     consumer = PartitionConsumer(FetchCursor(PARTITION, position), 1, ByteBudget(2**20).open())
     claim = Claim(consumer, Config())
-    consumer.deliver(Records(tuple(raws), sum(len(raw.data) for raw in raws), position, aborted))
+    consumer.deliver(Records(tuple(raws), sum(raw.size_bytes for raw in raws), position, aborted))
     return claim
 
 
@@ -90,7 +90,7 @@ def test_batches_have_the_messages_that_iteration_gives(
     assert batches[-1].next_offset == raws[-1].next_offset
     for batch, behind in pairwise(batches):
         assert batch.next_offset <= behind.first_offset
-    assert sum(batch.size_bytes for batch in batches) <= sum(len(raw.data) for raw in raws)
+    assert sum(batch.size_bytes for batch in batches) <= sum(raw.size_bytes for raw in raws)
     assert {message.leader_epoch for batch in batches for message in batch} <= set(epochs)
     assert all({message.leader_epoch for message in batch} == {batch.leader_epoch} for batch in batches)
 

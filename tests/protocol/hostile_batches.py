@@ -9,7 +9,7 @@ import random
 import sys
 
 from sarameya.errors import RecordError
-from sarameya.model import TopicPartition
+from sarameya.model import Message, TopicPartition
 from sarameya.protocol import records
 from sarameya.protocol.batches import V2_HEADER
 from sarameya.protocol.records import build, crc32c, decode, split
@@ -25,11 +25,13 @@ if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address + ROOM), m
 
 
 def at_the_edge(plain: memoryview) -> object:
-    """The decoder on a copy of what it was given, with all that stands behind it, at the edge of the readable."""
-    whole = bytes(plain.obj)
-    region[ROOM - len(whole) : ROOM] = whole
-    start = ROOM - len(whole)
-    return decoder(memoryview(region)[start : start + len(plain)])
+    """The decoder on a copy of what it was given and of what it may read behind it, at the edge of the readable."""
+    log = bytes(plain.obj)
+    start = log.index(plain)
+    behind = start + len(plain) + records._READ_BEYOND
+    assert len(log) >= behind
+    region[ROOM - len(plain) - records._READ_BEYOND : ROOM] = log[start:behind]
+    return decoder(memoryview(region)[ROOM - len(plain) - records._READ_BEYOND : ROOM - records._READ_BEYOND])
 
 
 def sealed(header: list[int], body: bytes) -> bytes:
@@ -58,6 +60,14 @@ def mutations(rng: random.Random, good: bytes) -> bytes:
     return sealed(header, bytes(body))
 
 
+def outcome(log: bytes) -> list[Message] | None:
+    """The messages of the first batch, None where it is refused."""
+    try:
+        return decode(next(split(log, PARTITION, 0)), PARTITION)
+    except RecordError:
+        return None
+
+
 def main() -> None:
     records.DefaultRecordBatch = at_the_edge
     rng = random.Random(20)
@@ -70,12 +80,14 @@ def main() -> None:
     decoded = refused = 0
     for round_ in range(60_000 if "_crecords" in decoder.__module__ else 6_000):
         data = mutations(rng, goods[round_ % len(goods)])
-        try:
-            for raw in split(data, PARTITION, 0):
-                decode(raw, PARTITION)
-            decoded += 1
-        except RecordError:
+        alone = outcome(data)
+        # What stands behind a batch may be anything: a batch that is cut off by the fetch's size.
+        assert outcome(data + bytes(rng.choices((0x80, 0xFF, 0x00, 0x01, 0x7F), k=40))) == alone
+        assert outcome(data + bytes([0xFF]) * 40) == alone
+        if alone is None:
             refused += 1
+        else:
+            decoded += 1
     kind = "compiled" if "_crecords" in decoder.__module__ else "pure"
     print(f"{kind}: {decoded} decoded, {refused} refused")
     if not (decoded and refused):

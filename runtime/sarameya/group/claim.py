@@ -254,7 +254,7 @@ class Claim:
         """These are next, and are all there is in `raws`."""
         behind, epoch = raws[-1].next_offset, raws[-1].leader_epoch
         if messages:
-            size = sum(len(raw.data) for raw in raws)
+            size = sum(raw.size_bytes for raw in raws)
             batch = MessageBatch(*self.topic_partition, messages, behind, epoch, size)
             if self._intercept is not None:
                 try:

@@ -11,8 +11,8 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 
-import attrs
 import google_crc32c
+import msgspec
 from aiokafka.record.util import calc_crc32c
 
 from sarameya.errors import CorruptRecordError, UnsupportedFormatError
@@ -26,6 +26,7 @@ LOG_OVERHEAD = 12
 V2_HEADER = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, CRC-32C, attributes, last offset delta, base timestamp, max
 timestamp, producer id, producer epoch, base sequence, record count."""
+_CRC = struct.Struct(">I")
 _V2_CRC_AT, _V2_CRC_FROM = 17, 21
 _LEGACY_CRC_AT, _LEGACY_CRC_FROM = 12, 16
 _LEGACY_ATTRIBUTES_AT, _LEGACY_TIMESTAMP_AT = 17, 18
@@ -48,9 +49,11 @@ CODEC_MASK = 0x07
 _TIMESTAMP_MASK, _TRANSACTIONAL_MASK, _CONTROL_MASK = 0x08, 0x10, 0x20
 
 
-@attrs.frozen(slots=True)
-class RawBatch:
-    """One batch (v2) or message-set entry (v0, v1), undecoded: what its header says, and its bytes."""
+class RawBatch(msgspec.Struct, frozen=True, gc=False):
+    """One batch (v2) or message-set entry (v0, v1), undecoded: what its header says, and where its bytes are.
+
+    A msgspec.Struct as `Message` is, since small messages may come in as many batches.
+    """
 
     base_offset: int
     last_offset: int
@@ -63,7 +66,20 @@ class RawBatch:
     producer_epoch: int
     base_sequence: int
     max_timestamp: int
-    data: bytes
+    log: bytes
+    """What the batch is a part of: all that came of its partition, kept as long as any batch of it."""
+    start: int
+    end: int
+
+    @property
+    def data(self) -> bytes:
+        """The batch's bytes, copied."""
+        return self.log[self.start : self.end]
+
+    @property
+    def size_bytes(self) -> int:
+        """The batch's size, on the wire and in the log."""
+        return self.end - self.start
 
     @property
     def next_offset(self) -> int:
@@ -101,13 +117,12 @@ def split(records: bytes, partition: TopicPartition, position: int) -> Iterator[
         end = at + LOG_OVERHEAD + length
         if end > size:
             return
-        data = records[at:end]
-        batch = _v2_header(data) if magic == 2 else _legacy_header(data, base_offset, magic)
-        if not 0 <= batch.base_offset <= batch.last_offset < _OFFSETS_END:
-            problem = f"a batch says it goes from offset {batch.base_offset} to {batch.last_offset}"
+        batch = _v2(records, at, end) if magic == 2 else _legacy(records, at, end)
+        if not 0 <= base_offset <= batch.last_offset < _OFFSETS_END:
+            problem = f"a batch says it goes from offset {base_offset} to {batch.last_offset}"
             raise CorruptRecordError(*partition, offset, problem)
         yield batch
-        at, offset = end, batch.next_offset
+        at, offset = end, batch.last_offset + 1
 
 
 def is_truncated(records: bytes) -> bool:
@@ -132,10 +147,10 @@ def codec_of(raw: RawBatch, partition: TopicPartition) -> Codec:
 def crc_matches(raw: RawBatch) -> bool:
     """Whether the checksum in the header is that of the bytes it covers."""
     if raw.magic == 2:
-        at, actual = _V2_CRC_AT, crc32c(raw.data[_V2_CRC_FROM:])
+        at, actual = _V2_CRC_AT, crc32c(raw.log[raw.start + _V2_CRC_FROM : raw.end])
     else:
-        at, actual = _LEGACY_CRC_AT, zlib.crc32(memoryview(raw.data)[_LEGACY_CRC_FROM:])
-    return bool(struct.unpack_from(">I", raw.data, at)[0] == actual)
+        at, actual = _LEGACY_CRC_AT, zlib.crc32(memoryview(raw.log)[raw.start + _LEGACY_CRC_FROM : raw.end])
+    return bool(_CRC.unpack_from(raw.log, raw.start + at)[0] == actual)
 
 
 def crc32c(data: bytes) -> int:
@@ -143,38 +158,55 @@ def crc32c(data: bytes) -> int:
     return _crc32c(data)
 
 
-def _v2_header(data: bytes) -> RawBatch:
-    fields = V2_HEADER.unpack_from(data)
-    base_offset, _, epoch, magic, _, attributes, last_delta, _, max_timestamp = fields[:9]
-    producer_id, producer_epoch, base_sequence, count = fields[9:]
+def _v2(log: bytes, start: int, end: int) -> RawBatch:
+    (
+        base_offset,
+        _,
+        leader_epoch,
+        magic,
+        _,
+        attributes,
+        last_offset_delta,
+        _,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = V2_HEADER.unpack_from(log, start)
     return RawBatch(
-        base_offset=base_offset,
-        last_offset=base_offset + last_delta,
-        leader_epoch=epoch,
-        magic=magic,
-        attributes=attributes,
-        record_count=count,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        max_timestamp=max_timestamp,
-        data=data,
+        base_offset,
+        base_offset + last_offset_delta,
+        leader_epoch,
+        magic,
+        attributes,
+        record_count,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        max_timestamp,
+        log,
+        start,
+        end,
     )
 
 
-def _legacy_header(data: bytes, offset: int, magic: int) -> RawBatch:
+def _legacy(log: bytes, start: int, end: int) -> RawBatch:
     # The offset of a compressed entry is its last message's; where it begins only decoding tells.
-    timestamp = struct.unpack_from(">q", data, _LEGACY_TIMESTAMP_AT)[0] if magic == 1 else NO_TIMESTAMP
+    offset, _, _, magic = _PREFIX.unpack_from(log, start)
+    timestamp = struct.unpack_from(">q", log, start + _LEGACY_TIMESTAMP_AT)[0] if magic == 1 else NO_TIMESTAMP
     return RawBatch(
         base_offset=offset,
         last_offset=offset,
         leader_epoch=NO_LEADER_EPOCH,
         magic=magic,
-        attributes=data[_LEGACY_ATTRIBUTES_AT],
+        attributes=log[start + _LEGACY_ATTRIBUTES_AT],
         record_count=None,
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
         max_timestamp=timestamp,
-        data=data,
+        log=log,
+        start=start,
+        end=end,
     )

@@ -56,7 +56,7 @@ def decode_legacy(raw: RawBatch, partition: TopicPartition, check_crc: bool, lim
 
 def _entries(inner: bytes, raw: RawBatch, partition: TopicPartition) -> list[RawBatch]:
     entries = list(split(inner, partition, raw.base_offset))
-    if not entries or sum(len(entry.data) for entry in entries) != len(inner):
+    if not entries or entries[-1].end != len(inner):
         raise ValueError("a compressed message holds no whole messages, or more than those")
     if any(entry.magic != raw.magic or entry.attributes & CODEC_MASK for entry in entries):
         raise ValueError("a compressed message holds other than plain messages of its format")
@@ -64,10 +64,11 @@ def _entries(inner: bytes, raw: RawBatch, partition: TopicPartition) -> list[Raw
 
 
 def _key_and_value(raw: RawBatch) -> tuple[bytes | None, bytes | None]:
-    key, at = _nullable_bytes(raw.data, _KEY_AT[raw.magic])
-    value, at = _nullable_bytes(raw.data, at)
-    if at != len(raw.data):
-        raise ValueError(f"{len(raw.data) - at} bytes behind a message's value")
+    data = raw.data
+    key, at = _nullable_bytes(data, _KEY_AT[raw.magic])
+    value, at = _nullable_bytes(data, at)
+    if at != len(data):
+        raise ValueError(f"{len(data) - at} bytes behind a message's value")
     return key, value
 
 

@@ -48,12 +48,15 @@ if "_crecords" not in DefaultRecordBatch.__module__:
         "(install a binary wheel of aiokafka, and unset AIOKAFKA_NO_EXTENSIONS)"
     )
 
+_ATTRIBUTES = struct.Struct(">h")
 _ATTRIBUTES_AT, _ATTRIBUTES_END = 21, 23
 # length, attributes, two deltas, key and value lengths, header count; a byte each
 _SMALLEST_RECORD = 7
-# The decoder looks for the end of a varint without looking for the end of its buffer. A byte of zeros ends any
-# varint, and it checks its bounds after at most two of them.
-_PADDING = bytes(8)
+# The decoder looks for the end of a varint without looking for the end of its buffer, and checks that only after at
+# most two of them, of ten bytes each: so many bytes behind a batch must be ours. What they hold is all the same, since
+# whatever is decoded from behind the end leaves the decoder there, which it then says.
+_READ_BEYOND = 32
+_PADDING = bytes(_READ_BEYOND)
 
 # They are called the same in the decoder's records and in a Message.
 _FIELDS = attrgetter("offset", "timestamp", "key", "value", "headers")
@@ -172,21 +175,24 @@ def _columns(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: i
 
 def _records(raw: RawBatch, partition: TopicPartition, limit: int) -> DefaultRecordBatch:
     """The decoder, about to begin at the first record of a v2 batch."""
-    plain = memoryview(_uncompressed(raw, partition, limit) + _PADDING)[: -len(_PADDING)]
+    plain = _uncompressed(raw, partition, limit)
     count = raw.record_count or 0
     if not 0 <= count * _SMALLEST_RECORD <= len(plain) - V2_HEADER.size:
         raise ValueError(f"{count} records cannot be in {len(plain)} bytes")
     return DefaultRecordBatch(plain)
 
 
-def _uncompressed(raw: RawBatch, partition: TopicPartition, limit: int) -> bytes:
+def _uncompressed(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
+    """A v2 batch that says it is not compressed, with as much behind it as the decoder may read."""
     codec = codec_of(raw, partition)
-    data = raw.data
-    if codec is Codec.NONE:
-        return data
-    body = decompress(codec, data[V2_HEADER.size :], limit)
-    attributes = struct.pack(">h", raw.attributes & ~CODEC_MASK)
-    return b"".join((data[:_ATTRIBUTES_AT], attributes, data[_ATTRIBUTES_END : V2_HEADER.size], body))
+    if codec is not Codec.NONE:
+        header = bytearray(raw.log[raw.start : raw.start + V2_HEADER.size])
+        _ATTRIBUTES.pack_into(header, _ATTRIBUTES_AT, raw.attributes & ~CODEC_MASK)
+        body = decompress(codec, raw.log[raw.start + V2_HEADER.size : raw.end], limit)
+        return memoryview(b"".join((header, body, _PADDING)))[:-_READ_BEYOND]
+    if len(raw.log) - raw.end < _READ_BEYOND:
+        return memoryview(raw.data + _PADDING)[:-_READ_BEYOND]
+    return memoryview(raw.log)[raw.start : raw.end]
 
 
 def build(
