@@ -13,7 +13,8 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from sarameya.embedded.cluster_state import BrokerSettings
+from sarameya.embedded.cluster_state import BrokerSettings, Node
+from sarameya.embedded.replicas import Lag
 from sarameya.error_codes import ErrorCode
 from tests.embedded.api_kit import ApiKit, batch, request
 
@@ -256,10 +257,12 @@ class TestListOffsets:
         partition.log.delete_before(2)
         return kit
 
-    def ask(self, kit: ApiKit, timestamp: int, node_id: int = 1, **fields: int) -> tuple[int, int, int, int]:
+    def ask(
+        self, kit: ApiKit, timestamp: int, node_id: int = 1, *, version: int = 7, **fields: int
+    ) -> tuple[int, int, int, int]:
         partitions = [{"partition_index": 0, "timestamp": timestamp, **fields}]
         topics = [{"name": "orders", "partitions": partitions}]
-        (topic,) = kit.answer(request(ListOffsetsRequest, 7, isolation_level=0, topics=topics), node_id).topics
+        (topic,) = kit.answer(request(ListOffsetsRequest, version, isolation_level=0, topics=topics), node_id).topics
         (partition,) = topic.partitions
         return partition.error_code, partition.offset, partition.timestamp, partition.leader_epoch
 
@@ -281,6 +284,22 @@ class TestListOffsets:
     def test_who_does_not_lead_or_is_not_followed_refuses(self, kit: ApiKit) -> None:
         assert self.ask(kit, -1, node_id=0)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert self.ask(kit, -1, current_leader_epoch=0)[0] == ErrorCode.FENCED_LEADER_EPOCH
+
+    def test_leader_that_does_not_know_how_far_the_others_are_says_so(self, kit: ApiKit) -> None:
+        log = kit.cluster.topics.partition("orders", 0).log
+        kit.cluster.hold_replica("orders", 0, 0, Lag(5, 5, in_sync=True), kit.now)
+        kit.append("orders", 0, b"beyond the high watermark")
+        assert (log.high_watermark, self.ask(kit, -1)) == (5, (0, 5, -1, 1))
+        kit.cluster.node_up(Node(2, "broker-2", 9094), kit.now)
+        kit.cluster.topics.partition("orders", 0).replicas.ids.append(2)
+        kit.cluster.move_leader("orders", 0, 2, kit.now)
+        assert log.leader_epoch_start == 6
+        assert [self.ask(kit, t, 2)[0] for t in (-1, 500)] == [ErrorCode.OFFSET_NOT_AVAILABLE] * 2
+        assert self.ask(kit, -1, 2, version=4)[0] == ErrorCode.LEADER_NOT_AVAILABLE
+        assert [self.ask(kit, t, 2)[:2] for t in (-2, 21)] == [(0, 2), (0, 3)], "what is sure is told"
+        kit.append("orders", 0, b"c")
+        kit.cluster.release_replica("orders", 0, 0, kit.now)
+        assert self.ask(kit, -1, 2)[:2] == (0, 7)
 
     def test_broken_bytes_in_the_log_are_called_corrupt(self, kit: ApiKit) -> None:
         kit.cluster.topics.partition("orders", 0).log.append_raw(b"\xff" * 100, last_offset=9)

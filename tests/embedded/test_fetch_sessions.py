@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from sarameya.embedded.epoch_cache import EpochEnd
 from sarameya.embedded.fetch_sessions import (
     EVICTION_TIME,
     FINAL_EPOCH,
@@ -20,7 +21,6 @@ from sarameya.embedded.fetch_sessions import (
     PartitionRead,
     Partitions,
 )
-from sarameya.embedded.partition_log import EpochEnd
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 

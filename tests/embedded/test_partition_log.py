@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya.embedded.partition_log import EpochEnd, PartitionLog, Timestamped
+from sarameya.embedded.epoch_cache import EpochEnd
+from sarameya.embedded.partition_log import PartitionLog, Timestamped
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
@@ -256,6 +257,15 @@ class TestEpochs:
     def test_an_epoch_that_does_not_rise_is_refused(self, log: PartitionLog) -> None:
         with pytest.raises(ValueError, match="epoch 6 is not above 6"):
             log.begin_epoch(6)
+
+    def test_retention_forgets_what_ended_before_the_logs_start(self, log: PartitionLog) -> None:
+        log.delete_before(3)
+        assert [log.epoch_end(epoch) for epoch in (0, 2, 6)] == [EpochEnd(0, 3), EpochEnd(2, 3), EpochEnd(6, 4)]
+        assert [log.epoch_of(offset) for offset in (2, 3)] == [-1, 6]
+
+    def test_retention_within_an_epoch_moves_its_start(self, log: PartitionLog) -> None:
+        log.delete_before(1)
+        assert [log.epoch_end(epoch) for epoch in (0, 1, 2)] == [EpochEnd(0, 2), EpochEnd(0, 2), EpochEnd(2, 3)]
 
     def test_truncation_forgets_the_epochs_cut_off_but_keeps_the_leaders_own(self, log: PartitionLog) -> None:
         log.truncate(2)

@@ -10,7 +10,7 @@ The replicas of a partition share one log, since they are one process; `replicas
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
 import attrs
@@ -220,6 +220,31 @@ class ClusterState:
     def release_replica(self, topic: str, number: int, node_id: int, now: float) -> None:
         self.topics.partition(topic, number).release(node_id, self.up)
         self.touch(TopicPartition(topic, number), now)
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[tuple[str, int]] | None,
+        *,
+        committed: bool,
+        now: float,
+    ) -> dict[TopicPartition, int]:
+        """Write the producer's markers, and say where they stand: see `EmbeddedCluster.end_transaction`."""
+        if partitions is None:
+            found = [p for p in self.topics.partitions() if producer_id in p.log.open_transactions]
+        else:
+            found = [self.topics.partition(*wanted) for wanted in partitions]
+        for partition in found:
+            partition.log.check_producer_epoch(producer_id, producer_epoch)
+        timestamp = int(self.wall_clock() * 1000)
+        written = {}
+        for partition in found:
+            appended = partition.log.append_marker(producer_id, producer_epoch, timestamp, committed=committed)
+            written[partition.topic_partition] = appended.base_offset
+        self._changed.update(dict.fromkeys(written))
+        self.settle(now)
+        return written
 
     def next_producer_id(self) -> int:
         return next(self._producer_ids)

@@ -1,28 +1,26 @@
 """What hurts a cluster: the controls of `EmbeddedCluster` for tests. None of them waits.
 
 A class of its own for the length of the file alone; `cluster` has the lifetimes, and what feeds a cluster and looks
-into it. What the controls do is `cluster_state`'s and the servers'; here is what they are called and what they mean.
+into it, `log_controls` what concerns logs. What the controls do is `cluster_state`'s and the servers'; here is what
+they are called and what they mean.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import trio
 
-from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.faults import Action, Delay, Drop, Fail, Fault, Half
-from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.log_controls import LogControls
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.replicas import Lag
 from sarameya.embedded.server import BrokerServer
 from sarameya.error_codes import ErrorCode
-from sarameya.model import TopicPartition
 from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
 from sarameya.protocol.versions import Api
 
 
-class ClusterControls(ABC):
+class ClusterControls(LogControls):
     """Base of `EmbeddedCluster`.
 
     Faults (`fail_next`, `delay_next`, `drop_next`) are armed for the next `count` requests of an API, or for all of
@@ -31,19 +29,11 @@ class ClusterControls(ABC):
     (`group_id`). Of several that would strike a request, the one armed first does.
     """
 
-    _state: ClusterState
-
-    @abstractmethod
-    def log(self, topic: str, partition: int) -> PartitionLog: ...
-
     @abstractmethod
     def _server(self, broker_id: int) -> BrokerServer: ...
 
     @abstractmethod
     def _servers(self) -> list[BrokerServer]: ...
-
-    @abstractmethod
-    def _rearm(self) -> None: ...
 
     # Answers
 
@@ -173,64 +163,4 @@ class ClusterControls(ABC):
         error = coordinator.expire_member(group_id, member_id, trio.current_time())
         if error is not ErrorCode.NONE:
             raise Refused(error, f"group {group_id!r} has no member {member_id!r}")
-        self._rearm()
-
-    # Followers
-
-    def hold_replica(
-        self,
-        topic: str,
-        partition: int,
-        broker_id: int,
-        offset: int | None = None,
-        *,
-        high_watermark: int | None = None,
-        in_sync: bool = False,
-    ) -> None:
-        """Let a follower have the log up to `offset` only (None: up to where it ends now), until `release_replica`.
-
-        Readers are shown what stands before its `high_watermark` (None: all that it has), which may be behind: it
-        comes with the next records. Beyond `offset` it answers OFFSET_OUT_OF_RANGE. It is in sync no more, so that
-        the leader sends nobody to it, and goes on without it; with `in_sync` the leader waits for it instead, and
-        shows nobody what it does not have. Batches that reach beyond `offset` are not there at all.
-
-        Raises Refused with REPLICA_NOT_AVAILABLE for a broker that does not follow, ValueError for offsets outside the
-        log, or before what has been shown to readers for one that is to be in sync.
-        """
-        end = self.log(topic, partition).end_offset if offset is None else offset
-        lag = Lag(end, end if high_watermark is None else high_watermark, in_sync)
-        self._state.hold_replica(topic, partition, broker_id, lag, trio.current_time())
-        self._rearm()
-
-    def release_replica(self, topic: str, partition: int, broker_id: int) -> None:
-        """Let a follower that is held catch up, and be in sync again."""
-        self._state.release_replica(topic, partition, broker_id, trio.current_time())
-        self._rearm()
-
-    # Topics and logs
-
-    def add_partitions(self, topic: str, partitions: int) -> None:
-        """Let the topic have `partitions` of them in all."""
-        self._state.grow_topic(topic, partitions)
-
-    def append_raw(self, topic: str, partition: int, data: bytes, last_offset: int) -> None:
-        """Put any bytes into a log, standing for the offsets up to `last_offset`: see `PartitionLog.append_raw`."""
-        self.log(topic, partition).append_raw(data, last_offset)
-        self._touch(topic, partition)
-
-    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Let retention take the records before an offset."""
-        self.log(topic, partition).delete_before(before_offset)
-        self._touch(topic, partition)
-
-    def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Cut the log off at an offset, as an unclean election does; raise the epoch with `move_leader`.
-
-        Of a broker that is stopped and started again after it, it is what a crash does whose last writes are lost.
-        """
-        self._state.truncate(topic, partition, offset, trio.current_time())
-        self._rearm()
-
-    def _touch(self, topic: str, partition: int) -> None:
-        self._state.touch(TopicPartition(topic, partition), trio.current_time())
         self._rearm()

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from sarameya.embedded.partition_log import EpochEnd
+from sarameya.embedded.epoch_cache import EpochEnd
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 

@@ -1,27 +1,34 @@
 """One partition's log: batches as bytes, in offset order, and everything that is asked of them by offset.
 
-Pure: no clock, no sockets. It validates what producers send, assigns offsets and the leader epoch, finds
-offsets by position, by time and by epoch, and can be hurt for tests (truncated, expired, given broken
-bytes). Who may append or read is the cluster's business (`cluster_state`); what the records say is nobody's:
-a batch is stored and served as the bytes that came, and decoded only to find a timestamp.
+Pure: no clock, no sockets. It assigns offsets and the leader epoch, finds offsets by position and by time, and can be
+hurt for tests (truncated, expired, given broken bytes). Who may append or read is the cluster's business
+(`cluster_state`); what the records say is nobody's: a batch is stored and served as the bytes that came, and decoded
+only to find a timestamp or a marker. Producers' batches are judged by `validation`; what is remembered of producers,
+transactions and epochs is kept by `producer_state`, `transaction_index` and `epoch_cache`.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Container
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import NamedTuple
 
 import attrs
 
+from sarameya.embedded.epoch_cache import EpochCache, EpochEnd
+from sarameya.embedded.markers import build_marker, is_commit
+from sarameya.embedded.offset_index import OffsetIndex
 from sarameya.embedded.producer_state import ProducerState
 from sarameya.embedded.refusal import Refused
+from sarameya.embedded.transaction_index import TransactionIndex
+from sarameya.embedded.validation import validated
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RecordError
 from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, TopicPartition
-from sarameya.protocol.records import RawBatch, crc_matches, decode, split
+from sarameya.protocol.records import RawBatch, decode, split
 
 DEFAULT_MAX_BATCH_SIZE = 1024 * 1024 + 12
 """Bytes; Kafka's `message.max.bytes`."""
@@ -40,20 +47,6 @@ class Timestamped(NamedTuple):
     leader_epoch: int
 
 
-class EpochStart(NamedTuple):
-    """A leader epoch and the first offset written under it."""
-
-    epoch: int
-    start_offset: int
-
-
-class EpochEnd(NamedTuple):
-    """Where a leader epoch's records end (KIP-320): both -1 where nothing is known of it."""
-
-    epoch: int
-    end_offset: int
-
-
 @attrs.frozen(slots=True)
 class Appended:
     """Where a batch stands. `duplicate`: it came before, and has stood there since."""
@@ -64,10 +57,7 @@ class Appended:
 
 
 class PartitionLog:
-    """The log of one partition, from `start_offset` up to, not including, `end_offset`.
-
-    There are no transactions, so the last stable offset is the high watermark.
-    """
+    """The log of one partition, from `start_offset` up to, not including, `end_offset`."""
 
     def __init__(
         self, partition: TopicPartition, *, max_batch_size: int = DEFAULT_MAX_BATCH_SIZE, leader_epoch: int = 0
@@ -79,7 +69,9 @@ class PartitionLog:
         """Where what all in-sync replicas have ends; None: at this log's end. `topics.Partition` sets it."""
         self._max_batch_size = max_batch_size
         self._producers = ProducerState()
-        self._epochs: list[EpochStart] = [EpochStart(leader_epoch, 0)]
+        self._transactions = TransactionIndex()
+        self._epochs = EpochCache(leader_epoch)
+        self._index = OffsetIndex()
         # Three columns, a row a batch. `_byte_ends` counts every byte up to and with the batch since the
         # log began, so that a read of any size is two binary searches and one join.
         self._last_offsets: list[int] = []
@@ -93,7 +85,12 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> int:
-        return self._epochs[-1].epoch
+        return self._epochs.current.epoch
+
+    @property
+    def leader_epoch_start(self) -> int:
+        """Where the log ended when its leader was elected."""
+        return self._epochs.current.start_offset
 
     @property
     def batch_count(self) -> int:
@@ -111,11 +108,29 @@ class PartitionLog:
         Raises Refused: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_FOR_MESSAGE_FORMAT,
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
-        raw = self._validated(batch)
+        raw = validated(batch, self.partition, self.end_offset, self._max_batch_size)
         first_offset = self._producers.check(raw)
         count = raw.last_offset - raw.base_offset + 1
         if first_offset is not None:
             return Appended(first_offset, first_offset + count - 1, duplicate=True)
+        appended = self._append(batch, count)
+        self._producers.record(raw, appended.base_offset)
+        if raw.is_transactional:
+            self._transactions.add(raw.producer_id, appended.base_offset)
+        return appended
+
+    def append_marker(self, producer_id: int, producer_epoch: int, timestamp: int, *, committed: bool) -> Appended:
+        """Store the marker that ends the producer's transaction here, if it has one; `timestamp` (ms): when.
+
+        Raises Refused with INVALID_PRODUCER_EPOCH for a producer that is known with a later epoch.
+        """
+        self.check_producer_epoch(producer_id, producer_epoch)
+        self._producers.end_transaction(producer_id, producer_epoch)
+        appended = self._append(build_marker(producer_id, producer_epoch, timestamp, committed=committed), 1)
+        self._transactions.end(producer_id, appended.last_offset, aborted=not committed)
+        return appended
+
+    def _append(self, batch: bytes, count: int) -> Appended:
         base_offset, last_offset = self.end_offset, self.end_offset + count - 1
         # Base offset and leader epoch stand outside the CRC, so that the leader may fill them in.
         stored = b"".join(
@@ -127,57 +142,37 @@ class PartitionLog:
             )
         )
         self._store(stored, last_offset)
-        self._producers.record(raw, base_offset)
         return Appended(base_offset, last_offset)
 
     def append_raw(self, data: bytes, last_offset: int) -> None:
         """Store bytes as they are, standing for the offsets up to `last_offset`: whatever a test needs to be there.
 
         Old formats, compacted gaps, control batches, broken bytes. Nothing is validated or rewritten, so the
-        offsets inside `data` are the caller's. Raises ValueError if `last_offset` lies before the log's end.
+        offsets inside `data` are the caller's. Transactions are found in what can be read of it. Raises ValueError if
+        `last_offset` lies before the log's end.
         """
         if last_offset < self.end_offset:
             raise ValueError(f"{self.partition}: offset {last_offset} is taken, the log ends at {self.end_offset}")
         self._store(data, last_offset)
+        with suppress(RecordError):
+            for raw in split(data, self.partition, last_offset):
+                self._note_transaction(raw)
+
+    def _note_transaction(self, raw: RawBatch) -> None:
+        if raw.is_control:
+            committed = is_commit(raw, self.partition)
+            if committed is not None:
+                self._transactions.end(raw.producer_id, raw.last_offset, aborted=not committed)
+        elif raw.is_transactional:
+            self._transactions.add(raw.producer_id, raw.base_offset)
 
     def _store(self, data: bytes, last_offset: int) -> None:
-        self._byte_ends.append((self._byte_ends[-1] if self._byte_ends else 0) + len(data))
+        position = self._byte_ends[-1] if self._byte_ends else 0
+        self._index.add(position, len(data), last_offset)
+        self._byte_ends.append(position + len(data))
         self._last_offsets.append(last_offset)
         self._data.append(data)
         self.end_offset = last_offset + 1
-
-    def _validated(self, batch: bytes) -> RawBatch:
-        """The header of the one batch that `batch` must be, its CRC checked."""
-        if len(batch) > self._max_batch_size:
-            raise Refused(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"{self.partition}: the batch has {len(batch)} bytes, {self._max_batch_size} are allowed",
-            )
-        try:
-            raws = list(split(batch, self.partition, self.end_offset))
-        except RecordError as error:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-        if not raws or sum(len(raw.data) for raw in raws) != len(batch):
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: the batch is cut off")
-        raw = raws[0]
-        if raw.magic != 2:
-            raise Refused(
-                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-                f"{self.partition}: record format v{raw.magic} is not taken, only v2",
-            )
-        if len(raws) != 1:
-            raise Refused(ErrorCode.INVALID_RECORD, f"{self.partition}: {len(raws)} batches, one is allowed")
-        if not crc_matches(raw):
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{self.partition}: the batch's CRC does not match its bytes")
-        count = raw.last_offset - raw.base_offset + 1
-        if raw.base_offset != 0 or raw.record_count != count or raw.is_control:
-            raise Refused(
-                ErrorCode.INVALID_RECORD,
-                f"{self.partition}: a producer's batch starts at offset 0, counts its records and is no control batch",
-            )
-        if raw.producer_id >= 0 and (raw.producer_epoch < 0 or raw.base_sequence < 0):
-            raise Refused(ErrorCode.INVALID_RECORD, f"{self.partition}: a producer id without epoch or sequence")
-        return raw
 
     # Reading
 
@@ -245,18 +240,41 @@ class PartitionLog:
 
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that `offset` was, or would be, written under; NO_LEADER_EPOCH before the log."""
-        at = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
-        return self._epochs[at - 1].epoch if at else NO_LEADER_EPOCH
+        return self._epochs.at(offset)
 
     def epoch_end(self, epoch: int) -> EpochEnd:
         """The largest epoch not above `epoch`, and the offset its records end at (KIP-320)."""
-        if epoch == self.leader_epoch:
-            return EpochEnd(epoch, self.end_offset)
-        above = bisect_right(self._epochs, epoch, key=lambda entry: entry.epoch)
-        if epoch < 0 or above == len(self._epochs):
-            return EpochEnd(NO_LEADER_EPOCH, -1)
-        known = self._epochs[above - 1].epoch if above else epoch
-        return EpochEnd(known, self._epochs[above].start_offset)
+        return self._epochs.end(epoch, self.end_offset)
+
+    # Transactions
+
+    @property
+    def open_transactions(self) -> Sequence[int]:
+        """The ids of the producers that have one open here, the first to have begun first."""
+        return self._transactions.open_producers
+
+    def check_producer_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Raises Refused with INVALID_PRODUCER_EPOCH for a producer that is known with a later epoch."""
+        self._producers.check_epoch(producer_id, producer_epoch)
+
+    def next_sequence(self, producer_id: int, producer_epoch: int) -> int:
+        """What the producer's next batch here is numbered."""
+        return self._producers.next_sequence(producer_id, producer_epoch)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """What stands before it is decided (KIP-98), for who has the log up to this high watermark."""
+        # Of what retention has taken nothing is undecided.
+        return min(high_watermark, max(self._transactions.last_stable_offset(high_watermark), self.start_offset))
+
+    def aborted_transactions(self, offset: int, size: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of those that a reader of `size` bytes from `offset` on must leave out.
+
+        As in Kafka maybe of some behind it too: it looks as far as the next entry in its index.
+        """
+        if size == 0:
+            return []
+        bound = self._index.bound(self._bytes_before(self._first_batch(offset)) + size)
+        return self._transactions.aborted(offset, self.end_offset if bound is None else bound)
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Whether a client that knows of leader epoch `epoch` is up to date (KIP-320); NO_LEADER_EPOCH: any will do.
@@ -277,11 +295,7 @@ class PartitionLog:
 
     def begin_epoch(self, epoch: int) -> None:
         """A leader was elected: what is appended from now on carries `epoch`, which is above all before it."""
-        if epoch <= self.leader_epoch:
-            raise ValueError(f"{self.partition}: epoch {epoch} is not above {self.leader_epoch}")
-        if self._epochs[-1].start_offset == self.end_offset:
-            self._epochs.pop()  # nothing was written under it
-        self._epochs.append(EpochStart(epoch, self.end_offset))
+        self._epochs.begin(epoch, self.end_offset)
 
     def delete_before(self, offset: int) -> None:
         """Move the log's start up to `offset`, as retention does; batches wholly before it go.
@@ -293,6 +307,7 @@ class PartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.partition}: the high watermark is {self.high_watermark}"
             )
         self.start_offset = max(self.start_offset, offset)
+        self._epochs.delete_before(self.start_offset)
         gone = bisect_left(self._last_offsets, offset)
         del self._last_offsets[:gone], self._byte_ends[:gone], self._data[:gone]
 
@@ -302,6 +317,9 @@ class PartitionLog:
         self._last_offsets = [self._last_offsets[place] for place in kept]
         self._data = [self._data[place] for place in kept]
         self._byte_ends = list(accumulate(map(len, self._data)))
+        self._index = OffsetIndex()
+        for data, end, last_offset in zip(self._data, self._byte_ends, self._last_offsets, strict=True):
+            self._index.add(end - len(data), len(data), last_offset)
 
     def truncate(self, offset: int) -> None:
         """Cut the log off at `offset`, as an unclean election does; batches that reach beyond it go whole.
@@ -313,7 +331,7 @@ class PartitionLog:
         kept = bisect_left(self._last_offsets, offset)
         del self._last_offsets[kept:], self._byte_ends[kept:], self._data[kept:]
         self.end_offset = offset
-        self._epochs = [entry for entry in self._epochs[:-1] if entry.start_offset < offset] + [
-            EpochStart(self.leader_epoch, min(offset, self._epochs[-1].start_offset))
-        ]
+        self._epochs.cut_off(offset)
+        self._transactions.cut_off(offset)
+        self._index.cut_off(offset)
         self._producers.forget()

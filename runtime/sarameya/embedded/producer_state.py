@@ -32,6 +32,10 @@ class _Producer:
     epoch: int
     batches: deque[_Remembered] = attrs.field(factory=lambda: deque(maxlen=_BATCHES_KEPT))
 
+    @property
+    def next_sequence(self) -> int:
+        return _following(self.batches[-1].last_sequence) if self.batches else 0
+
 
 class ProducerState:
     """Sequence numbers by producer id. Batches without a producer id are not its business."""
@@ -51,11 +55,8 @@ class ProducerState:
         known = self._producers.get(batch.producer_id)
         if known is None:
             return None
+        self.check_epoch(batch.producer_id, batch.producer_epoch)
         who = f"producer {batch.producer_id}"
-        if batch.producer_epoch < known.epoch:
-            raise Refused(
-                ErrorCode.INVALID_PRODUCER_EPOCH, f"{who} has epoch {known.epoch}, not {batch.producer_epoch}"
-            )
         if batch.producer_epoch > known.epoch:
             if batch.base_sequence != 0:
                 raise Refused(
@@ -67,7 +68,7 @@ class ProducerState:
         for kept in known.batches:
             if (kept.base_sequence, kept.last_sequence) == (batch.base_sequence, last_sequence):
                 return kept.base_offset
-        expected = _following(known.batches[-1].last_sequence)
+        expected = known.next_sequence
         if batch.base_sequence != expected:
             raise Refused(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -83,6 +84,25 @@ class ProducerState:
         if known is None or known.epoch != batch.producer_epoch:
             known = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
         known.batches.append(_Remembered(batch.base_sequence, _last_sequence(batch), base_offset))
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Raises Refused with INVALID_PRODUCER_EPOCH for an older epoch than one seen."""
+        known = self._producers.get(producer_id)
+        if known is not None and epoch < known.epoch:
+            raise Refused(
+                ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has epoch {known.epoch}, not {epoch}"
+            )
+
+    def end_transaction(self, producer_id: int, epoch: int) -> None:
+        """A marker was written. The producer has this epoch from now on, and numbers anew if that is a later one."""
+        known = self._producers.get(producer_id)
+        if known is None or epoch > known.epoch:
+            self._producers[producer_id] = _Producer(epoch)
+
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """What the producer's next batch is numbered; 0 for one that is not known with this epoch."""
+        known = self._producers.get(producer_id)
+        return known.next_sequence if known is not None and known.epoch == epoch else 0
 
     def forget(self) -> None:
         """Forget every producer, as when the log was truncated under them."""

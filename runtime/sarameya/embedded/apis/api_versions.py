@@ -7,7 +7,7 @@ from typing import Any
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.apis.versions import SERVED_VERSIONS
+from sarameya.embedded.apis.versions import NAMED_VERSIONS
 from sarameya.error_codes import ErrorCode
 
 
@@ -25,6 +25,6 @@ def _response(code: ErrorCode) -> Any:
         error_code=code,
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=api, min_version=low, max_version=high)
-            for api, (low, high) in sorted(SERVED_VERSIONS.items())
+            for api, (low, high) in sorted(NAMED_VERSIONS.items())
         ],
     )

@@ -13,7 +13,7 @@ from typing import Any
 from kafka.protocol.consumer import FetchResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.apis.fetch_reading import DelayedFetch, FetchLimits, ReadingBroker
+from sarameya.embedded.apis.fetch_reading import READ_COMMITTED, DelayedFetch, FetchLimits, ReadingBroker
 from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.fetch_sessions import (
     NO_SESSION,
@@ -60,6 +60,7 @@ def answer(call: Call) -> None:
         max_wait=max(body.max_wait_ms, 0) / 1000,
         min_bytes=body.min_bytes,
         max_bytes=min(body.max_bytes, _MAX_BYTES),
+        read_committed=body.isolation_level == READ_COMMITTED,
     )
     broker = ReadingBroker(
         call.cluster, call.node_id, serves_as_follower=call.version >= _FROM_FOLLOWERS, rack=body.rack_id

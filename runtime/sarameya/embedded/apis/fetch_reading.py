@@ -11,13 +11,17 @@ from typing import NamedTuple
 import attrs
 
 from sarameya.embedded.cluster_state import ClusterState
+from sarameya.embedded.epoch_cache import EpochEnd
 from sarameya.embedded.fetch_sessions import Answer, FetchContext, FetchPartition, PartitionRead, Reads
-from sarameya.embedded.partition_log import EpochEnd, PartitionLog
+from sarameya.embedded.partition_log import PartitionLog
 from sarameya.embedded.purgatory import DelayedOperation
 from sarameya.embedded.refusal import Refused
 from sarameya.embedded.topics import Partition
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
+
+READ_COMMITTED = 1
+"""The isolation level (KIP-98), as requests number it."""
 
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 """With these an answer says who leads (KIP-951)."""
@@ -30,6 +34,8 @@ class FetchLimits:
     max_wait: float
     min_bytes: int
     max_bytes: int
+    read_committed: bool = False
+    """Only what is decided, and which transactions were aborted (KIP-98)."""
 
 
 class Source(NamedTuple):
@@ -39,6 +45,10 @@ class Source(NamedTuple):
     high_watermark: int
     preferred: int = -1
     """The broker that the reader should rather read from (KIP-392)."""
+
+    def limit(self, read_committed: bool) -> int:
+        """Nothing from here on is shown."""
+        return self.log.last_stable_offset(self.high_watermark) if read_committed else self.high_watermark
 
 
 class ReadingBroker:
@@ -144,10 +154,11 @@ class DelayedFetch(DelayedOperation):
         missing = min(self._limits.min_bytes, self._limits.max_bytes)
         for asked, partition in self._wanted:
             try:
-                log, high_watermark, preferred = self._broker.source(asked, partition)
-                if preferred >= 0 or _diverging(log, asked) is not None:
+                source = self._broker.source(asked, partition)
+                if source.preferred >= 0 or _diverging(source.log, asked) is not None:
                     return True
-                missing -= min(log.readable_bytes(asked.fetch_offset, high_watermark), asked.max_bytes)
+                limit = source.limit(self._limits.read_committed)
+                missing -= min(source.log.readable_bytes(asked.fetch_offset, limit), asked.max_bytes)
             except Refused:
                 return True
             if missing <= 0:
@@ -169,23 +180,31 @@ class DelayedFetch(DelayedOperation):
 
     def _read(self, asked: FetchPartition, partition: Partition, budget: int, is_first: bool) -> PartitionRead:
         try:
-            log, high_watermark, preferred = self._broker.source(asked, partition)
-            diverging = None if preferred >= 0 else _diverging(log, asked)
-            records = b""
-            if preferred < 0 and diverging is None:
-                size = max(min(asked.max_bytes, budget), 0)
-                records = log.read(asked.fetch_offset, size, high_watermark, at_least_one=is_first)
+            source = self._broker.source(asked, partition)
+            diverging = None if source.preferred >= 0 else _diverging(source.log, asked)
+            records, aborted = b"", None
+            if source.preferred < 0 and diverging is None:
+                records, aborted = self._records(asked, source, budget, is_first)
         except Refused as refused:
             leader = (partition.leader, partition.log.leader_epoch) if refused.code in _MOVED else None
             return PartitionRead(error=refused.code, leader=leader)
         return PartitionRead(
-            high_watermark=high_watermark,
-            last_stable_offset=high_watermark,
-            log_start_offset=log.start_offset,
+            high_watermark=source.high_watermark,
+            last_stable_offset=source.limit(read_committed=True),
+            log_start_offset=source.log.start_offset,
             records=records,
             diverging=diverging,
-            preferred_read_replica=preferred,
+            aborted=aborted,
+            preferred_read_replica=source.preferred,
         )
+
+    def _records(
+        self, asked: FetchPartition, source: Source, budget: int, is_first: bool
+    ) -> tuple[bytes, list[tuple[int, int]] | None]:
+        log, committed = source.log, self._limits.read_committed
+        size = max(min(asked.max_bytes, budget), 0)
+        records = log.read(asked.fetch_offset, size, source.limit(committed), at_least_one=is_first)
+        return records, log.aborted_transactions(asked.fetch_offset, len(records)) if committed else None
 
 
 def _diverging(log: PartitionLog, wanted: FetchPartition) -> EpochEnd | None:

@@ -7,6 +7,7 @@ from typing import Any
 from kafka.protocol.consumer import ListOffsetsResponse
 
 from sarameya.embedded.apis.call import Call
+from sarameya.embedded.apis.fetch_reading import READ_COMMITTED
 from sarameya.embedded.partition_log import PartitionLog, Timestamped
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
@@ -17,6 +18,9 @@ _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 _Partition = _Topic.ListOffsetsPartitionResponse
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
+
+_KNOWS_NOT_AVAILABLE = 5
+"""The first version that knows OFFSET_NOT_AVAILABLE."""
 
 
 def answer(call: Call) -> None:
@@ -45,7 +49,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
 def _offset(call: Call, topic: str, asked: Any) -> Any:
     try:
         log = call.cluster.led_partition(call.node_id, topic, asked.partition_index, asked.current_leader_epoch).log
-        found = _find(log, asked.timestamp)
+        found = _find(call, log, asked.timestamp)
     except Refused as refused:
         return _Partition(partition_index=asked.partition_index, error_code=refused.code)
     except RecordError:  # a test put broken bytes into the log
@@ -61,11 +65,26 @@ def _offset(call: Call, topic: str, asked: Any) -> Any:
     )
 
 
-def _find(log: PartitionLog, timestamp: int) -> Timestamped | None:
-    if timestamp == _LATEST:
-        return Timestamped(log.high_watermark, NO_TIMESTAMP, log.leader_epoch)
+def _find(call: Call, log: PartitionLog, timestamp: int) -> Timestamped | None:
+    """The offset of a time, if readers are shown what stands there: nothing from the high watermark on, or, for those
+    who read only what is committed, from the last stable offset on (KIP-98).
+
+    Raises Refused where a leader, just elected, does not know yet how far that is (KIP-207).
+    """
     if timestamp == _EARLIEST:
         return Timestamped(log.start_offset, NO_TIMESTAMP, log.epoch_of(log.start_offset))
+    committed = call.body.isolation_level == READ_COMMITTED
+    end = log.last_stable_offset(log.high_watermark) if committed else log.high_watermark
+    found = None
     if timestamp == _MAX_TIMESTAMP:
-        return log.latest_by_time()
-    return log.offset_for_time(timestamp)
+        found = log.latest_by_time()
+    elif timestamp != _LATEST:
+        found = log.offset_for_time(timestamp)
+    if found is not None and found.offset < end:
+        return found
+    if log.leader_epoch_start > log.high_watermark:
+        raise Refused(
+            ErrorCode.OFFSET_NOT_AVAILABLE if call.version >= _KNOWS_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE,
+            f"{log.partition}: the high watermark {log.high_watermark} is behind the start of the leader's epoch",
+        )
+    return Timestamped(end, NO_TIMESTAMP, log.leader_epoch) if timestamp == _LATEST else None

@@ -1,35 +1,88 @@
-"""Produce: batches into logs (KIP-98). There are no other replicas, so every `acks` but 0 is answered alike."""
+"""Produce: batches into logs (KIP-98), after whatever Kafka looks at before it stores one.
+
+What is wrong with a request, a batch or its records by themselves is found here; what is wrong with a batch as the next
+of its log, by `partition_log`. Whatever `acks` but 0, it is answered as soon as it is written.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kafka.protocol.producer import ProduceResponse
 
 from sarameya.embedded.apis.call import Call
+from sarameya.embedded.apis.leaders import endpoints
 from sarameya.embedded.refusal import Refused
+from sarameya.embedded.topics import Partition
 from sarameya.error_codes import ErrorCode
+from sarameya.errors import ProtocolError, RecordError
+from sarameya.model import TopicPartition
+from sarameya.protocol.batches import CODEC_MASK
+from sarameya.protocol.compression import Codec
 from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
+from sarameya.protocol.records import RawBatch, crc_matches, decode_columns, split
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = _Topic.PartitionProduceResponse
+_RecordError = _Partition.BatchIndexAndErrorMessage
+
+_WITH_ZSTD = 7
+"""The first version that may carry batches compressed with it (KIP-110)."""
+_TELLS_LEADERS = 10
+"""The first version whose answers say who leads instead (KIP-951)."""
+_BY_TOPIC_ID = 13
+"""The first version that names topics by id (KIP-516)."""
+
+_UNKNOWN = -1
+_NOWHERE = TopicPartition("", 0)
+
+_LATEST_AHEAD = 3600 * 1000
+"""Milliseconds, Kafka's `message.timestamp.after.max.ms`: a record made later than so from now has a wrong clock."""
+
+_OF_NO_LOG = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+    }
+)
+"""Told without where the log begins, as Kafka tells them."""
+
+
+class _WrongRecords(Refused):
+    """Some records of a batch are wrong, by their places in it; all of it is refused (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, why: str, places: Sequence[int]) -> None:
+        super().__init__(code, why)
+        self.places = places
 
 
 def answer(call: Call) -> None:
-    if call.body.acks not in (-1, 0, 1):
-        call.reply(refuse(call.body, ErrorCode.INVALID_REQUIRED_ACKS))
-        return
-    call.reply(
-        ProduceResponse(
+    if _lacks_transaction(call.body):
+        produced = refuse(call.body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    else:
+        produced = ProduceResponse(
             responses=[
                 _Topic(
                     name=topic.name,
-                    partition_responses=[_append(call, topic.name, data) for data in topic.partition_data],
+                    topic_id=topic.topic_id,
+                    partition_responses=[_produce(call, topic, data) for data in topic.partition_data],
                 )
                 for topic in call.body.topic_data
             ]
         )
-    )
+    wrong = [p for topic in produced.responses for p in topic.partition_responses if p.error_code != ErrorCode.NONE]
+    if call.body.acks == 0 and wrong:
+        call.cluster.settle(call.now)
+        # Nobody waits for an answer that could tell it; who connects again looks for the leaders anew.
+        code = ErrorCode(wrong[0].error_code)
+        raise ProtocolError(f"records that are not stored ({code.name}), to be told of nothing")
+    if call.version >= _TELLS_LEADERS:
+        leaders = {p.current_leader.leader_id for p in wrong if p.current_leader is not None}
+        produced.node_endpoints = endpoints(call.cluster, leaders, ProduceResponse.NodeEndpoint)
+    call.reply(produced)
 
 
 def refuse(body: Any, code: ErrorCode) -> Any:
@@ -37,6 +90,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
         responses=[
             _Topic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partition_responses=[
                     _Partition(index=data.index, error_code=code, base_offset=-1, record_errors=[])
                     for data in topic.partition_data
@@ -47,20 +101,107 @@ def refuse(body: Any, code: ErrorCode) -> Any:
     )
 
 
-def _append(call: Call, topic: str, data: Any) -> Any:
+def _lacks_transaction(body: Any) -> bool:
+    """Whether a batch says it is of a transaction in a request that says of none: nobody may write that."""
+    if body.transactional_id is not None:
+        return False
+    return any(_is_transactional(data.records) for topic in body.topic_data for data in topic.partition_data)
+
+
+def _is_transactional(records: bytes | None) -> bool:
     try:
-        partition = call.cluster.led_partition(call.node_id, topic, data.index)
-        if topic == OFFSETS_TOPIC:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the brokers' own topic")
-        appended = call.cluster.append(partition, data.records or b"")
+        first = next(split(records or b"", _NOWHERE, 0), None)
+    except RecordError:
+        return False
+    return first is not None and first.is_transactional
+
+
+def _produce(call: Call, topic: Any, data: Any) -> Any:
+    log_start = _UNKNOWN
+    try:
+        partition = _partition(call, topic, data.index)
+        name = partition.topic_partition
+        raw = _only_batch(data.records or b"", name, call.version)
+        if call.body.acks not in (-1, 0, 1):
+            raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={call.body.acks}: there are 0, 1 and -1")
+        if name.topic == OFFSETS_TOPIC:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name.topic} is the brokers' own topic")
+        call.cluster.led_partition(call.node_id, *name)
+        log_start = partition.log.start_offset
+        _check_records(raw, name, call.cluster.wall_clock())
+        appended = call.cluster.append(partition, raw.data)
     except Refused as refused:
-        return _Partition(
-            index=data.index, error_code=refused.code, base_offset=-1, record_errors=[], error_message=refused.why
-        )
+        return _refused(call, topic, data.index, refused, log_start)
     return _Partition(
         index=data.index,
         error_code=ErrorCode.NONE,
         base_offset=appended.base_offset,
-        log_start_offset=partition.log.start_offset,
+        log_start_offset=log_start,
         record_errors=[],
     )
+
+
+def _refused(call: Call, topic: Any, index: int, refused: Refused, log_start: int) -> Any:
+    leader = None
+    if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= _TELLS_LEADERS:
+        partition = _partition(call, topic, index)
+        leader = _Partition.LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.log.leader_epoch)
+    places = refused.places if isinstance(refused, _WrongRecords) else ()
+    return _Partition(
+        index=index,
+        error_code=refused.code,
+        base_offset=-1,
+        log_start_offset=_UNKNOWN if refused.code in _OF_NO_LOG else log_start,
+        record_errors=[_RecordError(batch_index=place, batch_index_error_message=refused.why) for place in places],
+        error_message=refused.why,
+        current_leader=leader,
+    )
+
+
+def _partition(call: Call, topic: Any, number: int) -> Partition:
+    topics = call.cluster.topics
+    if call.version < _BY_TOPIC_ID:
+        return topics.partition(topic.name, number)
+    found = topics.by_id(topic.topic_id)
+    if found is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic.topic_id}")
+    return topics.partition(found.name, number)
+
+
+def _only_batch(records: bytes, partition: TopicPartition, version: int) -> RawBatch:
+    """The one batch of a request, as far as it is looked at without its log. What is behind it and is none is left out.
+
+    Raises Refused.
+    """
+    try:
+        raws = list(split(records, partition, 0))
+    except RecordError as error:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    if len(raws) != 1:
+        raise Refused(ErrorCode.INVALID_RECORD, f"{partition}: {len(raws)} whole batches, one is wanted")
+    [raw] = raws
+    if raw.magic != 2:
+        raise Refused(ErrorCode.INVALID_RECORD, f"{partition}: record format v{raw.magic} is not taken, only v2")
+    if raw.attributes & CODEC_MASK == Codec.ZSTD and version < _WITH_ZSTD:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{partition}: zstd is taken from Produce version {_WITH_ZSTD} on"
+        )
+    return raw
+
+
+def _check_records(raw: RawBatch, partition: TopicPartition, wall_time: float) -> None:
+    """Raises Refused for records that cannot be read, or that were made later than now. A batch whose header is wrong
+    is left to the log, which refuses it."""
+    if not crc_matches(raw) or raw.record_count != raw.last_offset - raw.base_offset + 1:
+        return
+    try:
+        times = decode_columns(raw, partition, check_crc=False).timestamps
+    except RecordError as error:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    latest = int(wall_time * 1000) + _LATEST_AHEAD
+    if max(times) > latest:
+        raise _WrongRecords(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"{partition}: a record made after {latest} ms, an hour from now: the producer's clock is wrong",
+            [place for place, time in enumerate(times) if time > latest],
+        )

@@ -1,4 +1,4 @@
-"""The APIs this broker serves, each with its versions: what ApiVersions answers and requests are held to.
+"""The APIs this broker serves, each with its versions: what requests are held to, and what ApiVersions answers.
 
 The client has a table of its own (`protocol/versions`); the two meet like strangers.
 """
@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from sarameya.protocol.versions import Api, VersionRange
 
 SERVED_VERSIONS: Mapping[Api, VersionRange] = {
-    # Only v3+ can carry what the log takes. Older ones are named, as Kafka 4 does, because librdkafka
-    # compresses for no broker that does not name them; their records are refused.
-    Api.PRODUCE: VersionRange(0, 9),
-    # Below 4 records would have to be converted down; what 18 adds is for followers only.
-    Api.FETCH: VersionRange(4, 17),
+    # Only v3+ can carry what the log takes.
+    Api.PRODUCE: VersionRange(3, 13),
+    # Below 4 records would have to be converted down.
+    Api.FETCH: VersionRange(4, 18),
     Api.LIST_OFFSETS: VersionRange(1, 7),
     Api.METADATA: VersionRange(0, 12),
     Api.OFFSET_COMMIT: VersionRange(2, 9),
@@ -36,3 +35,10 @@ SERVED_VERSIONS: Mapping[Api, VersionRange] = {
     Api.DELETE_GROUPS: VersionRange(0, 2),
     Api.OFFSET_DELETE: VersionRange(0, 0),
 }
+
+NAMED_VERSIONS: Mapping[Api, VersionRange] = {
+    **SERVED_VERSIONS,
+    # As Kafka 4 does, because librdkafka compresses for no broker that does not name them (KAFKA-18659).
+    Api.PRODUCE: VersionRange(0, 13),
+}
+"""What ApiVersions says: no more than is served, but for this."""
