@@ -9,9 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Claim, ConsumerGroupHandler, Message, Session
+from sarameya import Claim, ConsumerGroupHandler, LogTruncatedError, Message, Session
+from sarameya.consumer.resets import TRUNCATED
 from sarameya.observe import OffsetReset
-from tests.group.kit import committed, deadline, eventually, fill, orders, start_member
+from tests.group.kit import claim_failure, committed, deadline, eventually, fill, orders, start_member
 from tests.group.standalone_kit import ORDERS, Watched, take
 
 
@@ -166,3 +167,61 @@ async def test_standalone_reader_that_begins_anew_marks_as_it_likes(autojump_clo
                     consumer.mark_message(message)
                 await consumer.commit()
                 assert committed(cluster) == {"orders-0": 70}
+
+
+async def test_log_that_was_cut_and_has_grown_beyond_the_position_is_read_again_from_the_cut(
+    autojump_clock: MockClock,
+) -> None:
+    """The position is in the log all the time; what stands before it is not what was read (KIP-320)."""
+    async with orders(brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        handler = Collector()
+        member = await start_member(nursery, cluster, handler, offset_out_of_range="oldest")
+        await eventually(lambda: len(handler.messages) == 100)
+        handler.mark(29)
+        cluster.truncate("orders", 0, 50)
+        cluster.move_leader("orders", 0, 1)
+        fill(cluster, 60)
+        await eventually(lambda: len(handler.messages) == 160)
+        assert handler.offsets() == [*range(100), *range(50, 110)]
+        [reset] = member.seen(OffsetReset)
+        assert (reset.before, reset.after, reset.reason) == (100, 50, TRUNCATED)
+        handler.mark(99)
+        await trio.sleep(10)
+        assert committed(cluster) == {"orders-0": 100}, "by now the new one has been handed out, too"
+
+
+async def test_late_mark_for_what_a_cut_has_taken_stays_at_the_cut(autojump_clock: MockClock) -> None:
+    async with orders(brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        handler = Collector(limit=110)
+        member = await start_member(nursery, cluster, handler, offset_out_of_range="oldest")
+        await eventually(lambda: len(handler.messages) == 100)
+        cluster.truncate("orders", 0, 50)
+        cluster.move_leader("orders", 0, 1)
+        fill(cluster, 60)
+        await eventually(lambda: len(handler.messages) == 110)
+        assert [reset.reason for reset in member.seen(OffsetReset)] == [TRUNCATED]
+        handler.mark(99)
+        await eventually(lambda: committed(cluster) == {"orders-0": 50})
+        handler.mark(104)
+        await eventually(lambda: committed(cluster) == {"orders-0": 55})
+
+
+async def test_cut_log_fails_its_claim_by_that_policy_once_what_was_fetched_is_taken(autojump_clock: MockClock) -> None:
+    async with orders(brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        handler = Collector(limit=21)
+        member = await start_member(nursery, cluster, handler)
+        await eventually(lambda: len(handler.messages) == 21)
+        await trio.sleep(10)
+        cluster.truncate("orders", 0, 50)
+        cluster.move_leader("orders", 0, 1)
+        fill(cluster, 60)
+        await trio.sleep(10)
+        handler.go_on()
+        await member.ended.wait()
+        error = claim_failure(member)
+        assert isinstance(error, LogTruncatedError)
+        assert (error.offset, error.diverging_offset) == (100, 50)
+        assert handler.offsets() == [*range(100)]
