@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya.config import Config, RebalanceStrategy, TopicConfig, unknown_option
+from sarameya.config import Config, RebalanceStrategy, TopicConfig
 from sarameya.errors import ConfigError
+from sarameya.option_kinds import unknown_option
 
 INT32 = 2**31 - 1
 LONGEST = INT32 // 1000

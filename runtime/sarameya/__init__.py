@@ -7,7 +7,7 @@ model, errors, config, observe            testing/   the test kit        service
 """
 
 from sarameya._version import __version__
-from sarameya.config import Config, TopicConfig, unknown_option
+from sarameya.config import Config, TopicConfig
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     AssignorError,
@@ -61,6 +61,7 @@ from sarameya.model import (
 )
 from sarameya.net.transport import TcpTransport, Transport
 from sarameya.observe import Event, Observer, log_event
+from sarameya.option_kinds import unknown_option
 from sarameya.protocol.assignors import (
     Assignor,
     CooperativeStickyAssignor,

@@ -17,8 +17,9 @@ from cattrs import ClassValidationError, Converter
 from cattrs.errors import AttributeValidationNote, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
-from sarameya.config import Config, unknown_option
+from sarameya.config import Config
 from sarameya.errors import ConfigError, SarameyaError
+from sarameya.option_kinds import unknown_option
 
 FailurePolicy = Literal["stop", "restart"]
 

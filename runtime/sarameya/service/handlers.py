@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from sarameya.config import unknown_option
 from sarameya.errors import ConfigError, HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.option_kinds import unknown_option
 
 ENTRY_POINT_GROUP = "sarameya.handlers"
 
