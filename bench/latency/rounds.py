@@ -66,5 +66,7 @@ async def _run(kafka: RealKafka, contender: Contender, topic: str, messages: int
 
 async def _send(sending: Sending) -> Sent:
     command = [sys.executable, "-m", "bench.latency.producer", json.dumps(attrs.asdict(sending))]
-    done = await trio.run_process(command, capture_stdout=True, cwd=ROOT)
+    done = await trio.run_process(command, capture_stdout=True, check=False, cwd=ROOT)
+    if done.returncode != 0:
+        raise MemberError(f"the producer ended with {done.returncode}")
     return Sent.of_json(done.stdout)

@@ -50,7 +50,7 @@ def _attempt(run: Run, contender: Contender, number: int) -> Ran | str:
     failures: list[str] = []
     try:
         return trio.run(run, contender, number)
-    except* MemberError as raised:
+    except* (MemberError, OSError) as raised:  # OSError: a process that is looked at is gone
         failures += (str(error) for error in leaves(raised))
     return "; ".join(failures)
 

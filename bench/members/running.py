@@ -63,17 +63,23 @@ class Program(Generic[T]):
         raise MemberError(f"did not end within {_END_SECONDS:g} s: {self._said()}")
 
     async def listen(self) -> None:
-        """Take down what it tells, until it has ended."""
+        """Take down what it tells, until it has ended. Raises MemberError for what is no line."""
         assert self.process.stdout is not None
         rest = b""
         try:
             async for chunk in self.process.stdout:
                 *texts, rest = (rest + chunk).split(b"\n")
-                self.lines += map(self._read, texts)
+                self.lines += map(self._line, texts)
                 self._change()
         finally:
             self._is_over = True
             self._change()
+
+    def _line(self, text: bytes) -> T:
+        try:
+            return self._read(text)
+        except (ValueError, TypeError, KeyError) as error:
+            raise MemberError(f"told {text[-200:]!r}, which is no line: {error}") from error
 
     def _change(self) -> None:
         self._changed.set()

@@ -27,7 +27,7 @@ from bench.memory.rounds import CONTENDERS, PACES, SIZE, Plan, measure
 from tests.integration.real_kafka import KAFKA_VERSION
 
 REPEATS = 1
-SECONDS = 6
+SECONDS = 8
 MEGABYTES = 600
 PARTITIONS = (1, 1000)
 _QUICK_SECONDS = 3

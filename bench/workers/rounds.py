@@ -79,7 +79,7 @@ def _attempt(kafka: RealKafka, filled: Filled, workers: int, group: str, assignm
     failures: list[str] = []
     try:
         return trio.run(_run, kafka, filled, workers, group, assignments)
-    except* MemberError as raised:
+    except* (MemberError, OSError) as raised:  # OSError: a process that is looked at is gone
         failures += (str(error) for error in leaves(raised))
     return "; ".join(failures)
 

@@ -35,6 +35,14 @@ def test_one_that_fails_has_its_reason_and_the_others_go_on() -> None:
     assert theirs.counts
 
 
+def test_one_whose_process_is_gone_has_failed() -> None:
+    async def run(contender: Contender, number: int) -> Ran:
+        raise ProcessLookupError("No such process")
+
+    [ours] = play("bench", [OURS], 1, run, RATE)
+    assert ours.failures == ["No such process"]
+
+
 def test_several_times_of_one_run_are_as_many_figures() -> None:
     async def run(contender: Contender, number: int) -> Ran:
         return Ran([{"rate": 1.0}, {"rate": 2.0}], "1.2.3")

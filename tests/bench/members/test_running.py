@@ -64,6 +64,10 @@ async def test_member_that_tells_nothing_has_failed() -> None:
     assert await failure_of("time.sleep(60)", seconds=0.3) == "did not tell done within 0.3 s: without a word"
 
 
+async def test_member_that_tells_something_else_has_failed() -> None:
+    assert (await failure_of("print('Traceback'); time.sleep(60)")).startswith("told b'Traceback', which is no line")
+
+
 async def test_line_is_read_whole_however_it_comes() -> None:
     code = 'sys.stdout.write(\'{"event": \'); sys.stdout.flush(); time.sleep(0.2); print(\'"done", "at": 1.0}\')'
     async with open_member(command(code)) as member:
