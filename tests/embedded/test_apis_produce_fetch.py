@@ -1,5 +1,6 @@
 """Produce and Fetch: what is stored, what is read, and when a held fetch is answered."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from sarameya.embedded.cluster_state import BrokerSettings
 from sarameya.error_codes import ErrorCode
-from sarameya.protocol.records import build
-from tests.embedded.api_kit import ApiKit, batch, request, values
+from sarameya.errors import ProtocolError
+from sarameya.protocol.compression import Codec
+from sarameya.protocol.records import build, crc32c
+from tests.embedded.api_kit import WALL_TIME, ApiKit, batch, request, values
 
 
 @pytest.fixture
@@ -75,11 +78,42 @@ class TestProduce:
         answer = kit.answer(produce(batch(b"a"), partition, topic=topic))
         assert produced(answer) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
-    @pytest.mark.parametrize("records", [None, b"", b"nonsense", batch(b"a")[:-1]])
-    def test_what_is_no_batch_is_corrupt_and_says_so(self, kit: ApiKit, records: bytes | None) -> None:
+    @pytest.mark.parametrize(
+        ("records", "code"),
+        [
+            (None, ErrorCode.INVALID_RECORD),
+            (b"", ErrorCode.INVALID_RECORD),
+            (b"nonsense", ErrorCode.INVALID_RECORD),
+            (batch(b"a")[:-1], ErrorCode.INVALID_RECORD),
+            (batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
+            (batch(b"a")[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
+            (batch(b"a")[:16] + b"\7" + batch(b"a")[17:], ErrorCode.CORRUPT_MESSAGE),
+        ],
+    )
+    def test_what_is_not_one_good_batch_is_refused_and_told_why(
+        self, kit: ApiKit, records: bytes | None, code: ErrorCode
+    ) -> None:
         answer = kit.answer(produce(records))
-        assert produced(answer) == (ErrorCode.CORRUPT_MESSAGE, -1)
+        assert produced(answer) == (code, -1)
         assert "orders-0" in answer.responses[0].partition_responses[0].error_message
+
+    def test_records_are_looked_into_before_they_are_stored(self, kit: ApiKit) -> None:
+        whole = build([(1, None, b"v" * 100, ())], codec=Codec.GZIP)
+        garbage = whole[:17] + struct.pack(">I", crc32c(whole[21:61] + b"garbage")) + whole[21:61] + b"garbage"
+        garbage = garbage[:8] + struct.pack(">i", len(garbage) - 12) + garbage[12:]
+        assert produced(kit.answer(produce(garbage))) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+    def test_records_of_the_future_are_named_and_all_of_their_batch_refused(self, kit: ApiKit) -> None:
+        soon, late = int((WALL_TIME + 3599) * 1000), int((WALL_TIME + 3601) * 1000)
+        records = [(time, None, b"v", ()) for time in (0, late, soon, late)]
+        [partition] = kit.answer(produce(build(records))).responses[0].partition_responses
+        assert partition.error_code == ErrorCode.INVALID_TIMESTAMP
+        assert [error.batch_index for error in partition.record_errors] == [1, 3]
+        assert produced(kit.answer(produce(build(records[:1] + records[2:3])))) == (ErrorCode.NONE, 0)
+
+    def test_what_is_refused_without_acknowledgement_is_told_by_hanging_up(self, kit: ApiKit) -> None:
+        with pytest.raises(ProtocolError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            kit.ask(produce(batch(b"a"), 7, acks=0))
 
     def test_a_batch_over_the_limit_is_refused(self) -> None:
         kit = ApiKit({"orders": 1}, settings=BrokerSettings(max_batch_size=100))

@@ -109,7 +109,7 @@ class TestRequests:
                 decoded(struct.pack(">hhi", key, 0, 1) + b"\xff\xff")
 
     def test_an_unserved_version_is_refused_naming_what_is_served(self) -> None:
-        with pytest.raises(ProtocolError, match=r"FETCH version 3 is not served \(served: 4..17\)"):
+        with pytest.raises(ProtocolError, match=r"FETCH version 3 is not served \(served: 4..18\)"):
             decoded(encoded(FetchRequest[3](max_wait_ms=1, min_bytes=1, topics=[])))
 
     def test_a_null_that_the_schema_does_not_allow_is_refused(self) -> None:

@@ -265,7 +265,11 @@ def _serve(frames: Iterable[bytes]) -> None:
             message[version].decode(bytes(encode_answer(asked, got)), header=True, framed=True)
 
         left.append(asked)
-        dispatch(Call(kit.cluster, 0, asked, "/fuzz", kit.now, reply))
+        try:
+            dispatch(Call(kit.cluster, 0, asked, "/fuzz", kit.now, reply))
+        except ProtocolError:  # the broker hangs up
+            left.remove(asked)
+            raise
 
     with suppress(ProtocolError):
         for frame in frames:

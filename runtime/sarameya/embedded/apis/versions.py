@@ -14,7 +14,7 @@ SERVED_VERSIONS: Mapping[Api, VersionRange] = {
     Api.PRODUCE: VersionRange(3, 13),
     # Below 4 records would have to be converted down.
     Api.FETCH: VersionRange(4, 18),
-    Api.LIST_OFFSETS: VersionRange(1, 7),
+    Api.LIST_OFFSETS: VersionRange(1, 10),
     Api.METADATA: VersionRange(0, 12),
     Api.OFFSET_COMMIT: VersionRange(2, 9),
     Api.OFFSET_FETCH: VersionRange(1, 8),
