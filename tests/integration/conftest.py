@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION, RealKafka
 from tests.integration.real_kafka.node import java_program
-from tests.transcripts.stage import FEW
+from tests.transcripts.stage import FEW, RACKS
 
 
 @pytest.fixture(scope="session")
@@ -45,10 +45,10 @@ def real_kafka_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
 
 @pytest.fixture
 def real_kafka_of_small_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """Apache Kafka, three brokers, on which a group may have few members."""
+    """Apache Kafka, three brokers, each in a rack of its own, on which a group may have few members."""
     _need(java_program(), "mvn")
     properties = {"group.max.size": str(FEW)}
-    with RealKafka(tmp_path_factory.mktemp("kafka-few"), brokers=3, properties=properties) as kafka:
+    with RealKafka(tmp_path_factory.mktemp("kafka-few"), brokers=3, properties=properties, racks=RACKS) as kafka:
         yield kafka
 
 

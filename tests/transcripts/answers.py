@@ -1,19 +1,22 @@
 """Answers made comparable: what differs from one play to the next gets a name, what says nothing is left out.
 
-Member ids are called after the connection they were given to (`<a>`, then `<a 2>`), groups and brokers after their part
-in the play; error codes have their names; arrays of structures are sorted, since brokers keep them in hash maps.
+Member ids are called after the connection they were given to (`<a>`, then `<a 2>`), as are the ids of producers and
+fetch sessions; groups, topics and brokers after their part in the play; error codes have their names; arrays of
+structures are sorted, since brokers keep them in hash maps; records are told batch by batch (`batches`).
 """
 
 from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from kafka.protocol.admin import ListGroupsResponse
 
 from sarameya.error_codes import ErrorCode
+from tests.transcripts.batches import described
 from tests.transcripts.verbs import READS_ORDERS
 
 Plain = Any
@@ -26,7 +29,26 @@ _LEFT_OUT = frozenset({"throttle_time_ms"})
 
 
 # What elements of arrays are told apart by.
-_IDENTITY = ("group_id", "key", "name", "partition_index", "member_id", "group_instance_id")
+_IDENTITY = (
+    *("group_id", "key", "name", "partition_index", "member_id", "group_instance_id"),
+    *("topic", "topic_id", "partition", "index", "node_id", "batch_index", "producer_id", "first_offset"),
+)
+
+# What an answer about logs need not say, and what it says then. (Versions that lack the field say nothing either.)
+_UNSAID: Mapping[str, Any] = {
+    "log_append_time_ms": -1,
+    "record_errors": [],
+    "diverging_epoch": None,
+    "current_leader": None,
+    "snapshot_id": None,
+    "preferred_read_replica": -1,
+    "node_endpoints": [],
+}
+
+_BY_THE_CLOCK = 1_650_000_000_000
+"""Milliseconds. Records of transcripts are older; what brokers write themselves is of their day."""
+
+_BROKER_IDS = ("node_id", "leader_id", "preferred_read_replica")
 
 _BYTES = {READS_ORDERS: "<reads orders>"}
 
@@ -37,6 +59,10 @@ class Names:
     def __init__(self, group: str) -> None:
         self._group = group
         self._names: dict[str, str] = {}
+        self._producers: dict[int, str] = {}
+        self._sessions: dict[int, str] = {}
+        self._brokers: dict[int, tuple[int, str, int]] = {}
+        """Node id -> place among the brokers, host, port."""
 
     def learn_member(self, member_id: str, by: str, instance: str | None, nth: int) -> None:
         """A member id that a connection was given. It should be the client's or instance's id, a hyphen, and a UUID."""
@@ -47,6 +73,44 @@ class Names:
         is_usual = form == f"{by if instance is None else instance}-uuid"
         self._names[member_id] = f"<{name}>" if is_usual else f"<{name}, in the form {form}>"
 
+    def learn_topic(self, topic_id: uuid.UUID, name: str) -> None:
+        self._names[str(topic_id)] = f"<{name}>"
+
+    def knows(self, topic_id: uuid.UUID | None) -> bool:
+        return str(topic_id) in self._names
+
+    def learn_producer(self, producer_id: int, by: str) -> None:
+        if producer_id not in self._producers:
+            self._producers[producer_id] = _next("producer", by, self._producers)
+
+    def learn_session(self, session_id: int, by: str) -> None:
+        if session_id not in self._sessions:
+            self._sessions[session_id] = _next("session", by, self._sessions)
+
+    def learn_broker(self, node_id: int, place: int, host: str, port: int) -> None:
+        self._brokers[node_id] = place, host, port
+
+    def producer(self, producer_id: int) -> str:
+        return self._producers.get(producer_id, f"producer {producer_id}")
+
+    def field(self, key: str, value: int) -> Plain:
+        """A number of an answer: an id is called after whose it is."""
+        if key == "producer_id" and value >= 0:
+            return self.producer(value)
+        if key == "session_id" and value:
+            return self._sessions[value]
+        if key == "timestamp" and value >= _BY_THE_CLOCK:
+            return "<the time of day>"
+        if key in _BROKER_IDS and value in self._brokers:
+            return f"<broker {self._brokers[value][0]}>"
+        return value
+
+    def endpoint(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A structure that names a broker and where it is; where that is right it is said so."""
+        _, host, port = self._brokers.get(said["node_id"], (-1, None, None))
+        is_right = (said["host"], said["port"]) == (host, port)
+        return {**said, "host": "<its host>", "port": "<its port>"} if is_right else said
+
     def is_group(self, text: str) -> bool:
         """Whether it is the id of one of the play's groups."""
         return text == self._group or text.startswith(f"{self._group}-")
@@ -55,10 +119,17 @@ class Names:
         """A string of an answer, as it is recorded."""
         if text in self._names:
             return self._names[text]
+        if text.startswith(f"{self._group}."):
+            return f"<{text.removeprefix(f'{self._group}.')}>"
         if self.is_group(text):
             return f"<group{text.removeprefix(self._group).replace('-', ' ')}>"
         # A member whose join was held to the end: nobody was told its id.
         return re.sub(f"^(.*)-{_UUID}$", r"<a member of \1>", text)
+
+
+def _next(what: str, by: str, known: Mapping[int, str]) -> str:
+    nth = sum(name.startswith(f"<{what} of {by}") for name in known.values()) + 1
+    return f"<{what} of {by}>" if nth == 1 else f"<{what} of {by}, number {nth}>"
 
 
 def plain(answer: Any, names: Names) -> Plain:
@@ -71,21 +142,37 @@ def plain(answer: Any, names: Names) -> Plain:
 
 def _plain(value: Any, names: Names) -> Plain:
     if isinstance(value, Mapping):
-        return {key: _field(key, item, names) for key, item in value.items() if key not in _LEFT_OUT}
+        if value.keys() >= {"node_id", "host", "port"}:
+            value = names.endpoint(value)
+        if names.knows(value.get("topic_id")):
+            # Named by id, and by the right one: the same as by name.
+            key = "topic" if "partitions" in value else "name"
+            value = {key if name == "topic_id" else name: item for name, item in value.items()}
+        return {key: _field(key, item, names) for key, item in value.items() if not _says_nothing(key, item)}
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _BYTES.get(bytes(value)) or repr(bytes(value))[2:-1]
     if isinstance(value, (list, tuple, set)):
         return _sorted([_plain(item, names) for item in value])
     if isinstance(value, str):
         return names.of(value)
+    if isinstance(value, uuid.UUID):
+        return names.of(str(value))
     return value
+
+
+def _says_nothing(key: str, item: Any) -> bool:
+    return key in _LEFT_OUT or (key in _UNSAID and item == _UNSAID[key])
 
 
 def _field(key: str, value: Any, names: Names) -> Plain:
     if key == "error_code":
         return error_name(value)
-    if key == "error_message" and value:
+    if key in ("error_message", "batch_index_error_message") and value:
         return "<text>"
+    if key == "records" and value is not None:
+        return described(bytes(value), names.producer)
+    if type(value) is int:
+        return names.field(key, value)
     if key == "client_host" and isinstance(value, str):
         return re.sub(r"^/[\w.:]+$", "/<host>", value)  # as java.net.InetAddress writes it
     return _plain(value, names)

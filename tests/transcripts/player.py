@@ -1,49 +1,51 @@
 """Plays transcripts on a stage, by raw requests, and records the answers. Trio.
 
-`play` is one transcript in one profile of versions. A play has groups of its own; its connections are opened when they
-first ask something, each read by a task, so that it is seen when an answer comes late or the broker hangs up.
+`play` is one transcript in one profile of versions. A play has groups and topics of its own; what its clients are told
+is kept in `notes`, and how they are connected is the matter of `connections`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
 
 import attrs
 import trio
 from kafka.protocol.admin import DescribeGroupsRequest
-from kafka.protocol.consumer import JoinGroupResponse
 from kafka.protocol.metadata import FindCoordinatorResponse
 
 from sarameya.embedded.apis import MESSAGES
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 from tests.embedded.api_kit import request
-from tests.embedded.wire_client import WireClient
-from tests.transcripts.answers import Names, Plain, plain
+from tests.transcripts.answers import Plain, plain
+from tests.transcripts.batches import batch
+from tests.transcripts.connections import HUNG_UP, Connection, Connections
 from tests.transcripts.golden import Answers
+from tests.transcripts.notes import Notes
 from tests.transcripts.script import (
     Ask,
     Await,
-    Generation,
-    Group,
-    Id,
-    Instance,
+    Change,
+    DeleteRecords,
+    DeleteTopic,
+    EndTransaction,
+    InTransaction,
     Look,
-    Protocol,
+    MoveLeader,
     Sleep,
     Step,
     Transcript,
 )
-from tests.transcripts.stage import Stage
+from tests.transcripts.stage import Broker, Stage
 from tests.transcripts.versions import PROFILES
 
 HELD = "held"
 SILENT = "no answer"
-HUNG_UP = "hung up"
+NOT_DUE = "no answer is due"
+_UNRECORDED = "not recorded"
 NOT_ASKED = "not asked: its last request is held"
 
 _PATIENCE = 20.0
@@ -57,35 +59,57 @@ _AT_A_TIME = 60
 
 _plays = count(1)
 
+Chosen = Callable[[Transcript, str], bool]
+"""Whether a transcript is played in a profile."""
+
+
+def everything(_transcript: Transcript, _profile: str) -> bool:
+    return True
+
 
 async def play_all(
-    stage: Stage, transcripts: Iterable[Transcript], chosen: Callable[[str], bool] = lambda profile: True
+    stage: Stage, transcripts: Iterable[Transcript], chosen: Chosen = everything
 ) -> dict[tuple[str, str], Answers]:
-    """The answers of all plays, many at a time: (transcript, profile) -> answers; of the profiles that are `chosen`.
+    """The answers of all plays, many at a time: (transcript, profile) -> answers; of those that are `chosen`.
 
     Those that depend on time come last, when nothing else keeps the machine from being in time.
     """
-    plays = [(t, profile) for t in transcripts for profile in t.profiles if chosen(profile)]
+    plays = [(t, profile) for t in transcripts for profile in t.profiles if chosen(t, profile)]
+    notes = [Notes(f"{stage.run}-play-{next(_plays)}") for _ in plays]
+    await _create_topics(stage, [(notes, transcript) for notes, (transcript, _) in zip(notes, plays, strict=True)])
     done: dict[tuple[str, str], Answers] = {}
     limit = trio.CapacityLimiter(_AT_A_TIME)
 
-    async def run(transcript: Transcript, profile: str) -> None:
+    async def run(transcript: Transcript, profile: str, notes: Notes) -> None:
         async with limit:
-            done[transcript.name, profile] = await play(stage, transcript, profile)
+            done[transcript.name, profile] = await play(stage, transcript, profile, notes)
 
     for sleeps in (False, True):
         async with trio.open_nursery() as nursery:
-            for transcript, profile in plays:
+            for (transcript, profile), own in zip(plays, notes, strict=True):
                 if transcript.sleeps == sleeps:
-                    nursery.start_soon(run, transcript, profile)
+                    nursery.start_soon(run, transcript, profile, own)
     return {(t.name, profile): done[t.name, profile] for t, profile in plays}
 
 
-async def play(stage: Stage, transcript: Transcript, profile: str) -> Answers:
+async def _create_topics(stage: Stage, plays: Iterable[tuple[Notes, Transcript]]) -> None:
+    """The topics of all plays at once, which takes a hundredth of the time."""
+    wanted = {
+        notes.topic(name): (notes, name, partitions)
+        for notes, transcript in plays
+        for name, partitions in transcript.topics.items()
+    }
+    ids = await stage.create({topic: partitions for topic, (_, _, partitions) in wanted.items()}) if wanted else {}
+    for topic, (notes, name, _) in wanted.items():
+        notes.learn_topic(name, ids[topic])
+
+
+async def play(stage: Stage, transcript: Transcript, profile: str, notes: Notes) -> Answers:
     """The answers of one play, by step; a step is called by who asks what, from the second time on with a number."""
     async with trio.open_nursery() as nursery:
-        run = _Play(stage, PROFILES[profile], nursery)
-        await run.find_brokers()
+        connections = Connections(stage, nursery)
+        run = _Play(stage, PROFILES[profile], notes, connections, is_about_groups=not transcript.topics)
+        await run.find_coordinator()
         for step in transcript.way:
             await run.take(step)
         run.forget_answers()
@@ -102,62 +126,32 @@ class _Sight(NamedTuple):
     members: list[str]
 
 
-@attrs.define(slots=True, eq=False)
-class _Connection:
-    """One named client's connection. It waits for one answer at a time."""
-
-    name: str
-    client: WireClient
-    waits_for: str | None = None
-    """The step whose answer has not been recorded."""
-    answered: trio.Event = attrs.field(factory=trio.Event)
-    answer: Any = None
-
-    async def send(self, ask: Any) -> None:
-        self.answered = trio.Event()
-        with suppress(trio.BrokenResourceError):  # that the broker has hung up is seen where its answer is read
-            await self.client.send(ask)
-
-    async def read(self) -> None:
-        """Take answers in until the broker hangs up."""
-        while self.answer is not HUNG_UP:
-            try:
-                self.answer = await self.client.receive()
-            except (EOFError, trio.BrokenResourceError):
-                self.answer = HUNG_UP
-            self.answered.set()
-
-
-@attrs.define(slots=True)
-class _Member:
-    """What a client knows of its own membership."""
-
-    ids: list[str] = attrs.field(factory=list)
-    generation: int = -1
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    instance: str | None = None
-
-
 class _Play:
-    def __init__(self, stage: Stage, versions: Mapping[Api, int], nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        versions: Mapping[Api, int],
+        notes: Notes,
+        connections: Connections,
+        *,
+        is_about_groups: bool,
+    ) -> None:
         self._stage = stage
         self._versions = versions
-        self._nursery = nursery
-        self._group = f"{stage.run}-play-{next(_plays)}"
-        self._names = Names(self._group)
-        self._addresses: dict[bool, tuple[str, int]] = {}
-        """Of the group's coordinator (True), and of another broker."""
-        self._connections: dict[tuple[str, bool], _Connection] = {}
-        self._members: dict[str, _Member] = {}
+        self._notes = notes
+        self._connections = connections
+        self._coordinator = self._other = stage.brokers[0]
+        self._is_about_groups = is_about_groups
         self._labels: Counter[str] = Counter()
         self._answers: dict[str, Any] = {}
+        for place, (node_id, host, port) in enumerate(stage.brokers):
+            notes.names.learn_broker(node_id, place, host, port)
 
-    async def find_brokers(self) -> None:
-        brokers = list(self._stage.brokers.values())
-        coordinator = brokers[0] if len(brokers) == 1 else await self._stage.coordinator(self._group)
-        other = next((broker for broker in brokers if broker != coordinator), coordinator)
-        self._addresses = {True: coordinator[1:], False: other[1:]}
+    async def find_coordinator(self) -> None:
+        brokers = self._stage.brokers
+        if len(brokers) > 1 and self._is_about_groups:
+            self._coordinator = await self._stage.coordinator(self._notes.group)
+            self._other = next(broker for broker in brokers if broker != self._coordinator)
 
     def forget_answers(self) -> None:
         """What follows is what the transcript is about."""
@@ -172,9 +166,9 @@ class _Play:
             case str():
                 return answer
             case _Sight(state, members):
-                return " ".join([state, *sorted(map(self._names.of, members))])
+                return " ".join([state, *sorted(map(self._notes.names.of, members))])
             case _:
-                return plain(answer, self._names)
+                return plain(answer, self._notes.names)
 
     # Steps
 
@@ -183,39 +177,69 @@ class _Play:
             case Ask():
                 await self._ask(step)
             case Await(by):
-                connection = self._connections[by, True]
-                if connection.waits_for:
+                for connection in [c for c in self._connections if c.name == by and c.waits_for]:
                     await self._receive(connection, _PATIENCE, ", then")
             case Look():
                 await trio.sleep(_MOMENT)
                 sight = await self._look_at_group()
-                for connection in [c for c in self._connections.values() if c.waits_for]:
+                for connection in [c for c in self._connections if c.waits_for]:
                     await self._receive(connection, 0, ", looked at")
-                self._answers[self._numbered("the group")] = sight
+                if self._is_about_groups:
+                    self._answers[self._numbered("the group")] = sight
             case Sleep(seconds):
                 await trio.sleep(seconds)
+            case _:
+                await self._change(step)
+
+    async def _change(self, change: Change) -> None:
+        cluster, names, topic = self._stage.changes, self._notes.names, self._notes.topic
+        assert cluster is not None
+        match change:
+            case MoveLeader(name, partition, place):
+                await cluster.move_leader(topic(name), partition, self._stage.brokers[place].node_id)
+            case DeleteRecords(name, partition, before):
+                await cluster.delete_records(topic(name), partition, before)
+            case DeleteTopic(name, made_anew):
+                await self._stage.delete(topic(name))
+                if made_anew:
+                    ids = await self._stage.create({topic(name): 1})
+                    self._notes.learn_topic(name, ids[topic(name)], later=True)
+            case InTransaction(by, name, partition, values):
+                producer = self._notes.producer(by)
+                names.learn_producer(
+                    await cluster.append_in_transaction(producer, topic(name), partition, batch(*values)), by
+                )
+            case EndTransaction(by, commits):
+                await cluster.end_transaction(self._notes.producer(by), commits=commits)
 
     async def _ask(self, step: Ask) -> None:
-        connection = await self._connection(step.by, step.at_coordinator)
-        label = self._label(step)
+        connection = await self._connections.to(self._broker(step), step.by)
+        label = self._label(step) if step.recorded else _UNRECORDED
         if connection.waits_for:
             self._answers[label] = NOT_ASKED
             return
-        fields = self._filled(step.fields)
+        fields = self._notes.fill(step.fields)
         if step.api is Api.JOIN_GROUP:
-            self._member(step.by).instance = fields["group_instance_id"]
+            self._notes.joins(step.by, fields["group_instance_id"])
         if step.api in _OBSERVING:
             await trio.sleep(_UNTIL_SEEN)
-        await connection.send(request(MESSAGES[step.api], self._versions[step.api], **fields))
+        version = self._versions[step.api] if step.version is None else step.version
+        ask = request(MESSAGES[step.api], version, **fields)
+        await connection.send(ask)
         connection.waits_for = label
+        if not ask.expect_response():
+            await self._see_whether_hung_up(connection)
+            return
         answer = await self._receive(connection, _MOMENT if step.may_be_held else _PATIENCE)
+        if not step.recorded:
+            del self._answers[label]
         if isinstance(answer, FindCoordinatorResponse):
             await self._name_coordinators(answer, fields["coordinator_keys"])
         if step.comes_back and getattr(answer, "error_code", 0) == ErrorCode.MEMBER_ID_REQUIRED:
             self._answers[f"{label}, id"] = self._answers.pop(label)
             await self._ask(attrs.evolve(step, comes_back=False))
 
-    async def _receive(self, connection: _Connection, patience: float, when: str = "") -> Any:
+    async def _receive(self, connection: Connection, patience: float, when: str = "") -> Any:
         """Record the answer that the connection waits for; HELD if it may come later, and has not in `patience`."""
         with trio.move_on_after(patience):
             await connection.answered.wait()
@@ -229,23 +253,22 @@ class _Play:
         if answer is not HELD:
             connection.waits_for = None
         if answer is HUNG_UP:
-            self._connections = {at: c for at, c in self._connections.items() if c is not connection}
-        if isinstance(answer, JoinGroupResponse):
-            self._take_join(connection.name, answer)
+            self._connections.forget(connection)
+        self._notes.learn(connection.name, answer)
         return answer
 
-    def _take_join(self, by: str, answer: Any) -> None:
-        member = self._member(by)
-        if answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED) and answer.member_id not in member.ids:
-            self._names.learn_member(answer.member_id, by, member.instance, len(member.ids))
-            member.ids.append(answer.member_id)
-        if answer.error_code == ErrorCode.NONE:
-            member.generation = answer.generation_id
-            member.protocol_type, member.protocol_name = answer.protocol_type, answer.protocol_name
+    async def _see_whether_hung_up(self, connection: Connection) -> None:
+        """A request without an answer was wrong where the broker hangs up, soon or before it answers the next."""
+        with trio.move_on_after(_MOMENT):
+            await connection.answered.wait()
+        self._answers[f"{connection.waits_for}"] = HUNG_UP if connection.answered.is_set() else NOT_DUE
+        connection.waits_for = None
+        if connection.answered.is_set():
+            self._connections.forget(connection)
 
     async def _look_at_group(self) -> _Sight:
-        observer = await self._connection("observer", True)
-        await observer.send(request(DescribeGroupsRequest, 0, groups=[self._group]))
+        observer = await self._connections.to(self._coordinator, "observer")
+        await observer.send(request(DescribeGroupsRequest, 0, groups=[self._notes.group]))
         await observer.answered.wait()
         [group] = observer.answer.groups
         return _Sight(group.group_state, [member.member_id for member in group.members])
@@ -257,52 +280,19 @@ class _Play:
             if (found.node_id, found.host, found.port) == leader:
                 found.node_id, found.host, found.port = "<leader of the group's offsets>", "<its host>", "<its port>"
 
-    # Connections
-
-    async def _connection(self, name: str, at_coordinator: bool) -> _Connection:
-        at = name, at_coordinator
-        if at not in self._connections:
-            self._connections[at] = await self._nursery.start(self._converse, name, self._addresses[at_coordinator])
-        return self._connections[at]
-
-    async def _converse(
-        self, name: str, address: tuple[str, int], *, task_status: trio.TaskStatus[_Connection]
-    ) -> None:
-        async with self._stage.client(*address, client_id=name) as client:
-            connection = _Connection(name, client)
-            task_status.started(connection)
-            await connection.read()
-
     # Names
 
-    def _member(self, by: str) -> _Member:
-        return self._members.setdefault(by, _Member())
+    def _broker(self, step: Ask) -> Broker:
+        if step.broker is not None:
+            return self._stage.brokers[step.broker]
+        return self._coordinator if step.at_coordinator else self._other
 
     def _label(self, step: Ask) -> str:
         where = "" if step.at_coordinator else " elsewhere"
+        if step.broker:
+            where = f" at broker {step.broker}"
         return self._numbered(f"{step.by} {step.api.name}{where}")
 
     def _numbered(self, label: str) -> str:
         self._labels[label] += 1
         return label if self._labels[label] == 1 else f"{label} #{self._labels[label]}"
-
-    def _filled(self, value: Any) -> Any:
-        """A request's fields with the placeholders replaced by what they stand for."""
-        match value:
-            case Id(by, nth):
-                ids = self._member(by).ids
-                return ids[nth] if ids else ""
-            case Generation(by, plus):
-                return self._member(by).generation + plus
-            case Protocol(by, field):
-                return getattr(self._member(by), f"protocol_{field}")
-            case Instance(by):
-                return self._member(by).instance
-            case Group(name):
-                return f"{self._group}-{name}" if name else self._group
-            case Mapping():
-                return {key: self._filled(item) for key, item in value.items()}
-            case list():
-                return [self._filled(item) for item in value]
-            case _:
-                return value

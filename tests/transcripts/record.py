@@ -17,7 +17,7 @@ from tests.integration.real_kafka import RealKafka
 from tests.transcripts import golden
 from tests.transcripts.golden import Answers
 from tests.transcripts.player import play_all
-from tests.transcripts.stage import FEW, live_stage
+from tests.transcripts.stage import FEW, RACKS, live_stage
 from tests.transcripts.suite import THEMES
 
 
@@ -28,7 +28,8 @@ def main(themes: list[str]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         with RealKafka(Path(directory, "one")) as kafka:
             played = trio.run(_play, kafka.bootstrap_servers[0], themes or list(THEMES), 1)
-        with RealKafka(Path(directory, "three"), brokers=3, properties={"group.max.size": str(FEW)}) as kafka:
+        limits = {"group.max.size": str(FEW)}
+        with RealKafka(Path(directory, "three"), brokers=3, properties=limits, racks=RACKS) as kafka:
             of_three = trio.run(_play, kafka.bootstrap_servers[0], themes or list(THEMES), 3)
     for theme in themes or THEMES:
         golden.save(theme, {**played[theme], **of_three[theme]})

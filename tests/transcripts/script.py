@@ -1,7 +1,8 @@
 """What a transcript is made of: steps, and the placeholders in their fields. Data only; `player` plays it.
 
-A transcript's connections have names ("a", "b"), which are their client ids too. A step asks something by one of them;
-fields may hold placeholders for what only the play knows: member ids, generations, the play's own group.
+A transcript's connections have names ("a", "b"), which are their client ids too. A step asks something by one of them,
+or changes the cluster; fields may hold placeholders for what only the play knows: member ids, generations, ids of
+producers and fetch sessions, the play's own group and topics.
 """
 
 from __future__ import annotations
@@ -57,6 +58,39 @@ class Group:
 
 
 @attrs.frozen
+class Topic:
+    """A topic of this play alone. One that the transcript does not list in its `topics` does not exist."""
+
+    name: str
+
+
+@attrs.frozen
+class TopicId:
+    """The id of a `Topic` (KIP-516), as it was when the play began; of one that does not exist, an id that nobody has.
+
+    `later`: that of the topic that has been made in its place since.
+    """
+
+    name: str
+    later: bool = False
+
+
+@attrs.frozen
+class Producer:
+    """The producer id the connection was given last (-1 before), or with it (`field` "epoch") the epoch."""
+
+    by: str
+    field: str = "id"
+
+
+@attrs.frozen
+class FetchSession:
+    """The id of the fetch session that the connection was given last, 0 before."""
+
+    by: str
+
+
+@attrs.frozen
 class Ask:
     """Send a request and record its answer, or that it is held for now."""
 
@@ -69,6 +103,12 @@ class Ask:
     """A join that is answered MEMBER_ID_REQUIRED is asked again with the id, as a client does (KIP-394)."""
     at_coordinator: bool = True
     """False: at a broker that does not coordinate the play's group."""
+    broker: int | None = None
+    """At which broker instead, by its place among the cluster's."""
+    version: int | None = None
+    """In place of the profile's."""
+    recorded: bool = True
+    """False: what is answered is another transcript's matter."""
 
 
 @attrs.frozen
@@ -90,12 +130,58 @@ class Sleep:
     seconds: float
 
 
-Step = Ask | Await | Look | Sleep
+@attrs.frozen
+class MoveLeader:
+    """Let the broker at a place lead a partition, and wait until all brokers know."""
+
+    topic: str
+    partition: int
+    broker: int
+
+
+@attrs.frozen
+class DeleteRecords:
+    """Let a partition begin at an offset."""
+
+    topic: str
+    partition: int
+    before: int
+
+
+@attrs.frozen
+class DeleteTopic:
+    """Take a topic away, and make one of the same name in its place if it is `made_anew`."""
+
+    topic: str
+    made_anew: bool = False
+
+
+@attrs.frozen
+class InTransaction:
+    """Let a producer append a batch of values to a partition, in its transaction: the one it is in, or the next."""
+
+    by: str
+    topic: str
+    partition: int
+    values: tuple[str, ...]
+
+
+@attrs.frozen
+class EndTransaction:
+    """Let a producer commit or abort, and wait until the logs say so."""
+
+    by: str
+    commits: bool
+
+
+Change = MoveLeader | DeleteRecords | DeleteTopic | InTransaction | EndTransaction
+"""What happens to the cluster; nothing is recorded."""
+Step = Ask | Await | Look | Sleep | Change
 
 
 @attrs.frozen
 class Transcript:
-    """A conversation with a cluster: one group's, or some groups' that nobody else uses."""
+    """A conversation with a cluster, about a group, or some groups, or topics that nobody else uses."""
 
     name: str
     steps: tuple[Step, ...]
@@ -103,7 +189,10 @@ class Transcript:
     """What leads there; another transcript records its answers."""
     profiles: tuple[str, ...] = TYPICAL
     brokers: int = attrs.field(default=1, validator=attrs.validators.in_(SIZES))
-    """3: needs brokers that do not coordinate the group, and a limit of three members a group."""
+    """3: needs brokers that do not coordinate the group or lead the partition, or a limit of three members a group."""
+    topics: Mapping[str, int] = attrs.field(factory=dict)
+    """What is there of its own: name -> number of partitions. Partition n is led by the broker at place n, round and
+    round, and all brokers have it."""
 
     @property
     def sleeps(self) -> bool:

@@ -13,7 +13,8 @@ from kafka.protocol.consumer import JoinGroupResponse
 from tests.embedded.api_kit import request as message
 from tests.transcripts import differences, golden
 from tests.transcripts.answers import ABSENT, Names, compare, plain
-from tests.transcripts.differences import EMBEDDED, Known, complaints
+from tests.transcripts.differences import EMBEDDED, complaints
+from tests.transcripts.known import Known
 from tests.transcripts.script import Transcript
 
 MEMBER = "a-3e1cd4d3-7f4f-4f36-8d6c-5c1f6bb2a7c9"

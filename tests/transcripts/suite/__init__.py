@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.transcripts.script import Transcript
-from tests.transcripts.suite import admin, coordinators, expiry, joining, offsets, pending, protocols, states, static
+from tests.transcripts.suite import (
+    admin,
+    coordinators,
+    expiry,
+    fetch_sessions,
+    joining,
+    offsets,
+    pending,
+    produce,
+    producers,
+    protocols,
+    states,
+    static,
+)
 
 THEMES: Mapping[str, tuple[Transcript, ...]] = {
+    # Groups
     "admin": admin.TRANSCRIPTS,
     "coordinators": coordinators.TRANSCRIPTS,
     "expiry": expiry.TRANSCRIPTS,
@@ -17,4 +31,8 @@ THEMES: Mapping[str, tuple[Transcript, ...]] = {
     "protocols": protocols.TRANSCRIPTS,
     "states": states.TRANSCRIPTS,
     "static": static.TRANSCRIPTS,
+    # Logs
+    "fetch_sessions": fetch_sessions.TRANSCRIPTS,
+    "produce": produce.TRANSCRIPTS,
+    "producers": producers.TRANSCRIPTS,
 }

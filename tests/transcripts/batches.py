@@ -1,0 +1,156 @@
+"""Record batches of transcripts: what a producer sends, right or wrong, and how those that are fetched are recorded."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from sarameya.errors import RecordError
+from sarameya.model import TopicPartition
+from sarameya.protocol.compression import Codec
+from sarameya.protocol.records import RawBatch, build, crc32c, crc_matches, decode, split
+
+NOON = 1_600_000_000_000
+"""Milliseconds: when records were made that nobody says more of."""
+
+_LENGTH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT, _LAST_DELTA_AT, _COUNT_AT = 8, 16, 17, 21, 23, 57
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+_ANYWHERE = TopicPartition("", 0)
+_LONG = 20
+
+
+@attrs.frozen
+class Batch:
+    """One v2 batch, encoded when the play knows who its producer is."""
+
+    values: tuple[bytes, ...]
+    times: tuple[int, ...]
+    codec: Codec = Codec.NONE
+    producer: Any = -1
+    """A producer id, or a placeholder for one; so for `epoch`."""
+    epoch: Any = -1
+    sequence: int = -1
+    base_offset: int = 0
+    transactional: bool = False
+    spoilt: Callable[[bytes], bytes] | None = None
+    """What is done to its bytes in the end."""
+
+    def encoded(self, producer: int, epoch: int) -> bytes:
+        whole = build(
+            [(time, None, value, ()) for time, value in zip(self.times, self.values, strict=True)],
+            base_offset=self.base_offset,
+            codec=self.codec,
+            producer_id=producer,
+            producer_epoch=epoch,
+            base_sequence=self.sequence,
+            transactional=self.transactional,
+        )
+        return self.spoilt(whole) if self.spoilt else whole
+
+
+def batch(*values: str | bytes, times: int | Sequence[int] = NOON, **fields: Any) -> Batch:
+    """A batch of records without keys, made at `times`: all at one, or each at its own."""
+    encoded = tuple(value.encode() if isinstance(value, str) else value for value in values)
+    return Batch(encoded, (times,) * len(values) if isinstance(times, int) else tuple(times), **fields)
+
+
+# Ways to spoil a batch
+
+
+def _set(form: str, at: int, value: int, *, signed: bool = True) -> Callable[[bytes], bytes]:
+    """Another value in a header's field, and the CRC to fit it if `signed`."""
+
+    def spoil(whole: bytes) -> bytes:
+        spoilt = bytearray(whole)
+        struct.pack_into(form, spoilt, at, value)
+        if signed:
+            struct.pack_into(">I", spoilt, _CRC_AT, crc32c(bytes(spoilt[_ATTRIBUTES_AT:])))
+        return bytes(spoilt)
+
+    return spoil
+
+
+def wrong_crc(whole: bytes) -> bytes:
+    return whole[:-1] + bytes([whole[-1] ^ 1])
+
+
+def cut_off(whole: bytes) -> bytes:
+    return whole[:-1]
+
+
+def with_tail(whole: bytes) -> bytes:
+    return whole + b"tail"
+
+
+def magic(number: int) -> Callable[[bytes], bytes]:
+    return _set(">b", _MAGIC_AT, number, signed=False)
+
+
+def length(number: int) -> Callable[[bytes], bytes]:
+    return _set(">i", _LENGTH_AT, number, signed=False)
+
+
+def attributes(number: int) -> Callable[[bytes], bytes]:
+    """The lowest three bits: the codec that it says it is compressed with."""
+    return _set(">h", _ATTRIBUTES_AT, number)
+
+
+def last_delta(number: int) -> Callable[[bytes], bytes]:
+    """The offset of the last record, seen from the first."""
+    return _set(">i", _LAST_DELTA_AT, number)
+
+
+def record_count(number: int) -> Callable[[bytes], bytes]:
+    return _set(">i", _COUNT_AT, number)
+
+
+control = attributes(_CONTROL)
+without_transaction = attributes(_TRANSACTIONAL)
+"""A batch that says it is of a transaction."""
+
+
+# How fetched batches are recorded
+
+
+def described(records: bytes, producer: Callable[[int], str]) -> str:
+    """Batch by batch: offsets, the epoch it was written under, how it is compressed, whose it is, what it says.
+
+    `producer` has names for producer ids.
+    """
+    told, size = [], 0
+    try:
+        for raw in split(records, _ANYWHERE, 0):
+            told.append(_described(raw, producer))
+            size += len(raw.data)
+    except RecordError as error:
+        return " | ".join([*told, f"<{error}>"])
+    return " | ".join([*told, "<cut off>"] if size < len(records) else told)
+
+
+def _described(raw: RawBatch, producer: Callable[[int], str]) -> str:
+    offsets = f"{raw.base_offset}" if raw.base_offset == raw.last_offset else f"{raw.base_offset}-{raw.last_offset}"
+    facts = [f"epoch {raw.leader_epoch}"]
+    if raw.attributes & 0x07:
+        facts.append(Codec(raw.attributes & 0x07).name.lower())
+    if raw.is_transactional:
+        facts.append("transactional")
+    if raw.producer_id >= 0:
+        facts.append(f"{producer(raw.producer_id)} {raw.producer_epoch}/{raw.base_sequence}")
+    if not crc_matches(raw):
+        facts.append("wrong CRC")
+    messages = decode(raw, _ANYWHERE, check_crc=False)
+    if raw.is_control:
+        said = ["commit" if (message.key or b"")[-1:] == b"\x01" else "abort" for message in messages]
+    else:
+        said = [_shortened(message.value) for message in messages]
+    return f"{offsets} ({', '.join(facts)}): {' '.join(said)}"
+
+
+def _shortened(value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    text = value.decode("ascii", "backslashreplace")
+    return text if len(text) <= _LONG else f"{text[0]}...{text[-1]} of {len(text)}"

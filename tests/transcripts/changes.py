@@ -1,0 +1,183 @@
+"""What happens to a cluster in the middle of a play: leaders move, logs lose their heads, transactions end. Trio.
+
+One set of `Changes` for any Kafka, over the wire, and one for the embedded broker, by its controls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import attrs
+import trio
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest, DeleteRecordsRequest, ElectLeadersRequest
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+)
+
+from sarameya.embedded import EmbeddedCluster
+from sarameya.error_codes import ErrorCode
+from tests.embedded.api_kit import request
+from tests.transcripts.batches import Batch
+
+AskAt = Callable[[int, Any], Awaitable[Any]]
+"""Sends a request to the broker of a node id, and returns the answer."""
+
+_RETRY_SECONDS = 0.05
+_TIMEOUT_MS = 20_000
+_LATEST = -1
+_EXCUSES = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""What a coordinator says that is not ready yet: the last transaction is being written, or its topic being made."""
+_OLD = "v3_and_below_"
+"""What the fields of AddPartitionsToTxn are called that brokers no longer send each other."""
+
+
+class Changes(Protocol):
+    """Each returns when it is done and every broker knows."""
+
+    async def move_leader(self, topic: str, partition: int, node_id: int) -> None: ...
+
+    async def delete_records(self, topic: str, partition: int, before: int) -> None: ...
+
+    async def append_in_transaction(self, producer: str, topic: str, partition: int, batch: Batch) -> int:
+        """The producer's id. `producer` is its transactional id."""
+        ...
+
+    async def end_transaction(self, producer: str, *, commits: bool) -> None: ...
+
+
+@attrs.frozen
+class EmbeddedChanges:
+    cluster: EmbeddedCluster
+
+    async def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        self.cluster.move_leader(topic, partition, node_id)
+
+    async def delete_records(self, topic: str, partition: int, before: int) -> None:
+        self.cluster.delete_records(topic, partition, before)
+
+    async def append_in_transaction(self, producer: str, topic: str, partition: int, batch: Batch) -> int:
+        raise NotImplementedError
+
+    async def end_transaction(self, producer: str, *, commits: bool) -> None:
+        raise NotImplementedError
+
+
+@attrs.define
+class _Transaction:
+    """What a transactional producer knows."""
+
+    producer_id: int
+    epoch: int
+    sequences: dict[tuple[str, int], int] = attrs.field(factory=dict)
+    """The next one of each partition it has ever written to."""
+    partitions: dict[tuple[str, int], int] = attrs.field(factory=dict)
+    """Of the transaction it is in, each with the node id of its leader."""
+
+
+@attrs.frozen
+class LiveChanges:
+    ask: AskAt
+    node_ids: Sequence[int]
+    _transactions: dict[str, _Transaction] = attrs.field(factory=dict, init=False)
+
+    async def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Make it the first of the partition's replicas, which is all that reassigning changes, and elect that one."""
+        replicas = [node_id, *(other for other in self.node_ids if other != node_id)]
+        reassigned = {"partition_index": partition, "replicas": replicas}
+        topics = [{"name": topic, "partitions": [reassigned]}]
+        await self.ask(node_id, request(AlterPartitionReassignmentsRequest, 0, timeout_ms=_TIMEOUT_MS, topics=topics))
+        elected = [{"topic": topic, "partitions": [partition]}]
+        while not await self._is_led(topic, partition, node_id):
+            await self.ask(
+                node_id,
+                request(ElectLeadersRequest, 1, election_type=0, topic_partitions=elected, timeout_ms=_TIMEOUT_MS),
+            )
+            await trio.sleep(_RETRY_SECONDS)
+
+    async def _is_led(self, topic: str, partition: int, leader: int) -> bool:
+        """Whether each broker knows its part: the leader answers, all others refuse."""
+        told = {node_id: await self._latest(topic, partition, node_id) for node_id in self.node_ids}
+        codes = {node_id: latest.error_code for node_id, latest in told.items()}
+        return codes.pop(leader) == ErrorCode.NONE and set(codes.values()) <= {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+    async def delete_records(self, topic: str, partition: int, before: int) -> None:
+        topics = [{"name": topic, "partitions": [{"partition_index": partition, "offset": before}]}]
+        leader = await self._leader(topic, partition)
+        answer = await self.ask(leader, request(DeleteRecordsRequest, 1, topics=topics, timeout_ms=_TIMEOUT_MS))
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+    # Transactions, as a client of Kafka 2.4 does them
+
+    async def append_in_transaction(self, producer: str, topic: str, partition: int, batch: Batch) -> int:
+        if producer not in self._transactions:
+            begun = await self._coordinated(producer, InitProducerIdRequest, 2, transaction_timeout_ms=60_000)
+            self._transactions[producer] = _Transaction(begun.producer_id, begun.producer_epoch)
+        known = self._transactions[producer]
+        at = topic, partition
+        who = {"producer_id": known.producer_id, "producer_epoch": known.epoch}
+        if at not in known.partitions:
+            added = [{"name": topic, "partitions": [partition]}]
+            await self._coordinated(producer, AddPartitionsToTxnRequest, 1, **who, topics=added, prefix=_OLD)
+            known.partitions[at] = await self._leader(topic, partition)
+        whole = attrs.evolve(batch, sequence=known.sequences.get(at, 0), transactional=True)
+        records = whole.encoded(known.producer_id, known.epoch)
+        data = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
+        ask = request(ProduceRequest, 7, transactional_id=producer, acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=data)
+        answer = await self.ask(known.partitions[at], ask)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        known.sequences[at] = whole.sequence + len(whole.values)
+        return known.producer_id
+
+    async def end_transaction(self, producer: str, *, commits: bool) -> None:
+        known = self._transactions[producer]
+        ends = {at: (await self._latest(*at, node_id)).offset for at, node_id in known.partitions.items()}
+        who = {"producer_id": known.producer_id, "producer_epoch": known.epoch}
+        await self._coordinated(producer, EndTxnRequest, 1, **who, committed=commits)
+        for at, node_id in known.partitions.items():
+            while (await self._latest(*at, node_id)).offset == ends[at]:  # answered before the markers are there
+                await trio.sleep(_RETRY_SECONDS)
+        known.partitions.clear()
+
+    async def _coordinated(self, producer: str, message: Any, version: int, prefix: str = "", **fields: Any) -> Any:
+        """Ask the producer's coordinator, until it has no excuse. `prefix`: of the fields' names."""
+        named = {f"{prefix}{name}": value for name, value in {"transactional_id": producer, **fields}.items()}
+        while True:
+            found = await self.ask(self.node_ids[0], request(FindCoordinatorRequest, 2, key=producer, key_type=1))
+            if found.error_code == ErrorCode.NONE:
+                answer = await self.ask(found.node_id, request(message, version, **named))
+                codes = _codes(answer)
+                if codes <= {ErrorCode.NONE}:
+                    return answer
+                assert codes <= _EXCUSES, codes
+            await trio.sleep(_RETRY_SECONDS)
+
+    # Partitions
+
+    async def _leader(self, topic: str, partition: int) -> int:
+        codes = {node_id: (await self._latest(topic, partition, node_id)).error_code for node_id in self.node_ids}
+        return next(node_id for node_id, code in codes.items() if code == ErrorCode.NONE)
+
+    async def _latest(self, topic: str, partition: int, node_id: int) -> Any:
+        topics = [{"name": topic, "partitions": [{"partition_index": partition, "timestamp": _LATEST}]}]
+        answer = await self.ask(node_id, request(ListOffsetsRequest, 4, topics=topics, replica_id=-1))
+        return answer.topics[0].partitions[0]
+
+
+def _codes(answer: Any) -> set[int]:
+    if isinstance(answer, AddPartitionsToTxnResponse):
+        return {p.partition_error_code for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition}
+    return {answer.error_code}

@@ -1,0 +1,72 @@
+"""The connections of one play: opened when they first ask something, each read by a task. Trio.
+
+So it is seen when an answer comes late, or the broker hangs up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import attrs
+import trio
+
+from tests.embedded.wire_client import WireClient
+from tests.transcripts.stage import Broker, Stage
+
+HUNG_UP = "hung up"
+
+
+@attrs.define(slots=True, eq=False)
+class Connection:
+    """One named client's connection. It waits for one answer at a time."""
+
+    name: str
+    client: WireClient
+    waits_for: str | None = None
+    """The step whose answer has not been recorded."""
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    answer: Any = None
+
+    async def send(self, ask: Any) -> None:
+        self.answered = trio.Event()
+        with suppress(trio.BrokenResourceError):  # that the broker has hung up is seen where its answer is read
+            await self.client.send(ask)
+
+    async def read(self) -> None:
+        """Take answers in until the broker hangs up."""
+        while self.answer is not HUNG_UP:
+            try:
+                self.answer = await self.client.receive()
+            except (EOFError, trio.BrokenResourceError):
+                self.answer = HUNG_UP
+            self.answered.set()
+
+
+class Connections:
+    """By the client's name, one to each broker that it asks something. They live as long as the nursery."""
+
+    def __init__(self, stage: Stage, nursery: trio.Nursery) -> None:
+        self._stage = stage
+        self._nursery = nursery
+        self._open: dict[tuple[str, Broker], Connection] = {}
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._open.values())
+
+    async def to(self, broker: Broker, name: str) -> Connection:
+        at = name, broker
+        if at not in self._open:
+            self._open[at] = await self._nursery.start(self._converse, name, broker)
+        return self._open[at]
+
+    def forget(self, connection: Connection) -> None:
+        """The broker has hung up: who asks again does so by a new one."""
+        self._open = {at: c for at, c in self._open.items() if c is not connection}
+
+    async def _converse(self, name: str, broker: Broker, *, task_status: trio.TaskStatus[Connection]) -> None:
+        async with self._stage.client(broker.host, broker.port, client_id=name) as client:
+            connection = Connection(name, client)
+            task_status.started(connection)
+            await connection.read()

@@ -1,0 +1,277 @@
+"""Fetch sessions (KIP-227): what need not be said again, by the reader and by the broker."""
+
+from __future__ import annotations
+
+from tests.transcripts.batches import batch
+from tests.transcripts.log_verbs import MIB, ORDERS, At, fetch, go_on, open_session, store
+from tests.transcripts.script import Await, DeleteRecords, DeleteTopic, FetchSession, Look, MoveLeader, Transcript
+
+_EVERY = ("1.1", "2.0", "2.1", "2.2", "2.3", "2.7", "3.1", "3.4", "3.5", "3.7", "3.9", "4.1")
+"""Each version that has sessions."""
+_SOME = ("1.1", "2.7", "3.1", "4.1")
+"""The first, compact, with topic ids, the newest."""
+_TOPICS = {"orders": 3, "returns": 1}
+
+_LONG = 15_000
+
+_P1, _P2, _RETURNS = ("orders", 1), ("orders", 2), ("returns", 0)
+_TWO = {ORDERS: 0, _P1: 0}
+_KILO = "x" * 999
+
+
+TRANSCRIPTS = (
+    Transcript(
+        "fetch sessions: one is made, and silence means that nothing has changed",
+        (
+            store("a"),
+            open_session("a", _TWO),
+            go_on("a", 1, {ORDERS: 1}),
+            go_on("a", 2),
+            store(to={_P1: batch("b")}),
+            go_on("a", 3),
+            go_on("a", 4),
+            go_on("a", 5, {_P1: 1}),
+            go_on("a", 6),
+        ),
+        profiles=_EVERY,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: an answer waits for news",
+        (
+            open_session("a", _TWO),
+            go_on("a", 1, max_wait=_LONG, held=True),
+            store("a"),
+            Await("a"),
+            go_on("a", 2, {ORDERS: 1}, max_wait=_LONG, held=True),
+            store(to={_P1: batch("b")}),
+            Await("a"),
+            go_on("a", 3, {_P1: 1}, max_wait=2_500, held=True),
+            Await("a"),
+        ),
+        profiles=_EVERY,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: partitions come and go, and change their position",
+        (
+            store("a", "b"),
+            store(to={_P2: batch("c"), _RETURNS: batch("d")}),
+            open_session("a", {ORDERS: 0}),
+            go_on("a", 1, {ORDERS: 2, _P2: 0}),
+            go_on("a", 2, {_RETURNS: 0, _P2: 1}),
+            go_on("a", 3, {_RETURNS: 1}, forgotten=[ORDERS]),
+            store("e"),
+            go_on("a", 4),
+            go_on("a", 5, {ORDERS: 1}),
+            go_on("a", 6, {ORDERS: 7}),
+            go_on("a", 7),
+            go_on("a", 8, {ORDERS: 3}),
+            go_on("a", 9, forgotten=[_P1, ("unknown", 0), _RETURNS]),
+            go_on("a", 10, {_P2: 1}, forgotten=[_P2]),
+            store(to={_P2: batch("f"), _RETURNS: batch("g")}),
+            go_on("a", 11),
+        ),
+        profiles=_EVERY,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: one whose last partition is forgotten ends",
+        (
+            open_session("a", {ORDERS: 0}),
+            go_on("a", 1, forgotten=[ORDERS]),
+            go_on("a", 2),
+            open_session("b", {ORDERS: 0}),
+            go_on("b", 1, {_P1: 0}, forgotten=[ORDERS]),
+            go_on("b", 2, forgotten=[_P1], max_wait=_LONG),
+            go_on("b", 3, {_P1: 0}),
+        ),
+        profiles=_SOME,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: out of turn",
+        (
+            open_session("a", _TWO),
+            go_on("a", 2),
+            go_on("a", 1),
+            go_on("a", 1),
+            go_on("a", 3, {ORDERS: 7}),
+            store("a"),
+            go_on("a", 2),
+            fetch("a", session=(4711, 1)),
+            fetch("a", {ORDERS: 0}, session=(4711, 2)),
+            fetch("a", {ORDERS: 0}, session=(0, 1)),
+            fetch("a", {ORDERS: 0}, session=(-1, 1)),
+        ),
+        profiles=_EVERY,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: one is closed",
+        (
+            store("a"),
+            open_session("a", _TWO),
+            fetch("a", {ORDERS: 0}, session=(FetchSession("a"), -1)),
+            go_on("a", 1),
+            open_session("b", _TWO),
+            fetch("b", {}, session=(FetchSession("b"), -1)),
+            go_on("b", 1),
+            fetch("c", {ORDERS: 0}, session=(4711, -1)),
+        ),
+        profiles=_EVERY,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: one is made in place of another",
+        (
+            open_session("a", {ORDERS: 0}),
+            fetch("b", {_P1: 0}, session=(FetchSession("a"), 0)),
+            go_on("a", 1),
+            go_on("b", 1),
+            fetch("c", {_P1: 0}, session=(4711, 0)),
+            go_on("c", 1),
+        ),
+        profiles=_SOME,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: one of nothing",
+        (open_session("a", {}), fetch("a", {}, session=(FetchSession("a"), 1), max_wait=2_500)),
+        profiles=_SOME,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: another client's session",
+        (
+            store("a"),
+            open_session("a", _TWO),
+            fetch("b", {ORDERS: 1}, session=(FetchSession("a"), 1)),
+            go_on("a", 1),
+            go_on("a", 2),
+        ),
+        profiles=_SOME,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: what was asked meanwhile by another connection",
+        (
+            open_session("a", _TWO),
+            go_on("a", 1, max_wait=_LONG, held=True),
+            fetch("b", {ORDERS: 0}, session=(FetchSession("a"), 2), max_wait=_LONG, held=True),
+            store("a"),
+            Await("a"),
+            Await("b"),
+            go_on("a", 3),
+        ),
+        profiles=_SOME,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: errors are told each time, and when they are over",
+        (
+            open_session("a", {ORDERS: 7, ("unknown", 0): 0, ("orders", 3): 0}),
+            go_on("a", 1),
+            go_on("a", 2, {ORDERS: 0}),
+            go_on("a", 3, forgotten=[("unknown", 0)]),
+            go_on("a", 4, forgotten=[("orders", 3)]),
+            go_on("a", 5),
+        ),
+        profiles=_EVERY,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: where the log begins is news, and where it ends",
+        (
+            store("a", "b"),
+            store("c"),
+            open_session("a", {ORDERS: At(0, max_bytes=1)}),
+            go_on("a", 1, {ORDERS: 3}),
+            go_on("a", 2),
+            DeleteRecords("orders", 0, 2),
+            go_on("a", 3),
+            go_on("a", 4),
+            store("d"),
+            go_on("a", 5, {ORDERS: 4}),
+            go_on("a", 6),
+        ),
+        profiles=_SOME,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: who was told of records comes last next time",
+        (
+            *(store(to={at: batch(f"{n}{_KILO}") for at in (ORDERS, _P1, _P2)}) for n in range(2)),
+            open_session("a", {at: At(0, max_bytes=MIB) for at in (ORDERS, _P1, _P2)}, max_bytes=1_070),
+            *(go_on("a", n, max_bytes=1_070) for n in range(1, 6)),
+            go_on("a", 6, {_P1: 1}, max_bytes=2_140),
+            go_on("a", 7, max_bytes=2_140),
+        ),
+        profiles=_SOME,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: topics by name, and then by id",
+        (
+            open_session("a", _TWO, version=12),
+            go_on("a", 1, version=13),
+            go_on("a", 1, version=12),
+            open_session("b", _TWO, version=13),
+            go_on("b", 1, version=12),
+            go_on("b", 1, version=13),
+        ),
+        profiles=("4.1",),
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: a topic that is deleted, and made anew",
+        (
+            store("a", "b"),
+            open_session("a", {ORDERS: 0, _RETURNS: 0}),
+            go_on("a", 1, {ORDERS: 2}),
+            DeleteTopic("orders"),
+            go_on("a", 2),
+            go_on("a", 3),
+            DeleteTopic("returns", made_anew=True),
+            go_on("a", 4),
+            go_on("a", 5),
+            store(to={_RETURNS: batch("c")}),
+            go_on("a", 6),
+            go_on("a", 7, {_RETURNS: 0}, later=True),
+        ),
+        profiles=_SOME,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: a topic that is made later",
+        (
+            open_session("a", {("late", 0): 0, ORDERS: 0}),
+            go_on("a", 1),
+            DeleteTopic("late", made_anew=True),
+            go_on("a", 2),
+            store(to={("late", 0): batch("a")}),
+            go_on("a", 3),
+        ),
+        profiles=("1.1", "2.7"),
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "fetch sessions: while the leader moves",
+        (
+            store("a"),
+            open_session("a", {ORDERS: At(1, epoch=0)}),
+            go_on("a", 1, max_wait=_LONG, held=True),
+            MoveLeader("orders", 0, 1),
+            Await("a"),
+            go_on("a", 2),
+            MoveLeader("orders", 0, 0),
+            go_on("a", 3),
+            go_on("a", 4, {ORDERS: At(1, epoch=2)}),
+            go_on("a", 5, {ORDERS: At(1, epoch=3)}),
+            Look(),
+        ),
+        profiles=("2.1", "2.7", "3.1", "3.7", "4.1"),
+        topics=_TOPICS,
+        brokers=3,
+    ),
+)
