@@ -9,6 +9,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 
 from sarameya.embedded.cluster_state import BrokerSettings
+from sarameya.embedded.partition_log import PartitionLog
 from sarameya.error_codes import ErrorCode
 from tests.embedded.api_kit import ApiKit, request, values
 
@@ -300,3 +301,59 @@ class TestLeaders:
         assert reads(Reader(kit, 15).fetch({("orders", 0): 0}))[0].current_leader is None
         answer = Reader(kit, 16, node_id=1).fetch({("orders", 0): 0})
         assert (reads(answer)[0].current_leader, answer.node_endpoints) == (None, [])
+
+
+class TestQuiet:
+    """Partitions whose reader is at the end of the log, as it was told before."""
+
+    def test_of_a_thousand_only_the_one_with_news_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        kit = ApiKit({"orders": 1000})
+        reader = Reader(kit, BY_ID)
+        reader.fetch({("orders", number): 0 for number in range(1000)})
+        read: list[int] = []
+        for name in ("read", "readable_bytes"):
+            method = getattr(PartitionLog, name)
+
+            def counting(log: PartitionLog, *arguments: Any, method: Any = method, **options: Any) -> Any:
+                read.append(log.partition.partition)
+                return method(log, *arguments, **options)
+
+            monkeypatch.setattr(PartitionLog, name, counting)
+        answers = reader.ask(max_wait=30)
+        assert read == []
+        kit.append("orders", 500, b"a")
+        assert told(answers.pop()) == [(500, 0)]
+        assert set(read) == {500}
+
+    @pytest.mark.parametrize("what", ["records", "retention", "epoch", "deleted", "made anew", "reader's offset"])
+    def test_what_happens_to_one_is_told(self, what: str) -> None:
+        kit = ApiKit({"orders": 2}, brokers=2, settings=BrokerSettings(replication_factor=1))
+        for node in (0, 1):
+            kit.append("orders", node, b"a")
+        reader = Reader(kit, BY_ID)
+        reader.fetch({("orders", 0): 1}, leader_epoch=0)
+        reader.fetch()
+        named: dict[tuple[str, int], int] = {}
+        match what:
+            case "records":
+                kit.append("orders", 0, b"b")
+            case "retention":
+                kit.cluster.topics.partition("orders", 0).log.delete_before(1)
+            case "epoch":
+                kit.cluster.move_leader("orders", 0, 1, kit.now)
+                kit.cluster.move_leader("orders", 0, 0, kit.now)
+            case "deleted":
+                kit.cluster.delete_topic("orders", kit.now)
+            case "made anew":
+                kit.cluster.delete_topic("orders", kit.now)
+                kit.cluster.create_topic("orders", 2)
+                kit.append("orders", 0, b"a")
+            case _:
+                named = {("orders", 0): 0}
+        (news,) = told(reader.fetch(named))
+        codes = {
+            "epoch": ErrorCode.FENCED_LEADER_EPOCH,
+            "deleted": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "made anew": ErrorCode.INCONSISTENT_TOPIC_ID,
+        }
+        assert news == (0, codes.get(what, ErrorCode.NONE))

@@ -20,6 +20,7 @@ import attrs
 
 from sarameya.embedded.epoch_cache import EpochEnd
 from sarameya.embedded.refusal import Refused
+from sarameya.embedded.topics import Partition
 from sarameya.error_codes import ErrorCode
 
 NO_SESSION = 0
@@ -56,6 +57,8 @@ class FetchPartition:
     last_fetched_epoch: int
     high_watermark: int = _UNKNOWN
     log_start_offset: int = _UNKNOWN
+    place: Partition | None = None
+    """Where it was found last, by the topic's name, and its id if that was said."""
 
     @property
     def key(self) -> PartitionKey:
@@ -123,15 +126,22 @@ class FetchContext(ABC):
     def partitions(self) -> Iterable[FetchPartition]:
         """What it reads, in the order in which it is read."""
 
+    @property
+    @abstractmethod
+    def tells_all(self) -> bool:
+        """Whether every partition is told of, or only those with news."""
+
     @abstractmethod
     def answer(self, reads: Reads, now: float) -> Answer:
-        """What of `reads`, one for each of `partitions`, is told. Called once."""
+        """What of `reads` is told: one for each of `partitions`, but for some without news maybe. Called once."""
 
 
 Partitions = dict[PartitionKey, FetchPartition]
 
 
 class _Sessionless(FetchContext):
+    tells_all = True
+
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
 
@@ -159,6 +169,8 @@ class _Full(_Sessionless):
 
 
 class _Incremental(FetchContext):
+    tells_all = False
+
     def __init__(self, session: _Session) -> None:
         self._session = session
         self._epoch = session.epoch
