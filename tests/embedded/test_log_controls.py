@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.consumer import FetchRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 from trio.testing import MockClock
 
 from sarameya.embedded import EmbeddedCluster, Refused
+from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 from tests.embedded.api_kit import request, values
 from tests.embedded.wire_client import connected
@@ -106,3 +107,82 @@ class TestTransactions:
             assert [cluster.log("orders", partition).end_offset for partition in (0, 1)] == [1, 1]
             cluster.end_transaction(7, commit=True, producer_epoch=1)
             assert cluster.log("orders", 0).open_transactions == []
+
+
+def epoch_end(epoch: int, *, current: int = -1) -> Any:
+    asked = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
+    return request(OffsetForLeaderEpochRequest, 4, replica_id=-1, topics=[{"topic": "orders", "partitions": [asked]}])
+
+
+class TestTruncation:
+    """What a reader can find out about records that are gone (KIP-320)."""
+
+    async def ends(self, cluster: EmbeddedCluster, broker: int, *epochs: int) -> list[tuple[int, int]]:
+        """(leader epoch, end offset) for each."""
+        async with connected(cluster, broker) as client:
+            answers = [(await client.ask(epoch_end(epoch))).topics[0].partitions[0] for epoch in epochs]
+        return [(answer.leader_epoch, answer.end_offset) for answer in answers]
+
+    async def test_unclean_election_ends_the_old_epoch_where_the_new_leader_had_got(
+        self, autojump_clock: MockClock
+    ) -> None:
+        async with EmbeddedCluster({"orders": 1}, brokers=3, in_memory=True) as cluster:
+            for value in (b"a", b"b", b"c"):
+                cluster.produce("orders", 0, value)
+            cluster.hold_replica("orders", 0, 1, 1)
+            cluster.move_leader("orders", 0, 1)
+            assert await self.ends(cluster, 1, 0, 1, 2) == [(0, 1), (1, 1), (-1, -1)]
+            for value in (b"B", b"C", b"D"):
+                cluster.produce("orders", 0, value)
+            assert await self.ends(cluster, 1, 0, 1) == [(0, 1), (1, 4)]
+            async with connected(cluster, 1) as client:
+                # Who was at offset 3 under epoch 0 could read on, and would not know what it has missed.
+                (read,) = (await client.ask(fetch(3))).responses[0].partitions
+                assert values(read.records) == [b"D"]
+                (read,) = (await client.ask(fetch(3, epoch=0))).responses[0].partitions
+                assert read.error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+    async def test_log_cut_off_before_an_election_is_the_same(self, autojump_clock: MockClock) -> None:
+        async with EmbeddedCluster({"orders": 1}, brokers=2, in_memory=True) as cluster:
+            for value in (b"a", b"b", b"c"):
+                cluster.produce("orders", 0, value)
+            cluster.truncate("orders", 0, 1)
+            cluster.move_leader("orders", 0, 1)
+            cluster.produce("orders", 0, b"B")
+            assert await self.ends(cluster, 1, 0, 1) == [(0, 1), (1, 2)]
+
+    async def test_epochs_that_are_cut_off_whole_were_never_there(self, autojump_clock: MockClock) -> None:
+        async with EmbeddedCluster({"orders": 1}, brokers=2, in_memory=True) as cluster:
+            for broker in (0, 1, 0, 1):  # epochs 0 to 3, a record each
+                cluster.move_leader("orders", 0, broker)
+                cluster.produce("orders", 0, b"v")
+            cluster.hold_replica("orders", 0, 0, 1)
+            cluster.move_leader("orders", 0, 0)
+            assert await self.ends(cluster, 0, 0, 1, 2, 3, 4) == [(0, 1), (0, 1), (0, 1), (0, 1), (4, 1)]
+
+    async def test_broker_that_crashed_starts_with_less_under_a_later_epoch(self, autojump_clock: MockClock) -> None:
+        async with EmbeddedCluster({"orders": 1}, in_memory=True) as cluster:
+            for value in (b"a", b"b", b"c"):
+                cluster.produce("orders", 0, value)
+            await cluster.stop_broker(0)
+            cluster.truncate("orders", 0, 1)
+            await cluster.start_broker(0)
+            assert cluster.log("orders", 0).leader_epoch == 2, "once for no leader, once for the new one"
+            assert await self.ends(cluster, 0, 0, 1, 2) == [(0, 1), (0, 1), (2, 1)]
+            async with connected(cluster) as client:
+                for epoch, code in ((0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.OFFSET_OUT_OF_RANGE)):
+                    (read,) = (await client.ask(fetch(3, epoch=epoch))).responses[0].partitions
+                    assert read.error_code == code
+
+    async def test_held_fetch_behind_the_new_end_is_told_at_once(self, autojump_clock: MockClock) -> None:
+        async with (
+            EmbeddedCluster({"orders": 1}, brokers=2, in_memory=True) as cluster,
+            connected(cluster, 1) as client,
+        ):
+            for value in (b"a", b"b", b"c"):
+                cluster.produce("orders", 0, value)
+            await client.send(fetch(3, max_wait_ms=30_000))
+            await trio.testing.wait_all_tasks_blocked()
+            cluster.hold_replica("orders", 0, 1, 1)
+            (read,) = (await client.receive()).responses[0].partitions
+            assert (read.error_code, trio.current_time()) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0.0)
