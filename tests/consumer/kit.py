@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -28,3 +29,34 @@ def edit_answers(monkeypatch: pytest.MonkeyPatch, api: Api, edit: Edit) -> None:
         handler.answer(attrs.evolve(call, reply=reply))
 
     monkeypatch.setitem(apis.HANDLERS, api, attrs.evolve(handler, answer=answer))
+
+
+@attrs.define(slots=True)
+class Fetches:
+    """The fetches that brokers were asked for, in their order: (broker, request), and which versions they were in."""
+
+    seen: list[tuple[int, Any]] = attrs.field(factory=list)
+    versions: set[int] = attrs.field(factory=set)
+
+    def partitions(self, since: int = 0) -> list[list[int]]:
+        """The partitions that each request named."""
+        return [[p.partition for t in body.topics for p in t.partitions] for _, body in self.seen[since:]]
+
+    def of(self, partition: int) -> list[int]:
+        """The brokers that were asked for a partition by name."""
+        return [
+            node for node, body in self.seen if partition in {p.partition for t in body.topics for p in t.partitions}
+        ]
+
+
+def watch_fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
+    """Keep every fetch that comes to any broker from now on."""
+    fetches, handler = Fetches(), apis.HANDLERS[Api.FETCH]
+
+    def answer(call: Call) -> None:
+        fetches.seen.append((call.node_id, copy.deepcopy(call.body)))
+        fetches.versions.add(call.version)
+        handler.answer(call)
+
+    monkeypatch.setitem(apis.HANDLERS, Api.FETCH, attrs.evolve(handler, answer=answer))
+    return fetches

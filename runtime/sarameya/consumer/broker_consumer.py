@@ -209,7 +209,7 @@ class BrokerConsumer:
             self._give_all_back(str(error))
         else:
             self._fan_out(plan, answer)
-            if answer.responses or trio.current_time() >= began + max_wait / 2:
+            if answer.responses or answer.error_code or trio.current_time() >= began + max_wait / 2:
                 self._hurried = None
             else:
                 await self._slow_down("an answer that says nothing, before its time")

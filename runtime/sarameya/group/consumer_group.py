@@ -99,6 +99,12 @@ class ConsumerGroup(Pausing):
         self._idle = trio.Event()
         self._idle.set()
 
+    @property
+    def buffered_bytes(self) -> int:
+        """What has been fetched and not yet been dealt with, in bytes: at most `Config.fetch_buffer_bytes`, and one
+        record batch larger than was asked for from each broker."""
+        return self._runtime.budget.held if self._runtime is not None else 0
+
     async def __aenter__(self) -> Self:
         await self._lifetime.__aenter__()
         return self

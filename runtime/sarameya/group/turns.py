@@ -14,7 +14,7 @@ import trio
 _SECONDS = 0.01
 _MOST_MESSAGES = 1000
 """What a checkpoint costs is little beside so many."""
-_FIRST = 64
+_FIRST = 8
 
 
 class Turn:

@@ -1,0 +1,115 @@
+"""Handlers that fall behind, and what they cost. Over the in-memory cluster under virtual time."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from sarameya import Claim, ConsumerGroupHandler, Message, Session, TopicPartition
+from sarameya.observe import BackpressureEnded, PartitionBackpressured
+from tests.group.kit import Recorder, Running, deadline, fill, orders, start_member
+
+PARTITION = TopicPartition("orders", 0)
+
+
+def changes(member: Running) -> list[type[object]]:
+    return [type(event) for event in member.events if isinstance(event, PartitionBackpressured | BackpressureEnded)]
+
+
+async def test_handler_that_takes_nothing_is_told_once_and_again_when_it_has_caught_up(
+    autojump_clock: MockClock,
+) -> None:
+    release = trio.Event()
+
+    async def wait(session: Session, claim: Claim, message: Message) -> None:
+        await release.wait()
+
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        handler = Recorder(wait)
+        began = trio.current_time()
+        member = await start_member(nursery, cluster, handler, fetch_max_partition_bytes=1000, max_processing_time=1.0)
+        while not changes(member):
+            await trio.sleep(0.01)
+        assert 1.0 <= trio.current_time() - began <= 2.1, "the second look, one to two times max_processing_time"
+        (event,) = member.seen(PartitionBackpressured)
+        assert event.partition == PARTITION
+        assert 0 < event.buffered <= 3000
+        fill(cluster, 100)
+        await trio.sleep(60)
+        assert changes(member) == [PartitionBackpressured]
+        release.set()
+        await handler.received(200)
+        assert handler.offsets("orders", 0) == list(range(200))
+        assert changes(member) == [PartitionBackpressured, BackpressureEnded]
+        (ended,) = member.seen(BackpressureEnded)
+        assert 60 <= ended.seconds < 62
+
+
+async def test_slow_handler_that_goes_on_is_not_backpressured(autojump_clock: MockClock) -> None:
+    async def slowly(session: Session, claim: Claim, message: Message) -> None:
+        await trio.sleep(0.9)
+
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        handler = Recorder(slowly)
+        member = await start_member(nursery, cluster, handler, fetch_max_partition_bytes=500, max_processing_time=1.0)
+        await handler.received(50)
+        assert not changes(member)
+
+
+async def test_paused_claim_is_not_backpressured(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        fill(cluster, 1)
+        await handler.received(1)
+        member.group.pause([PARTITION])
+        fill(cluster, 50)
+        await trio.sleep(30)
+        assert not changes(member)
+        member.group.resume([PARTITION])
+        await handler.received(51)
+
+
+async def test_partition_that_ends_while_backpressured_begins_anew_elsewhere(autojump_clock: MockClock) -> None:
+    class Stuck(ConsumerGroupHandler):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async for _ in claim:
+                await trio.sleep_forever()
+
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        member = await start_member(nursery, cluster, Stuck(), claim_grace=1.0, fetch_max_partition_bytes=500)
+        while not changes(member):
+            await trio.sleep(0.1)
+        await member.close()
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.received(100)
+        assert handler.offsets("orders", 0) == list(range(100))
+
+
+async def test_budget_is_kept_whatever_the_number_of_stuck_partitions(autojump_clock: MockClock) -> None:
+    async def wait(session: Session, claim: Claim, message: Message) -> None:
+        await release.wait()
+
+    release = trio.Event()
+    async with orders(30) as cluster, deadline() as nursery:
+        for partition in range(30):
+            for _ in range(20):
+                cluster.produce("orders", partition, b"x" * 1000)
+        handler = Recorder(wait)
+        member = await start_member(
+            nursery, cluster, handler, fetch_max_partition_bytes=10_000, fetch_buffer_bytes=100_000, fetch_max_wait=0.05
+        )
+        await trio.sleep(30)
+        # A broker sends the first batch of an answer whole, whatever was asked for.
+        assert 30_000 < member.group.buffered_bytes <= 100_000 + 1200
+        assert len(handler.messages) == 30, "every claim has had its first"
+        release.set()
+        await handler.received(600)
+        for partition in range(30):
+            assert handler.offsets("orders", partition) == list(range(20))
+        await trio.sleep(1)
+        assert member.group.buffered_bytes <= 30 * 1200

@@ -1,0 +1,180 @@
+"""Logs that lose what has been read (KIP-320), and topics that are made again (KIP-516)."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import ErrorCode, LogTruncatedError, TopicPartition, TopicRecreatedError
+from sarameya.embedded import EmbeddedCluster, apis
+from sarameya.embedded.apis import Call
+from sarameya.observe import OffsetReset
+from sarameya.protocol import versions
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import watch_fetches
+from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
+
+PARTITION = TopicPartition("orders", 0)
+
+
+async def unclean_election(cluster: EmbeddedCluster, offset: int, leader: int) -> None:
+    """A broker comes to lead that has the log up to `offset` only."""
+    cluster.truncate("orders", 0, offset)
+    cluster.move_leader("orders", 0, leader)
+
+
+async def test_log_cut_below_what_was_read_fails_the_claim_and_says_where(autojump_clock: MockClock) -> None:
+    async with orders(brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 20)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await handler.received(20)
+        await unclean_election(cluster, 15, 1)
+        fill(cluster, 20)  # so that the position is in the log again, among other messages
+        await member.ended.wait()
+        error = claim_failure(member)
+        assert isinstance(error, LogTruncatedError)
+        assert (error.partition, error.offset, error.diverging_offset) == (PARTITION, 20, 15)
+        assert handler.offsets("orders", 0) == list(range(20))
+
+
+async def test_log_cut_below_what_was_read_is_read_on_where_it_differs(autojump_clock: MockClock) -> None:
+    async with orders(2, brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 20)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, offset_out_of_range="newest")
+        await handler.received(20)
+        await unclean_election(cluster, 15, 1)
+        for i in range(10):
+            cluster.produce("orders", 0, b"new %d" % i)
+        fill(cluster, 3, 1)
+        await handler.received(33)
+        assert [m.value for m in handler.messages if m.partition == 0][20:] == [b"new %d" % i for i in range(10)]
+        (event,) = member.seen(OffsetReset)
+        assert (event.partition, event.before, event.after) == (PARTITION, 20, 15)
+        await eventually(lambda: committed(cluster).get("orders-0") == 25)
+
+
+async def test_log_cut_above_what_was_read_is_read_on_as_if_nothing_had_been(autojump_clock: MockClock) -> None:
+    async with orders(brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 20)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await handler.received(20)
+        cluster.move_leader("orders", 0, 1)
+        fill(cluster, 5)
+        await handler.received(25)
+        assert handler.offsets("orders", 0) == list(range(25))
+        assert not member.seen(OffsetReset)
+
+
+async def test_log_cut_while_nobody_read_is_found_out_by_the_epoch_of_the_commit(autojump_clock: MockClock) -> None:
+    async with orders(brokers=2) as cluster, deadline() as nursery:
+        cluster.move_leader("orders", 0, 1)  # so that the epoch is not the first one
+        fill(cluster, 20)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await handler.received(20)
+        await member.close()
+        assert cluster.committed("g")[PARTITION].leader_epoch == 1
+        await unclean_election(cluster, 15, 0)
+        fill(cluster, 20)
+        member = await start_member(nursery, cluster, Recorder())
+        await member.ended.wait()
+        assert isinstance(claim_failure(member), LogTruncatedError)
+
+
+async def test_partitions_that_come_together_are_checked_by_one_request(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    handler_of = apis.HANDLERS[Api.OFFSET_FOR_LEADER_EPOCH]
+
+    def answer(call: Call) -> None:
+        asked.append(sum(len(topic.partitions) for topic in call.body.topics))
+        handler_of.answer(call)
+
+    monkeypatch.setitem(apis.HANDLERS, Api.OFFSET_FOR_LEADER_EPOCH, attrs.evolve(handler_of, answer=answer))
+    async with orders(50, brokers=2) as cluster, deadline() as nursery:
+        for partition in range(50):
+            fill(cluster, 1, partition)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await handler.received(50)
+        await member.close()
+        assert not asked
+        for partition in range(50):
+            cluster.move_leader("orders", partition, 1 - partition % 2)
+            fill(cluster, 1, partition)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.received(50)
+        assert asked == [25, 25]
+
+
+async def test_check_that_is_refused_is_repeated_with_backoff(autojump_clock: MockClock) -> None:
+    async with orders(brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 20)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.received(20)
+        cluster.fail_next(Api.OFFSET_FOR_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, 3)
+        cluster.move_leader("orders", 0, 1)
+        fill(cluster, 5)
+        await handler.received(25)
+        assert not cluster.faults
+
+
+# -- another topic of the same name ---------------------------------------------------------------------
+
+
+async def test_topic_made_again_stops_its_claims_and_says_so(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        cluster.create_topic("bills", 1)
+        fill(cluster, 20)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, topics=("orders", "bills"))
+        await handler.received(20)
+        cluster.delete_topic("orders")
+        cluster.create_topic("orders", 1)
+        fill(cluster, 30)
+        await member.ended.wait()
+        error = claim_failure(member)
+        assert isinstance(error, TopicRecreatedError)
+        assert (error.partition, error.offset) == (PARTITION, 20)
+        assert error.before != error.after
+        assert handler.offsets("orders", 0) == list(range(20))
+
+
+async def test_topic_made_again_is_noticed_where_brokers_know_no_ids_in_fetches(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(versions.CLIENT_VERSIONS, Api.FETCH, versions.VersionRange(4, 12))
+    fetches = watch_fetches(monkeypatch)
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 20)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, metadata_max_age=5.0)
+        await handler.received(20)
+        cluster.delete_topic("orders")
+        cluster.create_topic("orders", 1)
+        fill(cluster, 20)
+        await member.ended.wait()
+        assert isinstance(claim_failure(member), TopicRecreatedError)
+        assert fetches.versions == {12}
+
+
+async def test_topic_without_an_id_is_read_by_its_name(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(versions.CLIENT_VERSIONS, Api.METADATA, versions.VersionRange(1, 9))
+    fetches = watch_fetches(monkeypatch)
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 20)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await handler.received(20)
+        assert fetches.versions == {12}
+        await trio.sleep(1)

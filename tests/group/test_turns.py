@@ -1,0 +1,74 @@
+"""Other tasks keep time while a handler has all it wants at hand. Real time, as a busy loop is what it is about."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import trio
+
+from sarameya import Config
+from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.group.claim import Claim
+from sarameya.model import TopicPartition
+from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.fetch_cursor import FetchCursor, Records
+from sarameya.protocol.records import build, split
+
+PARTITION = TopicPartition("orders", 0)
+
+
+def full_claim(batches: int, messages: int) -> Claim:
+    """A claim with so many record batches of so many messages at hand."""
+    consumer = PartitionConsumer(FetchCursor(PARTITION, 0), 10, ByteBudget(2**30).open())
+    claim = Claim(consumer, Config())
+    data = b"".join(
+        build([(0, None, b"x" * 50, ())] * messages, base_offset=number * messages) for number in range(batches)
+    )
+    consumer.deliver(Records(tuple(split(data, PARTITION, 0)), len(data), 0))
+    return claim
+
+
+async def turns_of_others(claim: Claim, total: int, seconds_a_message: float) -> list[float]:
+    """The times between two turns of another task while all `total` messages are taken and computed on."""
+    gaps: list[float] = []
+
+    async def others() -> None:
+        last = time.perf_counter()
+        while True:
+            await trio.lowlevel.checkpoint()
+            now = time.perf_counter()
+            gaps.append(now - last)
+            last = now
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        taken = 0
+        async for _ in claim:
+            if seconds_a_message:
+                until = time.perf_counter() + seconds_a_message
+                while time.perf_counter() < until:
+                    pass
+            taken += 1
+            if taken == total:
+                break
+        nursery.cancel_scope.cancel()
+    return gaps
+
+
+async def test_a_thousand_messages_at_most_are_handed_out_between_two_checkpoints() -> None:
+    gaps = await turns_of_others(full_claim(1, 20_000), 20_000, 0.0)
+    assert len(gaps) >= 20
+    gaps = await turns_of_others(full_claim(20_000 // 50, 50), 20_000, 0.0)
+    assert len(gaps) >= 20
+
+
+@pytest.mark.parametrize("seconds_a_message", [0.0005, 0.005])
+async def test_handler_that_computes_long_on_each_message_lets_others_have_their_turn(
+    seconds_a_message: float,
+) -> None:
+    total = int(1.0 / seconds_a_message)
+    gaps = await turns_of_others(full_claim(1, total), total, seconds_a_message)
+    # The first turns find out what fits; the machine may be busy, so that it is the median that is held to the bound.
+    settled = sorted(gaps[3:])
+    assert settled[len(settled) // 2] < max(0.03, 4 * seconds_a_message)
