@@ -78,9 +78,11 @@ class LogControls(ABC):
         self._touch(topic, partition)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Let retention take the records before an offset."""
+        """Let retention take the records before an offset.
+
+        Fetches that wait are not told, as in Kafka: who is before it finds out when something comes, or with the next.
+        """
         self.log(topic, partition).delete_before(before_offset)
-        self._touch(topic, partition)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Cut the log off at an offset, as an unclean election does; raise the epoch with `move_leader`.

@@ -159,6 +159,7 @@ class DelayedFetch(DelayedOperation):
         self._context = context
         self._limits = limits
         self._reply = reply
+        self._waits = False
         self._wanted: list[tuple[FetchPartition, Partition]] = []
         self._unknown: Reads = []
         """What does not exist comes last, as in Kafka, and does not end the wait for the others."""
@@ -182,12 +183,15 @@ class DelayedFetch(DelayedOperation):
                 source = self._broker.source(asked, partition)
                 if source.preferred >= 0 or _diverging(source.log, asked) is not None:
                     return True
+                # Whom retention has overtaken while waiting, it waits on.
+                offset = max(asked.fetch_offset, source.log.start_offset) if self._waits else asked.fetch_offset
                 limit = source.limit(self._limits.read_committed)
-                missing -= min(source.log.readable_bytes(asked.fetch_offset, limit), asked.max_bytes)
+                missing -= min(source.log.readable_bytes(offset, limit), asked.max_bytes)
             except Refused:
                 return True
             if missing <= 0:
                 return True
+        self._waits = True
         return missing <= 0 or not self._wanted
 
     def on_complete(self, now: float) -> None:
