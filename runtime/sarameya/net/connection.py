@@ -18,7 +18,13 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from sarameya._version import __version__
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import ConnectionLostError, ProtocolError, RequestTimeoutError, SarameyaError
+from sarameya.errors import (
+    ConnectionLostError,
+    ProtocolError,
+    RequestTimeoutError,
+    ResponseTooLargeError,
+    SarameyaError,
+)
 from sarameya.net.transport import receiver
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
 from sarameya.protocol.wire import ClientWire
@@ -92,7 +98,10 @@ class Connection:
         Raises ConnectionLostError, RequestTimeoutError, or ProtocolError where no Kafka broker answers.
         """
         version = CLIENT_VERSIONS[Api.API_VERSIONS].high
-        answer = await self._exchange(_api_versions_request(version), timeout)
+        try:
+            answer = await self._exchange(_api_versions_request(version), timeout)
+        except ResponseTooLargeError as error:  # no Kafka broker's: theirs to this are small
+            raise ProtocolError(*error.args) from None
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             answer = await self._exchange(_api_versions_request(0), timeout)
         if answer.error_code:
