@@ -4,10 +4,12 @@
         cluster.produce("orders", 0, b"value")
         ...                                        # clients at cluster.bootstrap_servers
 
-Map: `cluster` (lifetime), `controls` (what hurts it), `server` (connections) and `networks` (TCP, memory) are trio; all
-else is pure: `framing` (bytes <-> requests), `apis` (a file an API), `cluster_state` (what brokers know), `topics`,
-`partition_log`, `coordinators` (which broker has which group), `group_coordinator` with `groups`, `offsets_journal`
-with `offsets_records` (`__consumer_offsets`), `purgatory` (who waits), `faults`.
+Map: `cluster` (lifetime), `controls` and `log_controls` (what hurts it), `server` (connections) and `networks` (TCP,
+memory) are trio; all else is pure: `framing` (bytes <-> requests), `apis` (a file an API), `cluster_state` (what
+brokers know), `fetch_sessions`, `topics`, `replicas`, `partition_log` with what it remembers (`epoch_cache`,
+`transaction_index`, `producer_state`, `offset_index`), `coordinators` (which broker has which group),
+`group_coordinator` with `groups`, `offsets_journal` with `offsets_records` (`__consumer_offsets`), `purgatory` (who
+waits), `faults`.
 """
 
 from sarameya.embedded.cluster import EmbeddedCluster

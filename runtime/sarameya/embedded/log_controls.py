@@ -51,7 +51,8 @@ class LogControls(ABC):
         Readers are shown what stands before its `high_watermark` (None: all that it has), which may be behind: it
         comes with the next records. Beyond `offset` it answers OFFSET_OUT_OF_RANGE. It is in sync no more, so that
         the leader sends nobody to it, and goes on without it; with `in_sync` the leader waits for it instead, and
-        shows nobody what it does not have. Batches that reach beyond `offset` are not there at all.
+        shows nobody what it does not have (producers are answered all the same, whatever `acks` they want). Batches
+        that reach beyond `offset` are not there at all.
 
         Raises Refused with REPLICA_NOT_AVAILABLE for a broker that does not follow, ValueError for offsets outside the
         log, or before what has been shown to readers for one that is to be in sync.

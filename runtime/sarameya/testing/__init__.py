@@ -28,6 +28,8 @@ A cluster can be hurt while it is used; all of these are methods of `EmbeddedClu
 | a member's session ends                                           | `expire_member`                                  |
 | a topic comes, grows, goes                                        | `create_topic`, `add_partitions`, `delete_topic` |
 | a log loses its head or its tail, or gets any bytes               | `delete_records`, `truncate`, `append_raw`       |
+| a follower lags, for who reads from it; it catches up             | `hold_replica`, `release_replica`                |
+| records of a transaction; it is committed or aborted              | `produce_transactional`, `end_transaction`       |
 
     cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR, 3, group_id="g")
     cluster.drop_next(Api.SYNC_GROUP, half="answer")      # done, and nobody hears of it
