@@ -1,0 +1,113 @@
+"""The wall clock may jump: it dates what people date, and rules no timer."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya.embedded import EmbeddedCluster
+from sarameya.observe import Committed, ConnectionLost, MembershipChanged, Retrying, SessionEnding, SessionStarted
+from tests.group.kit import Recorder, committed, deadline, start_member
+
+ROOT = Path(__file__).parents[1]
+
+WALL_CLOCK = {
+    # Dates records.
+    "runtime/sarameya/embedded/cluster.py": {"time.time"},
+    # Where `a day ago` stands in a log.
+    "runtime/sarameya/group/consumer_group.py": {"time.time"},
+    "runtime/sarameya/group/standalone.py": {"time.time"},
+    "runtime/sarameya/service/groups/command.py": {"time.time"},
+    # Files have dates of the wall clock's.
+    "handlers/sarameya_handlers/spark/parquet.py": {"time.time"},
+}
+"""Who may ask what time of day it is, and what for."""
+
+_ASKING = {
+    *(
+        f"time.{name}"
+        for name in ("time", "time_ns", "localtime", "gmtime", "ctime", "strftime", "asctime", "clock_gettime")
+    ),
+    *(f"datetime.{name}" for name in ("now", "utcnow", "today")),
+    "date.today",
+}
+
+
+def asked(path: Path) -> set[str]:
+    """The wall clock's functions that are named in a file."""
+    return set(_named(ast.parse(path.read_text(encoding="utf-8")))) & _ASKING
+
+
+def _named(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            of = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+            yield f"{of}.{node.attr}"
+        elif isinstance(node, ast.Import):
+            # Under another name it would not be seen where it is used.
+            yield from (f"{alias.name}.time" for alias in node.names if alias.asname)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_nobody_asks_for_the_time_of_day_but_who_dates_something() -> None:
+    files = [path for room in ("runtime", "handlers") for path in sorted((ROOT / room).rglob("*.py"))]
+    assert len(files) > 100
+    found = {str(path.relative_to(ROOT)): names for path in files if (names := asked(path))}
+    assert found == WALL_CLOCK
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "time.time()",
+        "import time as t",
+        "from time import time",
+        "datetime.datetime.now()",
+        "datetime.now(UTC)",
+        "x = time.time_ns",
+    ],
+)
+def test_asking_is_found_however_it_is_written(tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.py").write_text(line)
+    assert asked(tmp_path / "a.py")
+
+
+_TROUBLE = (SessionStarted, SessionEnding, ConnectionLost, Retrying, MembershipChanged)
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0, 10 * 365 * 86_400.0])
+async def test_wall_clock_that_jumps_ends_no_session_and_loses_and_repeats_nothing(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    jumped = 0.0
+    began = time.time()
+    monkeypatch.setattr(time, "time", lambda: began + trio.current_time() + jumped)
+    monkeypatch.setattr(time, "time_ns", lambda: int(time.time() * 1e9))
+    async with (
+        EmbeddedCluster({"orders": 2}, in_memory=True, seed=1, wall_clock=lambda: time.time()) as cluster,
+        deadline() as nursery,
+    ):
+        handlers = [Recorder(), Recorder()]
+        members = [await start_member(nursery, cluster, handler) for handler in handlers]
+        await trio.sleep(30)
+        before = [[type(event) for event in member.events if type(event) in _TROUBLE] for member in members]
+        for second in range(120):
+            jumped = jump * (second > 30) * (second < 90)
+            for partition in range(2):
+                cluster.produce("orders", partition, b"%d" % second)
+            await trio.sleep(1)
+            read = sum(len(handler.messages) for handler in handlers)
+            assert read == 2 * (second + 1), "each message within a second"
+        assert before == [[type(event) for event in member.events if type(event) in _TROUBLE] for member in members]
+        assert all(len(member.seen(Committed)) > 100 for member in members), "one a second"
+        stamps = [message.timestamp for message in handlers[0].messages]
+        assert max(stamps) - min(stamps) > abs(jump) * 1000 - 200_000, "the records are dated by it"
+        await trio.sleep(2)
+        assert committed(cluster) == {"orders-0": 120, "orders-1": 120}
