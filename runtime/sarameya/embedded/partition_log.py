@@ -27,7 +27,7 @@ from sarameya.embedded.transaction_index import TransactionIndex
 from sarameya.embedded.validation import validated
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RecordError
-from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, TopicPartition
+from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 from sarameya.protocol.records import RawBatch, decode, split
 
 DEFAULT_MAX_BATCH_SIZE = 1024 * 1024 + 12
@@ -177,19 +177,22 @@ class PartitionLog:
     # Reading
 
     def read(self, offset: int, max_bytes: int, limit: int | None = None, *, at_least_one: bool = True) -> bytes:
-        """Whole batches from the one that holds `offset` on, together at most `max_bytes`, before the offset `limit`.
+        """Batches from the one that holds `offset` on, together at most `max_bytes`, before the offset `limit`.
 
         With `at_least_one` the first batch comes even if it alone is larger (KIP-74), so that a reader is
-        never stuck. Empty at the log's end. Raises Refused with OFFSET_OUT_OF_RANGE outside the log.
+        never stuck. As in Kafka the last one is cut off where the bytes are used up, if it is not the first.
+        Empty at the log's end. Raises Refused with OFFSET_OUT_OF_RANGE outside the log.
         """
         first = self._first_batch(offset)
         end = self._batches_before(limit)
         if first >= end:
             return b""
-        stop = bisect_right(self._byte_ends, self._bytes_before(first) + max_bytes, lo=first, hi=end)
-        if stop == first and at_least_one:
-            stop = first + 1
-        return b"".join(self._data[first:stop])
+        allowed = self._bytes_before(first) + max_bytes
+        stop = bisect_right(self._byte_ends, allowed, lo=first, hi=end)
+        if stop == first:
+            return self._data[first] if at_least_one else b""
+        cut_off = self._data[stop][: allowed - self._byte_ends[stop - 1]] if stop < end else b""
+        return b"".join([*self._data[first:stop], cut_off])
 
     def readable_bytes(self, offset: int, limit: int | None = None) -> int:
         """How many bytes a `read` of `offset` would return, if any number might come. Raises as `read` does."""
@@ -233,7 +236,7 @@ class PartitionLog:
     def latest_by_time(self) -> Timestamped | None:
         """The record with the highest timestamp, the first of equals (KIP-734); None if there is none."""
         newest = max(self._headers(), key=lambda raw: raw.max_timestamp, default=None)
-        if newest is None or newest.max_timestamp == NO_TIMESTAMP:
+        if newest is None:
             return None
         message = max(decode(newest, self.partition, limit=_MOST_DECOMPRESSED), key=lambda message: message.timestamp)
         return Timestamped(message.offset, message.timestamp, newest.leader_epoch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsResponse
@@ -17,19 +19,25 @@ from sarameya.model import NO_TIMESTAMP
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 _Partition = _Topic.ListOffsetsPartitionResponse
 
-_LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
+_SINCE = {_LATEST: 0, _EARLIEST: 0, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+"""What negative timestamps stand for, and the first version that has them. There are no other times before 1970."""
 
 _KNOWS_NOT_AVAILABLE = 5
 """The first version that knows OFFSET_NOT_AVAILABLE."""
 
 
 def answer(call: Call) -> None:
+    times = Counter((topic.name, p.partition_index) for topic in call.body.topics for p in topic.partitions)
+    topics: dict[str, dict[int, Any]] = {}
+    for topic in call.body.topics:
+        partitions = topics.setdefault(topic.name, {})
+        for asked in topic.partitions:
+            number = asked.partition_index
+            partitions[number] = _offset(call, topic.name, asked, is_repeated=times[topic.name, number] > 1)
     call.reply(
         ListOffsetsResponse(
-            topics=[
-                _Topic(name=topic.name, partitions=[_offset(call, topic.name, p) for p in topic.partitions])
-                for topic in call.body.topics
-            ]
+            topics=[_Topic(name=name, partitions=list(partitions.values())) for name, partitions in topics.items()]
         )
     )
 
@@ -46,8 +54,12 @@ def refuse(body: Any, code: ErrorCode) -> Any:
     )
 
 
-def _offset(call: Call, topic: str, asked: Any) -> Any:
+def _offset(call: Call, topic: str, asked: Any, *, is_repeated: bool) -> Any:
     try:
+        if is_repeated:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{topic}-{asked.partition_index} is asked for more than once")
+        if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, math.inf):
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"there is no timestamp {asked.timestamp} in this version")
         log = call.cluster.led_partition(call.node_id, topic, asked.partition_index, asked.current_leader_epoch).log
         found = _find(call, log, asked.timestamp)
     except Refused as refused:
@@ -71,7 +83,9 @@ def _find(call: Call, log: PartitionLog, timestamp: int) -> Timestamped | None:
 
     Raises Refused where a leader, just elected, does not know yet how far that is (KIP-207).
     """
-    if timestamp == _EARLIEST:
+    if timestamp == _LATEST_TIERED:
+        return None
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):  # no log has a part that is elsewhere (KIP-405)
         return Timestamped(log.start_offset, NO_TIMESTAMP, log.epoch_of(log.start_offset))
     committed = call.body.isolation_level == READ_COMMITTED
     end = log.last_stable_offset(log.high_watermark) if committed else log.high_watermark

@@ -127,6 +127,8 @@ def _produce(call: Call, topic: Any, data: Any) -> Any:
         if name.topic == OFFSETS_TOPIC:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name.topic} is the brokers' own topic")
         call.cluster.led_partition(call.node_id, *name)
+        if raw.is_transactional:
+            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{name}: no transaction is coordinated here")
         log_start = partition.log.start_offset
         _check_records(raw, name, call.cluster.wall_clock())
         appended = call.cluster.append(partition, raw.data)
