@@ -41,6 +41,8 @@ _EXCUSES = frozenset(
     }
 )
 """What a coordinator says that is not ready yet: the last transaction is being written, or its topic being made."""
+_FIRST_PRODUCER = 1 << 40
+"""No client is given such ids."""
 _OLD = "v3_and_below_"
 """What the fields of AddPartitionsToTxn are called that brokers no longer send each other."""
 
@@ -62,6 +64,8 @@ class Changes(Protocol):
 @attrs.frozen
 class EmbeddedChanges:
     cluster: EmbeddedCluster
+    _producers: dict[str, int] = attrs.field(factory=dict, init=False)
+    """Producer ids by transactional ids: nobody coordinates these transactions."""
 
     async def move_leader(self, topic: str, partition: int, node_id: int) -> None:
         self.cluster.move_leader(topic, partition, node_id)
@@ -70,10 +74,14 @@ class EmbeddedChanges:
         self.cluster.delete_records(topic, partition, before)
 
     async def append_in_transaction(self, producer: str, topic: str, partition: int, batch: Batch) -> int:
-        raise NotImplementedError
+        producer_id = self._producers.setdefault(producer, _FIRST_PRODUCER + len(self._producers))
+        sequence = self.cluster.log(topic, partition).next_sequence(producer_id, 0)
+        whole = attrs.evolve(batch, sequence=sequence, transactional=True)
+        self.cluster.append(topic, partition, whole.encoded(producer_id, 0))
+        return producer_id
 
     async def end_transaction(self, producer: str, *, commits: bool) -> None:
-        raise NotImplementedError
+        self.cluster.end_transaction(self._producers[producer], commit=commits)
 
 
 @attrs.define

@@ -40,6 +40,15 @@ EMBEDDED_BROKER = (
         (f"{_PRODUCED}.error_code", "INVALID_RECORD", "CORRUPT_MESSAGE"),
         (f"{_PRODUCED}.log_start_offset", "0", "-1"),
     ),
+    *fields(
+        "of records that were deleted Kafka remembers the highest timestamp while their file is there; here they are "
+        "gone",
+        "list offsets: a log that begins later",
+        "a LIST_OFFSETS #8",
+        (f"{_LISTED}.timestamp", "1600000000009", "-1"),
+        (f"{_LISTED}.offset", "1", "-1"),
+        (f"{_LISTED}.leader_epoch", "0", "-1"),
+    ),
 )
 
 _OLD_FORMATS = "Kafka 3 takes records in the formats before v2 (KIP-98)"

@@ -158,7 +158,13 @@ async def embedded_stage(brokers: int = 1) -> AsyncIterator[Stage]:
         limits = attrs.evolve(limits, max_size=FEW)
         racks = dict(enumerate(RACKS))
     async with EmbeddedCluster(
-        brokers=brokers, in_memory=True, groups=limits, racks=racks, wall_clock=virtual_wall_clock, seed=0
+        brokers=brokers,
+        in_memory=True,
+        groups=limits,
+        racks=racks,
+        rack_aware_reads=True,
+        wall_clock=virtual_wall_clock,
+        seed=0,
     ) as cluster:
         stage = await _made_ready(cluster.transport.connect, cluster.bootstrap_servers[0], "")
         yield attrs.evolve(stage, changes=EmbeddedChanges(cluster))
@@ -167,6 +173,9 @@ async def embedded_stage(brokers: int = 1) -> AsyncIterator[Stage]:
 async def live_stage(bootstrap: str, run: str) -> Stage:
     """A cluster over TCP. `run` keeps its groups and topics apart from those of earlier runs."""
     stage = await _made_ready(trio.open_tcp_stream, bootstrap, run)
+    with trio.fail_after(_READY_SECONDS):
+        while not await _coordinates_transactions(stage):
+            await trio.sleep(_RETRY_SECONDS)
     return attrs.evolve(stage, changes=LiveChanges(stage.ask, [broker.node_id for broker in stage.brokers]))
 
 
@@ -214,6 +223,20 @@ async def _gives_producer_ids(stage: Stage, node_id: int) -> bool:
     """A broker has its first ones a moment after it is first asked."""
     ask = request(InitProducerIdRequest, 0, transactional_id=None, transaction_timeout_ms=60_000)
     return bool((await stage.ask(node_id, ask)).error_code == ErrorCode.NONE)
+
+
+async def _coordinates_transactions(stage: Stage) -> bool:
+    """The topic of transactions is made when somebody first asks for one."""
+    ids = [f"probe-{n}" for n in range(_PROBES)]
+    first = stage.brokers[0].node_id
+    found = await stage.ask(first, request(FindCoordinatorRequest, 4, key_type=1, coordinator_keys=ids))
+    if any(coordinator.error_code for coordinator in found.coordinators):
+        return False
+    for coordinator in found.coordinators:
+        ask = request(InitProducerIdRequest, 0, transactional_id=coordinator.key, transaction_timeout_ms=60_000)
+        if (await stage.ask(coordinator.node_id, ask)).error_code:
+            return False
+    return True
 
 
 def _topic(name: str, partitions: int, node_ids: Sequence[int]) -> Mapping[str, Any]:

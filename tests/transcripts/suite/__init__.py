@@ -9,8 +9,12 @@ from tests.transcripts.suite import (
     admin,
     coordinators,
     expiry,
+    fetch,
     fetch_sessions,
+    followers,
     joining,
+    leader_epochs,
+    list_offsets,
     offsets,
     pending,
     produce,
@@ -18,6 +22,7 @@ from tests.transcripts.suite import (
     protocols,
     states,
     static,
+    transactions,
 )
 
 THEMES: Mapping[str, tuple[Transcript, ...]] = {
@@ -32,7 +37,12 @@ THEMES: Mapping[str, tuple[Transcript, ...]] = {
     "states": states.TRANSCRIPTS,
     "static": static.TRANSCRIPTS,
     # Logs
+    "fetch": fetch.TRANSCRIPTS,
     "fetch_sessions": fetch_sessions.TRANSCRIPTS,
+    "followers": followers.TRANSCRIPTS,
+    "leader_epochs": leader_epochs.TRANSCRIPTS,
+    "list_offsets": list_offsets.TRANSCRIPTS,
     "produce": produce.TRANSCRIPTS,
     "producers": producers.TRANSCRIPTS,
+    "transactions": transactions.TRANSCRIPTS,
 }

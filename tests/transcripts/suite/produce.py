@@ -18,8 +18,8 @@ from tests.transcripts.batches import (
     without_transaction,
     wrong_crc,
 )
-from tests.transcripts.log_verbs import EARLIEST, LATEST, ORDERS, fetch, list_offsets, produce
-from tests.transcripts.script import DeleteRecords, MoveLeader, Transcript
+from tests.transcripts.log_verbs import EARLIEST, LATEST, ORDERS, fetch, init_producer, list_offsets, produce
+from tests.transcripts.script import DeleteRecords, Group, MoveLeader, Producer, Transcript
 from tests.transcripts.versions import every
 
 _EVERY = every(Api.PRODUCE)
@@ -130,6 +130,21 @@ TRANSCRIPTS = (
             produce("b", to={ORDERS: batch("a", spoilt=control)}),
             produce("c", to={ORDERS: batch("a", spoilt=without_transaction)}),
             produce("d", to={ORDERS: batch("a", base_offset=7)}),
+            list_offsets("a", LATEST),
+        ),
+        profiles=_SOME,
+        topics=_TOPICS,
+    ),
+    Transcript(
+        "produce: a batch of a transaction that was not begun",
+        (
+            init_producer("a"),
+            produce(
+                "a",
+                to={ORDERS: batch("a", producer=Producer("a"), epoch=0, sequence=0, transactional=True)},
+                transactional_id=Group("of nobody"),
+            ),
+            produce("a", "b", transactional_id=Group("of nobody")),
             list_offsets("a", LATEST),
         ),
         profiles=_SOME,
