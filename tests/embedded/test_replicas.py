@@ -107,7 +107,7 @@ class TestLags:
         found.hold(2, Lag(4, 4, in_sync=False), ALL)
         found.lead(1, ALL)
         assert (found.log.end_offset, found.log.high_watermark, found.log.leader_epoch) == (3, 3, 1)
-        assert (found.replicas.in_sync, found.replicas.lags) == ([0, 1], {2: Lag(3, 3, in_sync=False)})
+        assert (found.replicas.in_sync, found.replicas.lags) == ([1, 0], {2: Lag(3, 3, in_sync=False)})
         assert found.log.epoch_end(0).end_offset == 3
 
 
@@ -271,7 +271,7 @@ class TestBrokers:
         cluster.cluster.node_down(1, cluster.now)
         assert self.isr(cluster, 0) == [0, 2]
         cluster.cluster.node_up(node, cluster.now)
-        assert self.isr(cluster, 0) == [0, 1, 2]
+        assert self.isr(cluster, 0) == [0, 2, 1]
 
     def test_one_that_lags_leads_only_if_told_to_and_the_rest_is_lost(self) -> None:
         cluster = Cluster()
@@ -292,4 +292,4 @@ class TestBrokers:
             cluster.cluster.node_up(node, cluster.now)
             leaders.append(cluster.cluster.topics.partition("orders", 0).leader)
         assert leaders == [NO_LEADER, NO_LEADER, 2]
-        assert self.isr(cluster, 0) == [0, 1, 2]
+        assert self.isr(cluster, 0) == [2, 0, 1]

@@ -69,13 +69,17 @@ class Replicas:
         self.leader = node_id
         if lag is not None:
             self.cut_off(lag.end_offset)
+            if not lag.in_sync:
+                self.in_sync = [node_id]
         self.settle(up)
         return lag
 
     def settle(self, up: Collection[int]) -> None:
         """Find out who is in sync now: who is up and not too far behind. While nobody leads, who was last."""
         if self.leader != NO_LEADER:
-            self.in_sync = [node_id for node_id in self.ids if node_id == self.leader or self._keeps_up(node_id, up)]
+            good = [node_id for node_id in self.ids if node_id == self.leader or self._keeps_up(node_id, up)]
+            # Who comes back stands behind the others, as in Kafka.
+            self.in_sync = [n for n in self.in_sync if n in good] + [n for n in good if n not in self.in_sync]
         else:
             self.in_sync = [node_id for node_id in self.in_sync if node_id in up] or self.in_sync[-1:]
 
