@@ -38,6 +38,25 @@ class Fetches:
     seen: list[tuple[int, Any]] = attrs.field(factory=list)
     versions: set[int] = attrs.field(factory=set)
 
+    wanted: list[frozenset[int]] = attrs.field(factory=list)
+    """The partitions that each was about, whether it named them or a fetch session's earlier one did (KIP-227)."""
+    _sessions: dict[int, frozenset[int]] = attrs.field(factory=dict)
+
+    def note(self, node_id: int, version: int, body: Any) -> None:
+        named = frozenset(p.partition for t in body.topics for p in t.partitions)
+        forgotten = frozenset(number for t in body.forgotten_topics_data or () for number in t.partitions)
+        is_full = body.session_epoch in (0, -1)
+        before: frozenset[int] = frozenset() if is_full else self._sessions.get(node_id, frozenset())
+        self._sessions[node_id] = before - forgotten | named
+        self.wanted.append(self._sessions[node_id])
+        self.seen.append((node_id, copy.deepcopy(body)))
+        self.versions.add(version)
+
+    def clear(self) -> None:
+        """Keep only what comes from now on."""
+        self.seen.clear()
+        self.wanted.clear()
+
     def partitions(self, since: int = 0) -> list[list[int]]:
         """The partitions that each request named."""
         return [[p.partition for t in body.topics for p in t.partitions] for _, body in self.seen[since:]]
@@ -54,8 +73,7 @@ def watch_fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
     fetches, handler = Fetches(), apis.HANDLERS[Api.FETCH]
 
     def answer(call: Call) -> None:
-        fetches.seen.append((call.node_id, copy.deepcopy(call.body)))
-        fetches.versions.add(call.version)
+        fetches.note(call.node_id, call.version, call.body)
         handler.answer(call)
 
     monkeypatch.setitem(apis.HANDLERS, Api.FETCH, attrs.evolve(handler, answer=answer))

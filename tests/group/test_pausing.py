@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
 import trio
 from hypothesis import given, settings
@@ -30,7 +29,7 @@ from sarameya.consumer.resets import OUT_OF_RANGE
 from sarameya.observe import ClaimCancelled, OffsetReset, PartitionsPaused, PartitionsResumed
 from sarameya.protocol.versions import Api
 from sarameya.testing import run_inline
-from tests.consumer.kit import edit_answers
+from tests.consumer.kit import Fetches, edit_answers, watch_fetches
 from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
 
 ZERO, ONE = TP("orders", 0), TP("orders", 1)
@@ -62,22 +61,9 @@ class Reader(ConsumerGroupHandler):
             self._on_step(session, claim)
 
 
-@attrs.define
-class Fetches:
-    """The fetches that reached a broker, as (partitions, longest wait in milliseconds), in order."""
-
-    seen: list[tuple[frozenset[int], int]] = attrs.field(factory=list)
-
-    def note(self, request: Any, _: object) -> None:
-        partitions = frozenset(part.partition for topic in request.topics for part in topic.partitions)
-        self.seen.append((partitions, request.max_wait_ms))
-
-
 @pytest.fixture
 def fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
-    fetches = Fetches()
-    edit_answers(monkeypatch, Api.FETCH, fetches.note)
-    return fetches
+    return watch_fetches(monkeypatch)
 
 
 # -- holding back -----------------------------------------------------------------------------------------
@@ -222,7 +208,7 @@ async def test_group_that_is_paused_before_it_consumes_fetches_nothing(
             assert fetches.seen == []
             group.resume([ZERO])
             await eventually(lambda: handler.taken == {0: [0, 1, 2]})
-            assert {partitions for partitions, _ in fetches.seen} == {frozenset({0})}
+            assert set(fetches.wanted) == {frozenset({0})}
             await group.close()
 
 
@@ -244,9 +230,10 @@ async def test_paused_partition_is_left_out_of_fetches_and_its_neighbours_poll_o
             nursery, cluster, handler, fetch_max_partition_bytes=1500, fetch_max_wait=10.0, max_processing_time=200.0
         )
         await eventually(lambda: ZERO in member.group.paused)
-        fetches.seen.clear()
+        fetches.clear()
         await trio.sleep(60)
-        assert set(fetches.seen) == {(frozenset({1}), 10_000)}
+        assert set(fetches.wanted) == {frozenset({1})}
+        assert {body.max_wait_ms for _, body in fetches.seen} == {10_000}
         assert len(fetches.seen) in (5, 6), "long polls, one after the other"
         member.group.pause([ONE])
         for number in range(2, 21):

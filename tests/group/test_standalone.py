@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from sarameya import Claim, ConfigError, ConnectError, Consumer, TopicPartition, UnknownTopicError
 from sarameya.observe import ClaimEnded, ClaimStarted
 from sarameya.protocol.versions import Api
-from tests.consumer.kit import edit_answers
+from tests.consumer.kit import edit_answers, watch_fetches
 from tests.group.kit import deadline, fill, orders
 from tests.group.standalone_kit import ORDERS, Watched, offsets_of, take
 
@@ -109,21 +109,16 @@ async def test_claim_that_is_ended_alone_leaves_the_others_alone(autojump_clock:
 async def test_claim_that_has_ended_is_fetched_no_more(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetched: list[int] = []
-
-    def look(request: Any, _: Any) -> None:
-        fetched.extend(partition.partition for topic in request.topics for partition in topic.partitions)
-
+    fetches = watch_fetches(monkeypatch)
     async with orders(2) as cluster, deadline():
-        edit_answers(monkeypatch, Api.FETCH, look)
         async with Watched(cluster) as consumer, consumer.consume_partitions(ORDERS[:2], "oldest") as claims:
             await trio.sleep(5)
-            assert set(fetched) == {0, 1}
+            assert fetches.wanted[-1] == {0, 1}
             consumer.end(claims[ORDERS[0]])
             await trio.sleep(1)  # a fetch that is under way names it still
-            fetched.clear()
+            fetches.clear()
             await trio.sleep(5)
-            assert set(fetched) == {1}
+            assert set(fetches.wanted) == {frozenset({1})}
 
 
 async def test_iterators_end_with_their_block_and_with_the_consumer(autojump_clock: MockClock) -> None:

@@ -258,6 +258,7 @@ async def test_failing_stream_names_the_partition_whose_message_it_had_and_the_s
 
     async def fail(session: Session, stream: Stream, message: Message) -> None:
         if (message.partition, message.offset) == (1, 2):
+            await trio.sleep(1)  # the other stream has its turn
             raise boom
 
     async with orders(3) as cluster, deadline() as nursery:

@@ -336,6 +336,7 @@ class BrokerConsumer:
         match outcome:
             case Records():
                 consumer.deliver(outcome)
+                self._budget.came(outcome.size_bytes, len(outcome.batches))
                 self._changed[consumer] = None
                 self._on_delivery(consumer)
             case Nothing():

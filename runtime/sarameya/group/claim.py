@@ -33,6 +33,11 @@ _ENOUGH_MESSAGES = 1000
 its messages do."""
 
 
+_LOOKED_AT = 8
+_MESSAGE_BYTES = 200
+"""What a message takes beside its key and value: itself, its numbers, what bytes objects begin with."""
+
+
 def _nobody() -> None:
     """Nobody else waits."""
 
@@ -55,6 +60,7 @@ class Claim:
         self._batch: MessageBatch | None = None
         self._messages: Sequence[Message] = ()
         self._taken = 0
+        self._decoded_bytes = 0
         self._turn = Turn()
         # Of the messages: where those of the present turn begin, and end.
         self._from = self._until = 0
@@ -180,6 +186,7 @@ class Claim:
                 return True
             self._behind = self.position
             self._hold_nothing()
+            self._release_decoded()
             if self._undecoded:
                 if by_columns:
                     self._decode_columns()
@@ -199,6 +206,11 @@ class Claim:
 
     def _hold_nothing(self) -> None:
         self._batch, self._messages, self._taken, self._from, self._until = None, (), 0, 0, 0
+
+    def _release_decoded(self) -> None:
+        if self._decoded_bytes:
+            self._consumer.share.release(self._decoded_bytes)
+            self._decoded_bytes = 0
 
     def _progress(self) -> int:
         return self.position
@@ -263,6 +275,8 @@ class Claim:
                     self._undecoded.extendleft(reversed(raws))  # they stay the next ones
                     raise
             self._batch, self._messages = batch, batch.messages
+            self._decoded_bytes = _about(batch.messages)
+            self._consumer.share.hold(self._decoded_bytes)
         else:
             self._behind = behind
 
@@ -270,7 +284,7 @@ class Claim:
         """What is left of the present batch."""
         batch, taken = self._batch, self._taken
         assert batch is not None
-        self._taken = len(self._messages)
+        self._taken = self._until = len(self._messages)
         if not taken:
             return batch
         rest = batch.messages[taken:]
@@ -300,6 +314,13 @@ class Claim:
         self._undecoded.clear()
         self._fetched = None
         self._consumer.end()
+
+
+def _about(messages: Sequence[Message]) -> int:
+    """How many bytes messages take, about: a few of them are looked at."""
+    some = messages[:: len(messages) // _LOOKED_AT + 1]
+    size = sum(len(message.key or b"") + len(message.value or b"") for message in some)
+    return len(messages) * (_MESSAGE_BYTES + size // len(some))
 
 
 class ClaimMessages:

@@ -12,9 +12,13 @@ an answer (KIP-74).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import attrs
+
+_WEIGHT = 1 / 16
+"""Of the newest record batch in the mean of their sizes."""
 
 
 class ByteBudget:
@@ -33,6 +37,8 @@ class ByteBudget:
         self._is_tight = False
         # Where a fetch may ask for more than a floor of each partition, a few could use up the floors of all.
         self._leaves_floors = False
+        self._mean_batch = 0.0
+        self._enough = 1
         self._waiting: list[Callable[[], None]] = []
 
     def open(self) -> Share:
@@ -42,10 +48,17 @@ class ByteBudget:
         self._deal()
         return share
 
-    def fetch_size(self, at_most: int) -> int:
-        """How much one fetch may ask for of one partition: `at_most`, or, where many share and little is left, a floor.
+    def came(self, size: int, batches: int) -> None:
+        """A fetch has brought so many record batches of one partition, of `size` bytes together."""
+        self._mean_batch += (size / batches - self._mean_batch) * (_WEIGHT if self._mean_batch else 1)
 
-        It changes rarely: in a fetch session each change must be told for every partition.
+    def fetch_size(self, at_most: int) -> int:
+        """How much one fetch may ask for of one partition: `at_most`, or, where many share and little is left, a floor,
+        or what a record batch takes.
+
+        (Less than one would be asked for in vain: a broker sends a batch that is larger than its partition's part for
+        one partition of an answer only.) It changes rarely: in a fetch session each change must be told for every
+        partition.
         """
         if self._floor >= at_most:
             self._leaves_floors = False
@@ -53,7 +66,7 @@ class ByteBudget:
         # Two bounds, so that it does not go to and fro.
         self._is_tight = self._spare < self.capacity // (4 if self._is_tight else 8)
         self._leaves_floors = not self._is_tight
-        return max(self._floor, 1) if self._is_tight else at_most
+        return min(max(self._floor, self._one_batch()), at_most) if self._is_tight else at_most
 
     def reserve(self, at_most: int, empty: int, holding: Iterable[Share]) -> int:
         """Reserve what a fetch may bring for its partitions, `empty` of which hold nothing; 0 if there is none left.
@@ -81,6 +94,13 @@ class ByteBudget:
     def _spare(self) -> int:
         """What is left of all that is nobody's floor; negative where floors are in use by fetches on their way."""
         return self.capacity - self.reserved - len(self._shares) * self._floor - self._excess
+
+    def _one_batch(self) -> int:
+        """What most record batches fit in: a power of two, which stays unless it is plainly wrong."""
+        fits = 1.25 * self._mean_batch
+        if not self._enough / 4 <= fits <= self._enough:
+            self._enough = 2 ** math.ceil(math.log2(max(fits, 1)))
+        return self._enough
 
     def _deal(self) -> None:
         self._floor = self.capacity // 2 // max(len(self._shares), 1)
