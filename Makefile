@@ -11,7 +11,7 @@ help:
 	@echo "make test    check, and all tests (Apache Kafka and Spark among them)"
 	@echo "make unit    the tests that start no other programs, but for the hours of churn in virtual time"
 	@echo "make check   ruff, mypy, import-linter"
-	@echo "make soak    a hundred virtual hours of churn over fresh seeds, and the models at length; what fails can be replayed"
+	@echo "make soak    a hundred virtual hours of churn over fresh seeds, the models and hostile bytes at length; what fails can be replayed"
 	@echo "make bench   side by side with the peers, in half an hour; docs/benchmarks.md says what and how"
 	@echo "make diagrams  draw the state machines in ARCHITECTURE.md anew, from their tables"
 	@echo "make clean   remove what the above have made, but $(VENV)"
@@ -28,6 +28,8 @@ unit: $(VENV)/dev.stamp
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.churn --hours 100
 	SARAMEYA_SOAK=40 $(BIN)/python -m pytest tests/model
+	SARAMEYA_SOAK=5 $(BIN)/python -m pytest tests/fuzz tests/group/test_breaking_connections.py
+	$(BIN)/python -m tests.fuzz --minutes 20
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

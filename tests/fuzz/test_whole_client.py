@@ -19,7 +19,7 @@ from tests.fuzz.mutations import mutated
 from tests.group.kit import Recorder, deadline, orders, start_member
 from tests.net.garbling import Garbling
 
-LIVES = 40 * int(os.environ.get("SARAMEYA_SOAK", "1"))
+LIVES = 30 * int(os.environ.get("SARAMEYA_SOAK", "1"))
 SECONDS = 60
 
 

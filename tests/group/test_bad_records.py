@@ -63,6 +63,9 @@ BAD = {
     "last offset before the first": Bad(tampered(five(), last_delta=-7), CorruptRecordError, "from offset 5 to -2"),
     "record longer than the batch": Bad(batch_of(varint(2**40) + record()[1:]), CorruptRecordError, "structure"),
     "key longer than the record": Bad(batch_of(record(key=varint(2**31))), CorruptRecordError, "structure"),
+    "header key that is no UTF-8": Bad(
+        batch_of(record(headers=varint(1) + varint(2) + b"\xff\xfe" + varint(-1))), CorruptRecordError, "is no UTF-8"
+    ),
     "bomb": Bad(
         build([(0, None, bytes(2_000_000), ())], codec=Codec.ZSTD),
         DecompressionLimitError,
