@@ -5,8 +5,8 @@ it, but a partition that holds more than its floor gets no more once what it hol
 so there is always something for a newcomer, and it takes very many slow partitions to slow down a quick one. (Switches
 share their packet memory so: Choudhury and Hahne's dynamic thresholds, 1998.)
 
-Bytes on their way count as well: a fetch reserves what it may bring before it goes out. What cannot be bounded
-beforehand is a record batch larger than what was asked for, which a broker sends all the same where it is the first of
+Bytes on their way count as well: a fetch reserves what it may bring before it goes out. Who comes when all is used up
+may have a floor all the same, so it may be half as much again for a while. What cannot be bounded beforehand is a record batch larger than what was asked for, which a broker sends all the same where it is the first of
 an answer (KIP-74).
 """
 
@@ -37,6 +37,8 @@ class ByteBudget:
         self._is_tight = False
         # Where a fetch may ask for more than a floor of each partition, a few could use up the floors of all.
         self._leaves_floors = False
+        # Where not even a record batch fits in a floor, not everybody's can be kept.
+        self._exceeds_floors = False
         self._mean_batch = 0.0
         self._enough = 1
         self._waiting: list[Callable[[], None]] = []
@@ -61,11 +63,12 @@ class ByteBudget:
         partition.
         """
         if self._floor >= at_most:
-            self._leaves_floors = False
+            self._leaves_floors = self._exceeds_floors = False
             return at_most
         # Two bounds, so that it does not go to and fro.
         self._is_tight = self._spare < self.capacity // (4 if self._is_tight else 8)
         self._leaves_floors = not self._is_tight
+        self._exceeds_floors = self._is_tight and self._one_batch() > self._floor
         return min(max(self._floor, self._one_batch()), at_most) if self._is_tight else at_most
 
     def reserve(self, at_most: int, empty: int, holding: Iterable[Share]) -> int:
@@ -76,7 +79,8 @@ class ByteBudget:
         size = max(self._spare, 0)
         if not self._leaves_floors:
             size += empty * self._floor + sum(max(self._floor - share.held, 0) for share in holding)
-        size = min(size, self.capacity - self.held - self.reserved)
+        if self._exceeds_floors:
+            size = min(size, self.capacity - self.held - self.reserved)
         size = max(min(size, at_most), 0)
         self.reserved += size
         return size
