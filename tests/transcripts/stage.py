@@ -37,6 +37,15 @@ FEW = 3
 RACKS = ("rack-0", "rack-1", "rack-2")
 """Of those brokers."""
 
+_CONFIGS = {
+    # The records of transcripts are older than any that are kept, and than what stands in one file with new ones (a
+    # fetch reads from one).
+    "retention.ms": "-1",
+    "segment.ms": str(2**63 - 1),
+    # There are thousands of files.
+    "segment.index.bytes": "1024",
+}
+
 _READY_SECONDS = 60.0
 _TOPICS_AT_ONCE = 100
 _RETRY_SECONDS = 0.1
@@ -248,7 +257,5 @@ def _topic(name: str, partitions: int, node_ids: Sequence[int]) -> Mapping[str, 
         "num_partitions": -1,
         "replication_factor": -1,
         "assignments": [{"partition_index": n, "broker_ids": ids} for n, ids in enumerate(replicas)],
-        # The records of transcripts are older than any that are kept, and than what stands in one file with new ones (a
-        # fetch reads from one).
-        "configs": [{"name": "retention.ms", "value": "-1"}, {"name": "segment.ms", "value": str(2**63 - 1)}],
+        "configs": [{"name": config, "value": value} for config, value in _CONFIGS.items()],
     }
