@@ -1,0 +1,80 @@
+"""Thousands of partitions in one member: idle, it takes as many steps and sends as many bytes as with a few."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any
+
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from tests.group.kit import Recorder, Through, deadline, eventually, orders, start_member
+from tests.steps import Steps
+
+FEW, THOUSANDS = 50, 5_000
+SAMPLES, APART = 8, 5.0
+"""How often is looked, and how many seconds lie between."""
+
+
+class Counting:
+    """A transport that counts what goes through, both ways."""
+
+    def __init__(self, transport: Any) -> None:
+        self.bytes = 0
+        self._transport = transport
+
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
+        return _Counted(self, await self._transport.connect(host, port))
+
+
+class _Counted(Through):
+    def __init__(self, owner: Counting, stream: trio.abc.Stream) -> None:
+        super().__init__(stream)
+        self._owner = owner
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self._owner.bytes += len(data)
+        await super().send_all(data)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        data = await super().receive_some(max_bytes)
+        self._owner.bytes += len(data)
+        return data
+
+
+async def idle(partitions: int) -> tuple[float, float, int]:
+    """Steps and bytes a minute of a member that has read all there is; and how much more memory it holds at the end."""
+    async with orders(partitions) as cluster, deadline(3600) as nursery:
+        transport = Counting(cluster.transport)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, transport=transport, metadata_max_age=3600.0)
+        cluster.produce("orders", partitions - 1, b"the last one")
+        await handler.received(1)
+        await eventually(lambda: len(handler.calls) > partitions)
+        await trio.sleep(20)
+        steps = Steps()
+        trio.lowlevel.add_instrument(steps)
+        sent, held = transport.bytes, []
+        for _ in range(SAMPLES):
+            await trio.sleep(APART)
+            held.append(blocks())
+        trio.lowlevel.remove_instrument(steps)
+        # What is kept for a fetch that is being held is no growth, and not every sample meets one.
+        half, minutes = SAMPLES // 2, SAMPLES * APART / 60
+        return steps.count / minutes, (transport.bytes - sent) / minutes, min(held[half:]) - min(held[:half])
+
+
+def blocks() -> int:
+    """Blocks of memory that Python has in use."""
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+async def test_thousands_of_idle_partitions_take_the_steps_and_the_bytes_of_a_few(autojump_clock: MockClock) -> None:
+    few_steps, few_bytes, _ = await idle(FEW)
+    steps, sent, grown = await idle(THOUSANDS)
+    assert steps < 1.2 * few_steps
+    assert sent < 1.2 * few_bytes
+    assert grown < 2_000
