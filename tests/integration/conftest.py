@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION, RealKafka
 from tests.integration.real_kafka.node import java_program
+from tests.integration.real_kafka.replicas import mend
 from tests.transcripts.stage import FEW, RACKS
 
 
@@ -35,12 +36,19 @@ def real_kafka_any(request: pytest.FixtureRequest) -> RealKafka:
     return kafka
 
 
-@pytest.fixture
-def real_kafka_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """Apache Kafka, three brokers, for one test that hurts them."""
+@pytest.fixture(scope="session")
+def _three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     _need(java_program(), "mvn")
-    with RealKafka(tmp_path_factory.mktemp("kafka-of-three"), brokers=3) as kafka:
+    with RealKafka(tmp_path_factory.mktemp("kafka-of-three"), brokers=3, racks=RACKS) as kafka:
         yield kafka
+
+
+@pytest.fixture
+def real_kafka_of_three(_three_brokers: RealKafka) -> RealKafka:
+    """Apache Kafka, three brokers, each in a rack of its own, for tests that hurt them, one after the other: whatever
+    the last one has done, all run, are in step, and lead what they are to lead."""
+    mend(_three_brokers)
+    return _three_brokers
 
 
 @pytest.fixture
@@ -49,6 +57,15 @@ def real_kafka_of_small_groups(tmp_path_factory: pytest.TempPathFactory) -> Iter
     _need(java_program(), "mvn")
     properties = {"group.max.size": str(FEW)}
     with RealKafka(tmp_path_factory.mktemp("kafka-few"), brokers=3, properties=properties, racks=RACKS) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def real_kafka_3_in_racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """Apache Kafka of the line before, three brokers, each in a rack of its own."""
+    _need(java_program(), "mvn")
+    directory = tmp_path_factory.mktemp("kafka-3-in-racks")
+    with RealKafka(directory, brokers=3, version=KAFKA_3_VERSION, racks=RACKS) as kafka:
         yield kafka
 
 
@@ -62,7 +79,7 @@ def _need(*programs: str) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for kafka in getattr(item, "funcargs", {}).values():
+        for kafka in {id(value): value for value in getattr(item, "funcargs", {}).values()}.values():
             if isinstance(kafka, RealKafka):
                 report.sections += [(f"log of broker {node.node_id}", node.last_lines()) for node in kafka.nodes]
     return report

@@ -34,11 +34,15 @@ Owned = dict[str, set[int]]
 
 
 class Trickle:
-    """Messages in a steady flow, to one partition after the other; each value is the time it was produced at."""
+    """Messages in a steady flow, to one partition after the other; each value is the time it was produced at.
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float) -> None:
+    `producers` share the partitions, each those beside each other: what waits to be acknowledged holds up what the same
+    producer sends to the same broker.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float, producers: int = 1) -> None:
         settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
-        self._producer = Producer(settings)
+        self._producers = [Producer(settings) for _ in range(producers)]
         self._topic = topic
         self._partitions = partitions
         self._rate = rate
@@ -52,14 +56,17 @@ class Trickle:
         try:
             for number in itertools.count():
                 partition, value = number % self._partitions, repr(time.time()).encode()
-                self._producer.produce(self._topic, value, partition=partition, on_delivery=self._on_delivery)
-                self._producer.poll(0)
+                producer = self._producers[partition * len(self._producers) // self._partitions]
+                producer.produce(self._topic, value, partition=partition, on_delivery=self._on_delivery)
+                for producer in self._producers:
+                    producer.poll(0)
                 if self._failures:
                     raise KafkaException(self._failures[0])
                 due += 1 / self._rate
                 await trio.sleep_until(due)
         finally:
-            self._producer.purge()
+            for producer in self._producers:
+                producer.purge()
 
     async def another_round(self) -> None:
         """Wait until each partition has got something more."""

@@ -122,8 +122,8 @@ class RealKafka:
                 # Nothing will be read again, and the last of several brokers would wait long for a quorum.
                 stack.callback(node.kill)
                 node.start()
-            admin = self._admin()
-            self._await(lambda: self._all_answer(admin), _START_SECONDS, f"{self._brokers} broker(s) to answer")
+            admin = self.admin()
+            self.until(lambda: self._all_answer(admin), _START_SECONDS, f"{self._brokers} broker(s) to answer")
             self._stack = stack.pop_all()
         return self
 
@@ -136,20 +136,32 @@ class RealKafka:
     def bootstrap_servers(self) -> list[str]:
         return [node.address for node in self.nodes]
 
-    def create_topic(self, name: str, partitions: int = 1) -> str:
-        """Create a topic, replicated to every broker, and wait until each partition has a leader. Its name."""
-        admin = self._admin()
-        [done] = admin.create_topics([NewTopic(name, partitions, self._brokers)]).values()
+    def create_topic(
+        self, name: str, partitions: int = 1, *, replicas: Sequence[Sequence[int]] = (), **options: object
+    ) -> str:
+        """Create a topic, replicated to every broker, and wait until each partition has a leader. Its name.
+
+        `replicas`: where each partition is to be (node ids, the leader first), in place of that. `options` are the
+        topic's, with underscores for dots.
+        """
+        admin = self.admin()
+        config = {option.replace("_", "."): str(value) for option, value in options.items()}
+        if replicas:
+            partitions = len(replicas)
+            topic = NewTopic(name, partitions, replica_assignment=[list(nodes) for nodes in replicas], config=config)
+        else:
+            topic = NewTopic(name, partitions, self._brokers, config=config)
+        [done] = admin.create_topics([topic]).values()
         done.result(_TOPIC_SECONDS)
-        self._await(lambda: _leaders(admin, name) == partitions, _TOPIC_SECONDS, f"the leaders of {name!r}")
+        self.until(lambda: _leaders(admin, name) == partitions, _TOPIC_SECONDS, f"the leaders of {name!r}")
         return name
 
     def add_partitions(self, topic: str, partitions: int) -> None:
         """Let the topic have `partitions` of them in all, and wait until each has a leader."""
-        admin = self._admin()
+        admin = self.admin()
         [done] = admin.create_partitions([NewPartitions(topic, partitions)]).values()
         done.result(_TOPIC_SECONDS)
-        self._await(lambda: _leaders(admin, topic) == partitions, _TOPIC_SECONDS, f"the leaders of {topic!r}")
+        self.until(lambda: _leaders(admin, topic) == partitions, _TOPIC_SECONDS, f"the leaders of {topic!r}")
 
     def run_tool(self, main: str, *args: str) -> str:
         """What one of Kafka's tools prints, run against this cluster. Raises ToolError.
@@ -171,13 +183,13 @@ class RealKafka:
 
     def await_members(self, group: str, count: int, seconds: float) -> None:
         """Wait until the group is stable with `count` members."""
-        admin = self._admin()
-        self._await(lambda: _stable_members(admin, group) == count, seconds, f"{count} members of {group!r}")
+        admin = self.admin()
+        self.until(lambda: _stable_members(admin, group) == count, seconds, f"{count} members of {group!r}")
 
     def await_committed(self, group: str, offsets: int, seconds: float) -> None:
         """Wait until the group's committed offsets add up to `offsets`."""
-        admin = self._admin()
-        self._await(lambda: _committed(admin, group) >= offsets, seconds, f"{offsets} committed by {group!r}")
+        admin = self.admin()
+        self.until(lambda: _committed(admin, group) >= offsets, seconds, f"{offsets} committed by {group!r}")
 
     def coordinator(self, group: str) -> Node:
         """The broker that coordinates a group, as `ConsumerGroupCommand --describe --state` shows it."""
@@ -186,6 +198,21 @@ class RealKafka:
         if match is None:
             raise ToolError(f"no coordinator in:\n{shown}")
         return next(node for node in self.nodes if node.node_id == int(match[1]))
+
+    def admin(self) -> AdminClient:
+        """librdkafka's, silent."""
+        return AdminClient({"bootstrap.servers": ",".join(self.bootstrap_servers), "log_level": 0})
+
+    def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        """Wait for something an admin client tells. Raises KafkaStartError after `seconds`, or where a broker ends."""
+        deadline = time.monotonic() + seconds
+        while not _holds(condition):
+            for node in self.nodes:
+                node.check_running()
+            if time.monotonic() > deadline:
+                logs = "\n".join(node.last_lines() for node in self.nodes)
+                raise KafkaStartError(f"waited {seconds:g} s for {what}:\n{logs}")
+            time.sleep(_POLL_SECONDS)
 
     def _proxy(self, *ports: int) -> tuple[int, int] | None:
         port, proxy_port = ports
@@ -197,6 +224,8 @@ class RealKafka:
             "controller.quorum.voters": ",".join(node.voter for node in self.nodes),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "auto.create.topics.enable": "false",
+            # Leaders move when a test moves them.
+            "auto.leader.rebalance.enable": "false",
             # Tests are short: a group's first round waits for nobody, and sessions may be shorter than production's.
             "group.initial.rebalance.delay.ms": "0",
             # A killed broker is missed after three seconds instead of nine.
@@ -212,6 +241,8 @@ class RealKafka:
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": "1",
             "log.cleaner.dedupe.buffer.size": str(4 * 2**20),
+            # What can be compacted is, at once.
+            "log.cleaner.backoff.ms": "200",
             **self._properties,
         }
 
@@ -222,21 +253,8 @@ class RealKafka:
         selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
         return {"broker.rack": self._racks[node.node_id - 1], "replica.selector.class": selector}
 
-    def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": ",".join(self.bootstrap_servers), "log_level": 0})
-
     def _all_answer(self, admin: AdminClient) -> bool:
         return len(admin.list_topics(timeout=1).brokers) == self._brokers
-
-    def _await(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        deadline = time.monotonic() + seconds
-        while not _holds(condition):
-            for node in self.nodes:
-                node.check_running()
-            if time.monotonic() > deadline:
-                logs = "\n".join(node.last_lines() for node in self.nodes)
-                raise KafkaStartError(f"waited {seconds:g} s for {what}:\n{logs}")
-            time.sleep(_POLL_SECONDS)
 
 
 def _new_cluster_id() -> str:

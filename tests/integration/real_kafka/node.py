@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import socket
 import subprocess
 from collections.abc import Mapping
@@ -113,9 +114,13 @@ class Node:
                 start_new_session=True,
             )
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def check_running(self) -> None:
-        """Raises KafkaStartError if the process has ended."""
-        if self._process is None or self._process.poll() is not None:
+        """Raises KafkaStartError if the process has ended, and not by `stop` or `kill`."""
+        if self._process is not None and not self.is_running:
             raise KafkaStartError(f"broker {self.node_id} has ended:\n{self.last_lines()}")
 
     def stop(self) -> None:
@@ -127,12 +132,22 @@ class Node:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
+        self._process = None
 
     def kill(self) -> None:
         """End the process at once, as a crash would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._process = None
+
+    def freeze(self) -> None:
+        """Let the process stand still, with its connections open, until `thaw` (or its end)."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let the process go on where it stood; nothing if it never stood still."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def last_lines(self, count: int = 40) -> str:
         """The end of the broker's log."""

@@ -1,0 +1,118 @@
+"""Where the logs of a cluster of several brokers are kept and led: asked, moved, mended.
+
+Everything here blocks, as in `cluster`. A broker that was stopped or killed on purpose may stay away meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient, PartitionMetadata
+
+from tests.integration.real_kafka.cluster import RealKafka
+
+_REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+
+_SECONDS = 60.0
+"""What a broker may take to start and to be back in step with the others."""
+
+
+def partitions_of(kafka: RealKafka, topic: str) -> dict[int, PartitionMetadata]:
+    """What a broker knows of each partition: `leader`, `replicas` and `isrs`, which are the ones in step."""
+    return _told(kafka.admin(), topic)
+
+
+def leaders(kafka: RealKafka, topic: str) -> dict[int, int]:
+    """Partition -> node id."""
+    return {number: partition.leader for number, partition in partitions_of(kafka, topic).items()}
+
+
+def await_leader(kafka: RealKafka, topic: str, partition: int, node_id: int) -> None:
+    """Wait until this broker leads the partition."""
+    admin = kafka.admin()
+    what = f"broker {node_id} to lead {topic}-{partition}"
+    kafka.until(lambda: _told(admin, topic)[partition].leader == node_id, _SECONDS, what)
+
+
+def await_in_step(kafka: RealKafka, topic: str, partition: int, node_ids: Sequence[int]) -> None:
+    """Wait until these, and no others, are in step with the partition's leader."""
+    admin = kafka.admin()
+    what = f"{topic}-{partition} to be in step on {node_ids}"
+    kafka.until(lambda: sorted(_told(admin, topic)[partition].isrs) == sorted(node_ids), _SECONDS, what)
+
+
+def await_all_in_step(kafka: RealKafka) -> None:
+    """Wait until every replica of every partition is in step with its leader."""
+    kafka.until(partial(_are_in_step, kafka.admin()), _SECONDS, "all replicas to be in step")
+
+
+def reassign(kafka: RealKafka, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
+    """Have Kafka's own tool put partitions on these brokers, the leader-to-be first; wait until the data is there.
+
+    A leader that keeps a replica goes on leading; one that does not is followed by another.
+    """
+    moves = [{"topic": topic, "partition": number, "replicas": list(nodes)} for number, nodes in replicas.items()]
+    with TemporaryDirectory() as directory:
+        plan = Path(directory, "plan.json")
+        plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+        kafka.run_tool(_REASSIGN, "--execute", "--reassignment-json-file", str(plan))
+    admin = kafka.admin()
+    kafka.until(lambda: _are_kept(_told(admin, topic), replicas), _SECONDS, f"{topic!r} to be on {replicas}")
+
+
+def elect_preferred(kafka: RealKafka) -> None:
+    """Let the first of its replicas lead every partition, by an election of preferred leaders."""
+    admin = kafka.admin()
+    admin.elect_leaders(ElectionType.PREFERRED).result(_SECONDS)
+    kafka.until(lambda: all(p.leader == p.replicas[0] for p in _all_told(admin)), _SECONDS, "the preferred leaders")
+
+
+def mend(kafka: RealKafka) -> None:
+    """Start what has ended, and wait until all is as it was: in step, and led by the preferred leaders."""
+    for node in kafka.nodes:
+        if node.is_running:
+            node.thaw()
+        else:
+            node.start()
+    await_all_in_step(kafka)
+    elect_preferred(kafka)
+
+
+def delete_records(kafka: RealKafka, topic: str, partition: int, before: int) -> None:
+    """What retention does, at once: the log begins at offset `before`."""
+    [done] = kafka.admin().delete_records([TopicPartition(topic, partition, before)]).values()
+    done.result(_SECONDS)
+
+
+def delete_topic(kafka: RealKafka, topic: str) -> None:
+    """Delete a topic, and wait until it is not to be seen any more."""
+    admin = kafka.admin()
+    [done] = admin.delete_topics([topic]).values()
+    done.result(_SECONDS)
+    kafka.until(lambda: topic not in admin.list_topics(timeout=1).topics, _SECONDS, f"{topic!r} to be gone")
+
+
+def _told(admin: AdminClient, topic: str) -> dict[int, PartitionMetadata]:
+    partitions: dict[int, PartitionMetadata] = admin.list_topics(topic, timeout=1).topics[topic].partitions
+    return partitions
+
+
+def _all_told(admin: AdminClient) -> list[PartitionMetadata]:
+    topics = admin.list_topics(timeout=1).topics.values()
+    return [partition for topic in topics for partition in topic.partitions.values()]
+
+
+def _are_in_step(admin: AdminClient) -> bool:
+    return all(sorted(partition.isrs) == sorted(partition.replicas) for partition in _all_told(admin))
+
+
+def _are_kept(told: Mapping[int, PartitionMetadata], replicas: Mapping[int, Sequence[int]]) -> bool:
+    return all(
+        sorted(told[number].replicas) == sorted(told[number].isrs) == sorted(nodes)
+        for number, nodes in replicas.items()
+    )
