@@ -155,7 +155,12 @@ class Config:
     group_instance_id: str | None = option(
         None, instance_id, "static membership (KIP-345); unique in the group", kafka="group.instance.id"
     )
-    rack_id: str = option("", text, "where this member runs; told to rack-aware assignors", kafka="client.rack")
+    rack_id: str = option(
+        "",
+        text,
+        "where this member runs; told to rack-aware assignors, and to leaders, who may name a nearer replica (KIP-392)",
+        kafka="client.rack",
+    )
     claim_grace: float = seconds(
         20.0, "seconds a claim may take to finish after it was asked to, before it is cancelled", above=False
     )
@@ -181,7 +186,9 @@ class Config:
         2, whole(1), "fetched pieces (each at most fetch_max_partition_bytes) buffered for each partition"
     )
     max_processing_time: float = seconds(
-        0.1, "a partition whose buffer has been full for this many seconds no longer holds back its broker's next fetch"
+        0.1,
+        "seconds in which a handler should take at least one of the messages fetched for it; where it takes none for up "
+        "to twice as long, its partition is not fetched before all that is buffered has been taken",
     )
     isolation_level: IsolationLevel = option(
         "read_uncommitted",
