@@ -36,6 +36,7 @@ def send(kafka: RealKafka, topic: str, records: Iterable[Mapping[str, Any]], **o
             "bootstrap.servers": ",".join(kafka.bootstrap_servers),
             "linger.ms": 5,
             "queue.buffering.max.messages": 1_000_000,
+            "log_level": 0,
             **settings,
         }
     )

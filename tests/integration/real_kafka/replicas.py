@@ -5,15 +5,18 @@ Everything here blocks, as in `cluster`. A broker that was stopped or killed on 
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
+from sarameya.protocol.offsets_partition import partition_for
 from tests.integration.real_kafka.cluster import RealKafka
 
 _REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -81,6 +84,22 @@ def mend(kafka: RealKafka) -> None:
             node.start()
     await_all_in_step(kafka)
     elect_preferred(kafka)
+
+
+def group_coordinated_by(kafka: RealKafka, node_id: int, prefix: str) -> str:
+    """The name of a group that this broker coordinates, as long as it leads what it leads now."""
+    admin = kafka.admin()
+    # The topic of groups is made when somebody first asks for a coordinator.
+    with suppress(KafkaException):
+        admin.describe_consumer_groups([prefix])[prefix].result()
+    kafka.until(lambda: min(_led(admin).values(), default=-1) >= 0, _SECONDS, "the leaders of groups")
+    led = _led(admin)
+    names = (f"{prefix}-{n}" for n in itertools.count())
+    return next(name for name in names if led[partition_for(name, len(led))] == node_id)
+
+
+def _led(admin: AdminClient) -> dict[int, int]:
+    return {number: partition.leader for number, partition in _told(admin, "__consumer_offsets").items()}
 
 
 def delete_records(kafka: RealKafka, topic: str, partition: int, before: int) -> None:

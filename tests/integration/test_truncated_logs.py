@@ -1,0 +1,102 @@
+"""Unclean elections of Apache Kafka: who leads has less of the log than what was read of the one before (KIP-320).
+
+Broker 2 stands still, and so does its replica, while broker 1 acknowledges on; then 1 is killed, and 2 goes on and is
+made the leader. What was written in between is gone, and its offsets are given to other records.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import trio
+
+from sarameya import Claim, Config, Consumer, Event, LogTruncatedError, TopicPartition
+from sarameya.observe import LeaderChanged, OffsetReset
+from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka.producing import send
+from tests.integration.real_kafka.replicas import await_in_step, await_leader, group_coordinated_by
+
+pytestmark = pytest.mark.integration
+
+KEPT, LOST, NEW = range(20), range(20, 30), range(20, 60)
+"""Offsets of what both brokers had, of what one of them had, and of what came afterwards."""
+DEADLINE = 60.0
+
+
+def put(kafka: RealKafka, topic: str, what: str, count: int) -> None:
+    """So many records into each partition, acknowledged by the leader alone."""
+    records = [{"value": b"%s %d" % (what.encode(), n), "partition": number} for n in range(count) for number in (0, 1)]
+    send(kafka, topic, records, acks=1)
+
+
+async def read(claim: Claim, count: int, consumer: Consumer | None = None) -> list[tuple[int, bytes]]:
+    """Offsets and values. What is read is marked, if there is a consumer to mark it."""
+    messages = [await anext(aiter(claim)) for _ in range(count)]
+    for message in messages if consumer is not None else ():
+        consumer.mark_message(message)
+    return [(message.offset, message.value or b"") for message in messages]
+
+
+def numbered(what: str, offsets: range) -> list[tuple[int, bytes]]:
+    return [(offset, b"%s %d" % (what.encode(), n)) for n, offset in enumerate(offsets)]
+
+
+async def test_records_lost_by_an_unclean_election_are_told_and_new_ones_not_skipped(
+    real_kafka_of_three: RealKafka,
+) -> None:
+    kafka = real_kafka_of_three
+    first, second, _ = kafka.nodes
+    topic = kafka.create_topic(
+        "truncated", replicas=[[1, 2], [3, 2]], unclean_leader_election_enable="true", min_insync_replicas=1
+    )
+    cut, whole = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    put(kafka, topic, "kept", len(KEPT))
+    await_in_step(kafka, topic, 0, [1, 2])
+    group = group_coordinated_by(kafka, 3, "truncated")
+    events: list[Event] = []
+    going_on = Config(offset_out_of_range="newest")
+
+    with trio.fail_after(DEADLINE):
+        async with (
+            Consumer(kafka.bootstrap_servers, group_id=group) as failing,
+            Consumer(kafka.bootstrap_servers, going_on, observers=[events.append]) as following,
+            failing.consume_partitions([cut, whole], "oldest") as fails,
+            following.consume_partitions([cut, whole], "oldest") as follows,
+        ):
+            second.freeze()
+            await trio.to_thread.run_sync(await_in_step, kafka, topic, 0, [1])
+            await trio.to_thread.run_sync(put, kafka, topic, "lost", len(LOST))
+            before = numbered("kept", KEPT) + numbered("lost", LOST)
+            for partition in (cut, whole):
+                assert await read(fails[partition], len(before), failing) == before
+                assert await read(follows[partition], len(before)) == before
+            await failing.commit()
+
+            first.kill()
+            second.thaw()
+            await trio.to_thread.run_sync(await_leader, kafka, topic, 0, 2)
+            led = time.time()
+            # So many that the position is in the log again, among others.
+            await trio.to_thread.run_sync(put, kafka, topic, "new", len(NEW))
+
+            with pytest.raises(LogTruncatedError) as failed:
+                await read(fails[cut], 1)
+            assert (failed.value.partition, failed.value.offset, failed.value.diverging_offset) == (cut, 30, 20)
+            assert await read(follows[cut], len(NEW)) == numbered("new", NEW)
+            print(f"found out, and read on, {time.time() - led:.1f} s after another leader was told")
+            [reset] = [event for event in events if isinstance(event, OffsetReset)]
+            assert (reset.partition, reset.before, reset.after, reset.log_end) == (cut, 30, 20, 60)
+            for claims in (fails, follows):
+                assert await read(claims[whole], len(NEW)) == numbered("new", range(30, 70))
+            assert {event.partition for event in events if isinstance(event, LeaderChanged)} == {cut}
+
+        for policy, config in {"fail": Config(), "newest": going_on}.items():
+            async with Consumer(kafka.bootstrap_servers, config, group_id=group) as later:
+                async with later.consume_partition(topic, 0) as claim:
+                    assert claim.initial_offset == LOST.stop
+                    if policy == "fail":
+                        with pytest.raises(LogTruncatedError, match="differs from offset 20 on"):
+                            await read(claim, 1)
+                    else:
+                        assert await read(claim, len(NEW)) == numbered("new", NEW)
