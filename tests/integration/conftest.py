@@ -60,15 +60,6 @@ def real_kafka_of_small_groups(tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield kafka
 
 
-@pytest.fixture
-def real_kafka_3_in_racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """Apache Kafka of the line before, three brokers, each in a rack of its own."""
-    _need(java_program(), "mvn")
-    directory = tmp_path_factory.mktemp("kafka-3-in-racks")
-    with RealKafka(directory, brokers=3, version=KAFKA_3_VERSION, racks=RACKS) as kafka:
-        yield kafka
-
-
 def _need(*programs: str) -> None:
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
