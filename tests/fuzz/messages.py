@@ -29,7 +29,16 @@ CLIENT_MESSAGES: dict[Api, Any] = {
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _STRINGS = ("", "g", "orders", "größe", "range", "consumer", "x" * 200)
-_BYTES = (b"", b"\0", b"\xff\xfe", bytes(300), build([(0, b"k", b"v", (("h", b"x"),))]))
+_BYTES = (
+    b"",
+    b"\0",
+    b"\xff\xfe",
+    bytes(300),
+    *(
+        build([(0, b"k", b"v", (("h", b"x"),))], transactional=t, producer_id=3, producer_epoch=1, base_sequence=0)
+        for t in (False, True)
+    ),
+)
 
 
 def answer_class(api: Api, version: int) -> Any:

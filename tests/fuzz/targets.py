@@ -25,6 +25,7 @@ from sarameya.protocol import described_groups, metadata
 from sarameya.protocol.assignors.sticky import decode_claim
 from sarameya.protocol.batches import V2_HEADER
 from sarameya.protocol.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
+from sarameya.protocol.fetch_cursor import FetchCursor
 from sarameya.protocol.rebalance import decode_assignment, decode_subscription, decode_user_data, encode_user_data
 from sarameya.protocol.records import build, crc32c, decode, decode_columns, is_truncated, split
 from sarameya.protocol.transactions import aborted_batches
@@ -79,6 +80,13 @@ def _understand(api: Api, got: Any) -> None:
             [decode_subscription(member.metadata) for member in got.members]
         case Api.SYNC_GROUP:
             decode_assignment(got.assignment)
+        case Api.FETCH:
+            for part in (part for topic in got.responses for part in topic.partitions):
+                cursor = FetchCursor(PARTITION, 0)
+                cursor.take(part, 0)
+                assert cursor.position >= 0
+        case Api.OFFSET_FOR_LEADER_EPOCH:
+            [FetchCursor(PARTITION, 5, 1).judge(part) for topic in got.topics for part in topic.partitions]
 
 
 def answer_seeds() -> Iterator[bytes]:
