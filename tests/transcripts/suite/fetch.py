@@ -12,7 +12,8 @@ _EVERY = every(Api.FETCH)
 _SOME = ("lowest", "2.7", "3.1", "4.1")
 """The eldest, compact, with topic ids, the newest."""
 _WITH_EPOCHS = ("2.1", "2.7", "3.1", "3.5", "3.7", "4.1")
-_TOPICS = {"orders": 3}
+_TOPICS = {"orders": 1}
+_SEVERAL = {"orders": 3}
 
 _LONG = 15_000
 """Milliseconds: longer than a play."""
@@ -52,7 +53,7 @@ TRANSCRIPTS = (
             fetch("a", 0, isolation=READ_COMMITTED),
         ),
         profiles=_EVERY,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: from where there is nothing",
@@ -65,7 +66,7 @@ TRANSCRIPTS = (
             fetch("a", {("orders", 1): 1, ORDERS: 2}, max_wait=_LONG, min_bytes=1000),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: topics and partitions that do not exist",
@@ -79,13 +80,13 @@ TRANSCRIPTS = (
             Await("a"),
         ),
         profiles=_EVERY,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: of nothing",
         (fetch("a", {}, max_wait=_LONG), fetch("a", {("orders", 0): 0}, forgotten=[("orders", 1)])),
         profiles=("1.1", "2.7", "3.1"),
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: until there is something",
@@ -101,7 +102,7 @@ TRANSCRIPTS = (
             Await("c"),
         ),
         profiles=_EVERY,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: until there is enough",
@@ -124,7 +125,7 @@ TRANSCRIPTS = (
             fetch("d", 2, max_wait=_LONG, min_bytes=0),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: until it has waited enough",
@@ -198,13 +199,13 @@ TRANSCRIPTS = (
             _limited(1, 1),
         ),
         profiles=("lowest", "2.7", "4.1"),
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: within limits that lie in the middle of a batch",
         (*_STORED, _limited(1_500), _limited(MIB, 2_500), _limited(1_100, 2_200), _limited(MIB, 2_141)),
         profiles=("lowest", "2.7", "4.1"),
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: a first batch that is larger than all limits",
@@ -216,7 +217,7 @@ TRANSCRIPTS = (
             fetch("a", {("orders", 1): At(1), ("orders", 2): At(0, max_bytes=100)}, max_bytes=100),
         ),
         profiles=_EVERY,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: one partition twice",
@@ -227,7 +228,7 @@ TRANSCRIPTS = (
             fetch("a", {ORDERS: 1, ("orders", 1): 0}, also={ORDERS: 7}),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: under the leader's epoch, as it is, and another",
@@ -243,7 +244,7 @@ TRANSCRIPTS = (
             Await("c"),
         ),
         profiles=_WITH_EPOCHS,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: after the leader has moved",
@@ -295,7 +296,7 @@ TRANSCRIPTS = (
             ),
         ),
         profiles=("2.7", "3.1", "4.1"),
-        topics=_TOPICS,
+        topics=_SEVERAL,
         brokers=3,
     ),
 )

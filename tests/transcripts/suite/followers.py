@@ -12,7 +12,8 @@ from tests.transcripts.versions import every
 _EVERY = every(Api.FETCH, 11)
 """Since there are racks."""
 _SOME = ("2.3", "2.7", "4.1")
-_TOPICS = {"orders": 2}
+_TOPICS = {"orders": 1}
+_SEVERAL = {"orders": 2}
 
 _LONG = 15_000
 
@@ -42,7 +43,7 @@ TRANSCRIPTS = (
             fetch("a", {("orders", 2): 0, ("unknown", 0): 0}, rack=RACKS[1]),
         ),
         profiles=_EVERY,
-        topics=_TOPICS,
+        topics=_SEVERAL,
         brokers=3,
     ),
     Transcript(
@@ -67,7 +68,7 @@ TRANSCRIPTS = (
         "followers: before there were racks, followers answered nobody",
         (store("a", "b"), fetch("a", 0, broker=1), fetch("a", {("orders", 1): 0, ORDERS: 0}, broker=1)),
         profiles=every(Api.FETCH, last=10),
-        topics=_TOPICS,
+        topics=_SEVERAL,
         brokers=3,
     ),
     Transcript(
@@ -83,7 +84,7 @@ TRANSCRIPTS = (
             go_on("a", 5, {ORDERS: 2}),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
         brokers=3,
     ),
     Transcript(

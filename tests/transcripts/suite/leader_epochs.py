@@ -9,7 +9,8 @@ from tests.transcripts.script import DeleteRecords, MoveLeader, Step, Transcript
 from tests.transcripts.versions import every
 
 _EVERY = every(Api.OFFSET_FOR_LEADER_EPOCH)
-_TOPICS = {"orders": 2}
+_TOPICS = {"orders": 1}
+_SEVERAL = {"orders": 2}
 
 _MOVES: tuple[Step, ...] = (
     store("a", "b"),
@@ -56,7 +57,7 @@ TRANSCRIPTS = (
             epoch_end("a", 0, of=[("unknown", 0)], current=7),
         ),
         profiles=_EVERY,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "leader epochs: an epoch whose records are gone",
@@ -86,7 +87,7 @@ TRANSCRIPTS = (
             *(epoch_end("a", epoch, of=[("orders", 1)], broker=2) for epoch in (0, 1, 2)),
         ),
         profiles=_EVERY,
-        topics=_TOPICS,
+        topics=_SEVERAL,
         brokers=3,
     ),
     Transcript(

@@ -25,7 +25,8 @@ from tests.transcripts.versions import every
 _EVERY = every(Api.PRODUCE)
 _SOME = ("lowest", "2.4", "3.9", "4.1")
 """Without texts, with them, with the leader's name, with topic ids."""
-_TOPICS = {"orders": 2}
+_TOPICS = {"orders": 1}
+_SEVERAL = {"orders": 2}
 
 _TOO_LARGE = "x" * (1 << 20)
 
@@ -39,7 +40,7 @@ TRANSCRIPTS = (
             fetch("a", {ORDERS: 0, ("orders", 1): 0}),
         ),
         profiles=_EVERY,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "produce: before there were record batches",
@@ -57,7 +58,7 @@ TRANSCRIPTS = (
             list_offsets("a", LATEST),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "produce: acknowledgements that there are none of",
@@ -68,7 +69,7 @@ TRANSCRIPTS = (
             list_offsets("a", LATEST),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "produce: nothing to store",
@@ -90,7 +91,7 @@ TRANSCRIPTS = (
             list_offsets("a", LATEST),
         ),
         profiles=_EVERY,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "produce: a batch that is broken",
@@ -109,7 +110,7 @@ TRANSCRIPTS = (
             list_offsets("a", LATEST),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "produce: a batch in another format",
@@ -164,7 +165,7 @@ TRANSCRIPTS = (
         "produce: records of the far future",
         (produce("a", to={ORDERS: batch("a", "b", "c", times=(2**52, NOON, 2**53)), ("orders", 1): batch("d")}),),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "produce: a batch that is too large",
@@ -175,7 +176,7 @@ TRANSCRIPTS = (
             list_offsets("a", LATEST),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "produce: batches are stored as they were compressed",
@@ -223,7 +224,7 @@ TRANSCRIPTS = (
             fetch("a", 0, broker=1),
         ),
         profiles=_EVERY,
-        topics=_TOPICS,
+        topics=_SEVERAL,
         brokers=3,
     ),
 )

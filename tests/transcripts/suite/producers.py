@@ -12,7 +12,8 @@ from tests.transcripts.versions import every
 
 _EVERY = every(Api.PRODUCE)
 _SOME = ("lowest", "2.4", "3.9", "4.1")
-_TOPICS = {"orders": 2}
+_TOPICS = {"orders": 1}
+_SEVERAL = {"orders": 2}
 
 _LAST = 2**31 - 1
 """The last sequence number; zero follows."""
@@ -142,7 +143,7 @@ TRANSCRIPTS = (
             fetch("a", {ORDERS: 0, ("orders", 1): 0}),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "producers: an id without a sequence",

@@ -31,7 +31,8 @@ from tests.transcripts.versions import every
 
 _EVERY = every(Api.FETCH)
 _SOME = ("lowest", "2.7", "3.1", "4.1")
-_TOPICS = {"orders": 2}
+_TOPICS = {"orders": 1}
+_SEVERAL = {"orders": 2}
 
 _LONG = 15_000
 _WAYS = (EARLIEST, LATEST, MAX_TIMESTAMP, NOON)
@@ -144,7 +145,7 @@ TRANSCRIPTS = (
             fetch("a", {ORDERS: 0, ("orders", 1): 0}, isolation=READ_COMMITTED),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "transactions: those whose records are gone are told no more",
