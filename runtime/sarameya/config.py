@@ -187,8 +187,8 @@ class Config:
     )
     max_processing_time: float = seconds(
         0.1,
-        "seconds in which a handler should take at least one of the messages fetched for it; where it takes none for up "
-        "to twice as long, its partition is not fetched before all that is buffered has been taken",
+        "seconds in which a handler should take at least one of the messages fetched for it; where it takes none for "
+        "up to twice as long, its partition is not fetched before all that is buffered has been taken",
     )
     isolation_level: IsolationLevel = option(
         "read_uncommitted",
