@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 from kafka.protocol.admin import ListGroupsResponse
-from kafka.protocol.consumer import JoinGroupResponse
+from kafka.protocol.consumer import FetchResponse, JoinGroupResponse
+from kafka.protocol.producer import ProduceResponse
 
+from sarameya.protocol.compression import Codec
 from tests.embedded.api_kit import request as message
 from tests.transcripts import differences, golden
 from tests.transcripts.answers import ABSENT, Names, compare, plain
+from tests.transcripts.batches import batch, described
 from tests.transcripts.differences import EMBEDDED, complaints
 from tests.transcripts.known import Known
 from tests.transcripts.script import Transcript
@@ -77,6 +81,100 @@ def test_listing_in_plain_has_the_plays_own_groups_only() -> None:
     answer = message(ListGroupsResponse, 0, error_code=0, groups=groups)
 
     assert plain(answer, Names("g"))["groups"] == [{"group_id": "<group>", "protocol_type": ""}]
+
+
+class TestAnswersAboutLogs:
+    TOPIC_ID = uuid.UUID(int=7)
+
+    @pytest.fixture
+    def names(self) -> Names:
+        names = Names("play-1")
+        names.learn_topic(self.TOPIC_ID, "orders")
+        names.learn_producer(4711, "a")
+        names.learn_session(815, "a")
+        names.learn_broker(2, 1, "localhost", 9093)
+        return names
+
+    def test_ids_are_called_after_whose_they_are_and_a_topic_the_same_by_name_and_by_id(self, names: Names) -> None:
+        partition = {"partition_index": 0, "aborted_transactions": [{"producer_id": 4711, "first_offset": 3}]}
+        told = [
+            plain(message(FetchResponse, version, session_id=815, responses=[topic]), names)
+            for version, topic in [
+                (12, {"topic": "play-1.orders", "partitions": [partition]}),
+                (13, {"topic_id": self.TOPIC_ID, "partitions": [partition]}),
+            ]
+        ]
+
+        assert told[0] == told[1]
+        assert told[0]["session_id"] == "<session of a>"
+        [topic] = told[0]["responses"]
+        assert topic["topic"] == "<orders>"
+        assert topic["partitions"][0]["aborted_transactions"] == [{"producer_id": "<producer of a>", "first_offset": 3}]
+
+    def test_second_id_of_a_client_is_told_from_the_first(self, names: Names) -> None:
+        names.learn_producer(4712, "a")
+        names.learn_producer(4711, "a")
+
+        assert [names.producer(number) for number in (4711, 4712, 1)] == [
+            "<producer of a>",
+            "<producer of a, number 2>",
+            "producer 1",
+        ]
+
+    @pytest.mark.parametrize(
+        ("port", "told"),
+        [
+            (9093, {"node_id": "<broker 1>", "host": "<its host>", "port": "<its port>", "rack": None}),
+            (9094, {"node_id": "<broker 1>", "host": "localhost", "port": 9094, "rack": None}),
+        ],
+    )
+    def test_broker_is_called_after_its_place_and_its_address_told_where_it_is_wrong(
+        self, names: Names, port: int, told: Any
+    ) -> None:
+        endpoint = {"node_id": 2, "host": "localhost", "port": port, "rack": None}
+        answer = message(FetchResponse, 16, responses=[], node_endpoints=[endpoint])
+
+        assert plain(answer, names)["node_endpoints"] == [told]
+
+    def test_what_need_not_be_said_is_left_out_where_it_says_nothing(self, names: Names) -> None:
+        partition = {"index": 0, "error_code": 0, "base_offset": 5, "log_append_time_ms": -1, "record_errors": []}
+        topics = [{"name": "play-1.orders", "partition_responses": [partition]}]
+
+        assert plain(message(ProduceResponse, 8, responses=topics), names) == {
+            "responses": [
+                {
+                    "name": "<orders>",
+                    "partition_responses": [
+                        {
+                            "index": 0,
+                            "error_code": "NONE",
+                            "base_offset": 5,
+                            "log_start_offset": -1,
+                            "error_message": None,
+                        }
+                    ],
+                }
+            ]
+        }
+
+
+_ONE = batch("a").encoded(-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        (b"", ""),
+        (batch("a", "b").encoded(-1, -1), "0-1 (epoch -1): a b"),
+        (batch("x" * 99, codec=Codec.GZIP).encoded(-1, -1), "0 (epoch -1, gzip): x...x of 99"),
+        (batch("a", sequence=7, transactional=True).encoded(3, 1), "0 (epoch -1, transactional, <3> 1/7): a"),
+        (b"%b\0\0\0\0%b" % (_ONE[:17], _ONE[21:]), "0 (epoch -1, wrong CRC): a"),
+        (_ONE + _ONE[:-1], "0 (epoch -1): a | <cut off>"),
+    ],
+    ids=["nothing", "two", "compressed", "transactional", "wrong_crc", "cut_off"],
+)
+def test_records_are_told_batch_by_batch(records: bytes, told: str) -> None:
+    assert described(records, lambda producer_id: f"<{producer_id}>") == told
 
 
 @pytest.mark.parametrize(

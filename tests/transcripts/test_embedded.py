@@ -7,11 +7,13 @@ from collections import Counter
 import pytest
 import trio.testing
 
+from sarameya.embedded.apis.versions import NAMED_VERSIONS
+from sarameya.protocol.versions import Api
 from tests.transcripts import golden
 from tests.transcripts.differences import EMBEDDED, NOT_PLAYED, assert_as_recorded
 from tests.transcripts.golden import Plays
 from tests.transcripts.player import play_all
-from tests.transcripts.script import SIZES
+from tests.transcripts.script import SIZES, Ask
 from tests.transcripts.stage import embedded_stage
 from tests.transcripts.suite import THEMES
 from tests.transcripts.suite.states import (
@@ -23,6 +25,7 @@ from tests.transcripts.suite.states import (
     STATIC_PROBES,
     STATIC_STATES,
 )
+from tests.transcripts.versions import PROFILES
 
 
 async def embedded_answers(theme: str) -> Plays:
@@ -53,6 +56,21 @@ def test_every_state_meets_every_request_but_those_that_are_listed_with_a_reason
 
     assert cells - played == NOT_PLAYED.keys()
     assert NOT_PLAYED.keys().isdisjoint(played)
+
+
+@pytest.mark.parametrize("api", [Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.OFFSET_FOR_LEADER_EPOCH])
+def test_every_version_of_what_reads_and_writes_logs_is_played(api: Api) -> None:
+    played = {
+        PROFILES[profile][api]
+        for theme in THEMES.values()
+        for transcript in theme
+        for step in transcript.steps
+        if isinstance(step, Ask) and step.api is api and step.version is None
+        for profile in transcript.profiles
+    }
+    low, high = NAMED_VERSIONS[api]
+
+    assert played == {*range(low, high + 1)}
 
 
 @pytest.mark.parametrize("theme", THEMES)
