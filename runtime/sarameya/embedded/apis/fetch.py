@@ -14,6 +14,7 @@ from kafka.protocol.consumer import FetchResponse
 
 from sarameya.embedded.apis.call import Call
 from sarameya.embedded.apis.fetch_reading import READ_COMMITTED, DelayedFetch, FetchLimits, ReadingBroker
+from sarameya.embedded.apis.leaders import endpoints
 from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.fetch_sessions import (
     NO_SESSION,
@@ -29,7 +30,6 @@ from sarameya.error_codes import ErrorCode
 
 _Topic = FetchResponse.FetchableTopicResponse
 _Partition = _Topic.PartitionData
-_Endpoint = FetchResponse.NodeEndpoint
 
 _BY_TOPIC_ID = 13
 """The first version that names topics by id."""
@@ -129,11 +129,12 @@ def _forgotten(body: Any, by_id: bool) -> list[PartitionKey]:
 
 def _response(call: Call, found: Answer) -> Any:
     tells_leaders = call.version >= _TELLS_LEADERS
+    leaders = {read.leader[0] for _, read in found.reads if read.leader is not None}
     return FetchResponse(
         error_code=found.error,
         session_id=found.session_id,
         responses=_topics(found, tells_leaders),
-        node_endpoints=_endpoints(call.cluster, found) if tells_leaders else [],
+        node_endpoints=endpoints(call.cluster, leaders, FetchResponse.NodeEndpoint) if tells_leaders else [],
     )
 
 
@@ -165,13 +166,3 @@ def _partition(number: int, read: PartitionRead, tells_leader: bool) -> Any:
         preferred_read_replica=read.preferred_read_replica,
         records=read.records,
     )
-
-
-def _endpoints(cluster: ClusterState, found: Answer) -> list[Any]:
-    """Where the leaders are that partitions tell of."""
-    leaders = {read.leader[0] for _, read in found.reads if read.leader is not None}
-    return [
-        _Endpoint(node_id=node.id, host=node.host, port=node.port, rack=cluster.settings.racks.get(node.id))
-        for node in cluster.nodes
-        if node.id in leaders
-    ]
