@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+import tracemalloc
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -435,6 +436,50 @@ def test_batch_that_decompresses_to_exactly_the_limit_decodes_and_one_byte_more_
     error = problem_of(lambda: decode(raw, PARTITION, limit=size - 1), DecompressionLimitError)
     assert str(size - 1) in error.problem
     assert error.offset == raw.base_offset
+
+
+def zipped(records: bytes, count: int) -> RawBatch:
+    return one(
+        sealed((BASE, 0, 5, 2, 0, Codec.ZSTD, count - 1, TIME, TIME, -1, -1, -1, count), compress(Codec.ZSTD, records))
+    )
+
+
+EMPTY_HEADER = varint(0) + NULL
+TOO_MANY = {
+    "records": (b"".join(record(offset=n) for n in range(30_000)), 30_000),
+    "headers of one record": (record(headers=varint(60_000) + EMPTY_HEADER * 60_000), 1),
+    "headers of many records": (
+        b"".join(record(offset=n, headers=varint(3) + EMPTY_HEADER * 3) for n in range(15_000)),
+        15_000,
+    ),
+    "headers of a record that says it is short": (
+        varint(7) + record(headers=varint(60_000) + EMPTY_HEADER * 60_000)[3:],
+        1,
+    ),
+    "headers that are more than there are": (record(headers=varint(2**40) + EMPTY_HEADER * 60_000), 1),
+}
+
+
+@pytest.mark.parametrize("into", [decode, decode_columns])
+@pytest.mark.parametrize(("records", "count"), TOO_MANY.values(), ids=TOO_MANY)
+def test_small_batch_of_ever_so_many_small_things_is_refused_before_any_is_made(records, count, into):
+    raw = zipped(records, count)
+    limit = len(records)
+    assert len(raw.data) < limit / 2
+    tracemalloc.start()
+    problem_of(lambda: into(raw, PARTITION, limit=limit), DecompressionLimitError)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * limit
+    with suppress(CorruptRecordError):
+        assert len(into(raw, PARTITION, limit=50 * limit)) == count
+
+
+def test_legacy_wrapper_of_ever_so_many_messages_is_refused_before_any_is_made():
+    inner = b"".join(legacy(1, 0, None, None, offset=n) for n in range(20_000))
+    raw = one(wrapper(inner, offset=BASE + 20_000))
+    problem_of(lambda: decode(raw, PARTITION, limit=len(inner)), DecompressionLimitError)
+    assert len(decode(raw, PARTITION, limit=50 * len(inner))) == 20_000
 
 
 # -- bad messages of the old formats -----------------------------------------------------------------------

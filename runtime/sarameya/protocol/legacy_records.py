@@ -7,6 +7,7 @@ Decoded in Python: these are rare, and the compiled decoder reads beyond its buf
 from __future__ import annotations
 
 import struct
+from itertools import islice
 from operator import lt
 
 import xxhash
@@ -14,7 +15,8 @@ import xxhash
 from sarameya.errors import CorruptRecordError
 from sarameya.model import Message, TimestampType, TopicPartition
 from sarameya.protocol.batches import CODEC_MASK, RawBatch, codec_of, crc_matches, split
-from sarameya.protocol.compression import Codec, decompress
+from sarameya.protocol.compression import Codec, TooLargeError, decompress
+from sarameya.protocol.record_costs import LEGACY_RECORD_BYTES, allowance
 
 _KEY_AT = {0: 18, 1: 26}
 _LZ4_CHECKED_AT, _LZ4_CHECKSUM_AT = 4, 6
@@ -34,7 +36,7 @@ def decode_legacy(raw: RawBatch, partition: TopicPartition, check_crc: bool, lim
         raise ValueError("a compressed message has no value")
     if codec is Codec.LZ4 and raw.magic == 0:
         value = _mend_lz4(value)
-    entries = _entries(decompress(codec, value, limit), raw, partition)
+    entries = _entries(decompress(codec, value, limit), raw, partition, allowance(limit) // LEGACY_RECORD_BYTES)
     # v1 counts inner offsets from zero and gives the wrapper the last one (KIP-31); v0 keeps them absolute.
     shift = raw.base_offset - entries[-1].base_offset if raw.magic == 1 else 0
     offsets = [entry.base_offset + shift for entry in entries]
@@ -54,8 +56,10 @@ def decode_legacy(raw: RawBatch, partition: TopicPartition, check_crc: bool, lim
     return messages
 
 
-def _entries(inner: bytes, raw: RawBatch, partition: TopicPartition) -> list[RawBatch]:
-    entries = list(split(inner, partition, raw.base_offset))
+def _entries(inner: bytes, raw: RawBatch, partition: TopicPartition, most: int) -> list[RawBatch]:
+    entries = list(islice(split(inner, partition, raw.base_offset), most + 1))
+    if len(entries) > most:
+        raise TooLargeError
     if not entries or entries[-1].end != len(inner):
         raise ValueError("a compressed message holds no whole messages, or more than those")
     if any(entry.magic != raw.magic or entry.attributes & CODEC_MASK for entry in entries):

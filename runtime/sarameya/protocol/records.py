@@ -37,6 +37,7 @@ from sarameya.protocol.batches import (
 )
 from sarameya.protocol.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
 from sarameya.protocol.legacy_records import decode_legacy
+from sarameya.protocol.record_costs import check_records
 
 __all__ = ["RawBatch", "build", "crc32c", "crc_matches", "decode", "decode_columns", "is_truncated", "split"]
 
@@ -98,7 +99,8 @@ def _guarded(
         raise DecompressionLimitError(
             *partition,
             raw.base_offset,
-            f"the batch decompresses to more than {limit} bytes (fetch_max_decompressed_bytes)",
+            f"the batch decompresses to more than {limit} bytes (fetch_max_decompressed_bytes), "
+            "or to too many small records or headers",
         ) from None
     except BrokenDataError as error:
         raise CorruptRecordError(*partition, raw.base_offset, str(error)) from error
@@ -179,6 +181,7 @@ def _records(raw: RawBatch, partition: TopicPartition, limit: int) -> DefaultRec
     count = raw.record_count or 0
     if not 0 <= count * _SMALLEST_RECORD <= len(plain) - V2_HEADER.size:
         raise ValueError(f"{count} records cannot be in {len(plain)} bytes")
+    check_records(plain[V2_HEADER.size :], count, limit)
     return DefaultRecordBatch(plain)
 
 

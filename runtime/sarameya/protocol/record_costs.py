@@ -1,0 +1,76 @@
+"""What the records of a batch will take in memory, found out before any is made. Pure.
+
+A record of seven bytes takes two hundred as a message, and a header of two bytes eighty: so a few kilobytes from a
+broker, decompressed within bounds, could still become gigabytes of objects. What is counted here is rough and on the
+high side; batches of an ordinary size are not looked into at all.
+"""
+
+from __future__ import annotations
+
+from sarameya.protocol.compression import TooLargeError
+
+RECORD_BYTES, LEGACY_RECORD_BYTES, HEADER_BYTES = 200, 400, 100
+"""What one takes as an object, without what stands in it."""
+_TIMES, _AT_LEAST = 4, 2**20
+_SMALLEST_HEADER = 2
+"""The lengths of its key and of its value."""
+
+
+def allowance(limit: int) -> int:
+    """Bytes that the records of one batch may take as objects, where `limit` bytes may be decompressed."""
+    return _TIMES * limit + _AT_LEAST
+
+
+def check_records(records: memoryview, count: int, limit: int) -> None:
+    """Raise TooLargeError if the `count` records (v2) would take more than their allowance.
+
+    Bytes that are no records are let pass: whoever decodes them finds out.
+    """
+    left = allowance(limit) - count * RECORD_BYTES
+    if left < 0 or (
+        len(records) // _SMALLEST_HEADER * HEADER_BYTES > left and _headers(bytes(records), count) * HEADER_BYTES > left
+    ):
+        raise TooLargeError
+
+
+def _headers(data: bytes, count: int) -> int:
+    """How many headers there are, as far as the records' lengths lead."""
+    found = at = 0
+    try:
+        for _ in range(count):
+            length, at = _varint(data, at)
+            end = at + length
+            at += 1  # attributes
+            for _ in range(2):  # timestamp, offset
+                while data[at] > 127:
+                    at += 1
+                at += 1
+            for _ in range(2):  # key, value
+                length, at = _varint(data, at)
+                if length > 0:
+                    at += length
+            if data[at]:
+                number, at = _varint(data, at)
+                # The decoder makes those that are there before it sees where the record should have ended.
+                found += max(min(number, (len(data) - at) // _SMALLEST_HEADER), 0)
+            if end < at:
+                break
+            at = end
+    except IndexError:
+        pass
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The signed number that begins here, and where it ends. Raises IndexError where it does not."""
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    value = byte & 0x7F
+    for shift in range(7, 70, 7):
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at + 1
+    raise IndexError
