@@ -1,10 +1,14 @@
-"""Messages as Arrow columns. The only file of the runtime that imports pyarrow (and numpy), and only when asked."""
+"""Messages as Arrow columns. Besides `protocol.record_walk` the only file that imports pyarrow or numpy, if asked to.
+
+Columns are made of Python's objects or, by `record_walk`, of buffers; the latter are sequences of Python's objects
+too, which are made when somebody asks for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +17,13 @@ import pyarrow as pa
 from sarameya.model import NO_TIMESTAMP, Headers, TimestampType
 
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
+_MOST_BYTES = 2**31 - 1
 # A column of one value is cut from one of this length that is kept; filling it takes no time, making it does.
-_KEPT_ROWS = 1024
+_KEPT_ROWS = 4096
+
+_T = TypeVar("_T")
+_Ints = npt.NDArray[np.int64]
+_Buffer = npt.NDArray[np.uint8] | bytes
 
 
 @cache
@@ -61,38 +70,131 @@ def columns_to_arrow(
         _binary("value", values),
         _repeated("topic", topic, count),
         _repeated("partition", partition, count),
-        _numbers("offset", np.fromiter(offsets, np.int64, count)),
-        _timestamps(np.fromiter(timestamps, np.int64, count)),
+        _numbers("offset", _int64(offsets)),
+        _timestamps(_int64(timestamps)),
         _kinds(kinds, count),
         _headers(headers),
     ]
     return pa.Table.from_arrays(columns, schema=kafka_schema())
 
 
+class ArrowColumn(Sequence[_T]):
+    """An Arrow array as a sequence of Python's objects, made anew whenever they are asked for."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: pa.Array) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @overload
+    def __getitem__(self, index: int) -> _T: ...
+    @overload
+    def __getitem__(self, index: slice) -> ArrowColumn[_T]: ...
+    def __getitem__(self, index: int | slice) -> _T | ArrowColumn[_T]:
+        if isinstance(index, slice):
+            return type(self)(self.array[index])
+        value: _T = self._values(self.array[index : index + 1 or None])[0]
+        return value
+
+    def __iter__(self) -> Iterator[_T]:
+        return iter(self._values(self.array))
+
+    @staticmethod
+    def _values(array: pa.Array) -> list[Any]:
+        values: list[Any] = array.to_pylist()
+        return values
+
+
+class _HeadersColumn(ArrowColumn[Headers]):
+    """Null where a message has none, as `kafka_schema` has it."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def _values(array: pa.Array) -> list[Headers]:
+        if array.null_count == len(array):
+            return [()] * len(array)
+        return [tuple((header["key"], header["value"]) for header in row or ()) for row in array.to_pylist()]
+
+
+def int_column(values: _Ints) -> ArrowColumn[int]:
+    """The array, where it stands in memory."""
+    return ArrowColumn(_numbers("offset", values))
+
+
+def binary_column(name: str, lengths: _Ints, data: _Buffer) -> ArrowColumn[bytes | None]:
+    """Keys or values, as the schema names them: their lengths, negative where one is null, and their bytes in a row.
+
+    Raises ValueError for more bytes than Arrow's binary has room for.
+    """
+    if lengths.max() < 0:
+        return ArrowColumn(_repeated(name, None, len(lengths)))
+    return ArrowColumn(_of_lengths(pa.binary(), lengths, data))
+
+
+def headers_column(
+    counts: _Ints, key_lengths: _Ints, keys: _Buffer, value_lengths: _Ints, values: _Buffer
+) -> ArrowColumn[Headers]:
+    """Headers: how many each message has, and the keys and values of all, as `binary_column` takes them.
+
+    Raises ValueError for a negative count, a key that is null or no UTF-8.
+    """
+    if not counts.any():
+        return _HeadersColumn(_repeated("headers", None, len(counts)))
+    if counts.min() < 0 or key_lengths.min() < 0:
+        raise ValueError("a negative count of headers, or a key that is null")
+    kind = _type("headers")
+    flat = [_of_lengths(pa.string(), key_lengths, keys), _of_lengths(pa.binary(), value_lengths, values)]
+    flat[0].validate(full=True)
+    structs = pa.StructArray.from_arrays(flat, fields=list(kind.value_type))
+    buffers = [_bitmap(counts == 0), pa.py_buffer(_ends(counts))]
+    return _HeadersColumn(pa.Array.from_buffers(kind, len(counts), buffers, children=[structs]))
+
+
 def _binary(name: str, column: Sequence[bytes | None]) -> pa.Array:
-    if column[0] is None and column.count(None) == len(column):
-        return _repeated(name, None, len(column))
-    return pa.array(column, pa.binary())
+    if isinstance(column, ArrowColumn):
+        return column.array
+    return binary_column(name, _lengths(column), b"".join(filter(None, column))).array
 
 
-def _numbers(name: str, column: npt.NDArray[np.int64]) -> pa.Array:
-    """The column where it stands in memory."""
-    return pa.Array.from_buffers(_type(name), len(column), [None, pa.py_buffer(column)])
+def _headers(rows: Sequence[Headers]) -> pa.Array:
+    if isinstance(rows, ArrowColumn):
+        return rows.array
+    keys = [key.encode() for row in rows for key, _ in row]
+    values = [value for row in rows for _, value in row]
+    data = b"".join(keys), b"".join(filter(None, values))
+    return headers_column(_lengths(rows), _lengths(keys), data[0], _lengths(values), data[1]).array
 
 
-def _timestamps(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
+def _lengths(column: Sequence[Sequence[Any] | None]) -> _Ints:
+    return np.array([-1 if value is None else len(value) for value in column], np.int64)
+
+
+def _int64(column: Sequence[int]) -> _Ints:
+    if isinstance(column, ArrowColumn):
+        # (Its own to_numpy imports pandas, which takes half a second.)
+        array = column.array
+        values: _Ints = np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+        return values
+    return np.fromiter(column, np.int64, len(column))
+
+
+def _timestamps(milliseconds: _Ints) -> pa.Array:
     microseconds = milliseconds * 1000
     # Read without a sign, a negative one is larger than any.
     if milliseconds.view(np.uint64).max() <= _MOST_MILLISECONDS:
         return _numbers("timestamp", microseconds)
     null = (milliseconds == NO_TIMESTAMP) | (milliseconds < -_MOST_MILLISECONDS) | (milliseconds > _MOST_MILLISECONDS)
-    return pa.array(microseconds, _type("timestamp"), mask=null)
+    return _numbers("timestamp", microseconds, _bitmap(null))
 
 
 def _kinds(kinds: TimestampType | Sequence[TimestampType], count: int) -> pa.Array:
     if not isinstance(kinds, TimestampType):
         if kinds.count(kinds[0]) < count:
-            return pa.array(kinds, pa.int32())
+            return _numbers("timestampType", np.array(kinds, np.int32))
         kinds = kinds[0]
     return _repeated("timestampType", int(kinds), count)
 
@@ -110,24 +212,41 @@ def _kept(name: str, value: str | int | None) -> pa.Array:
 
 
 def _make_repeated(name: str, value: str | int | None, count: int) -> pa.Array:
-    return pa.nulls(count, _type(name)) if value is None else pa.repeat(pa.scalar(value, _type(name)), count)
+    if value is None:
+        return pa.nulls(count, _type(name))
+    if isinstance(value, int):
+        return _numbers(name, np.full(count, value, np.int32))
+    text = value.encode()
+    return _of_lengths(pa.string(), np.full(count, len(text), np.int64), text * count)
+
+
+def _numbers(name: str, column: npt.NDArray[Any], valid: pa.Buffer | None = None) -> pa.Array:
+    """The column where it stands in memory."""
+    return pa.Array.from_buffers(_type(name), len(column), [valid, pa.py_buffer(column)])
+
+
+def _of_lengths(kind: pa.DataType, lengths: _Ints, data: _Buffer) -> pa.Array:
+    null = lengths < 0
+    if not null.any():
+        return pa.Array.from_buffers(kind, len(lengths), [None, pa.py_buffer(_ends(lengths)), pa.py_buffer(data)])
+    ends = _ends(np.where(null, 0, lengths))
+    return pa.Array.from_buffers(kind, len(lengths), [_bitmap(null), pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def _ends(lengths: _Ints) -> npt.NDArray[np.int32]:
+    """What Arrow calls offsets: where each begins, and where the last one ends."""
+    ends = np.zeros(len(lengths) + 1, np.int64)
+    lengths.cumsum(out=ends[1:])
+    if ends[-1] > _MOST_BYTES:
+        raise ValueError(f"{ends[-1]} bytes do not fit into one column")
+    return ends.astype(np.int32)
+
+
+def _bitmap(null: npt.NDArray[np.bool_]) -> pa.Buffer:
+    """What Arrow calls validity."""
+    return pa.py_buffer(np.packbits(~null, bitorder="little"))
 
 
 @cache
 def _type(name: str) -> pa.DataType:
     return kafka_schema().field(name).type
-
-
-def _headers(rows: Sequence[Headers]) -> pa.Array:
-    if not any(rows):
-        return _repeated("headers", None, len(rows))
-    kind = _type("headers")
-    # A null offset makes its list null: like Spark's source, a message without headers has null, not an empty list.
-    ends = list(accumulate(map(len, rows), initial=0))
-    starts = [start if row else None for start, row in zip(ends, rows, strict=False)]
-    flat = [header for row in rows for header in row]
-    structs = pa.StructArray.from_arrays(
-        [pa.array([key for key, _ in flat], pa.string()), pa.array([value for _, value in flat], pa.binary())],
-        fields=list(kind.value_type),
-    )
-    return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), structs, type=kind)

@@ -150,14 +150,14 @@ async def test_high_water_mark_and_position_are_told(autojump_clock: MockClock) 
 
 async def test_batches_are_the_logs_own_unless_they_are_small(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
-        for size in (3, 1, 1200, 1000, 5):
+        for size in (3, 1, 4200, 4000, 5):
             cluster.produce_many("orders", 0, [(None, b"x")] * size)
         handler = Batches()
         await start_member(nursery, cluster, handler)
         await eventually(lambda: len(handler.batches) == 3)
-        assert [len(batch) for batch in handler.batches] == [1204, 1000, 5]
-        assert [batch.next_offset for batch in handler.batches] == [1204, 2204, 2209]
-        assert [batch.first_offset for batch in handler.batches] == [0, 1204, 2204]
+        assert [len(batch) for batch in handler.batches] == [4204, 4000, 5]
+        assert [batch.next_offset for batch in handler.batches] == [4204, 8204, 8209]
+        assert [batch.first_offset for batch in handler.batches] == [0, 4204, 8204]
 
 
 async def test_cancelled_read_of_a_batch_loses_nothing(autojump_clock: MockClock) -> None:

@@ -96,9 +96,9 @@ def test_batches_have_the_messages_that_iteration_gives(
 
 
 def test_record_batches_are_joined_until_there_are_enough_messages() -> None:
-    assert [len(batch) for batch in read(logged([400] * 6))] == [1200, 1200]
+    assert [len(batch) for batch in read(logged([1500] * 6))] == [4500, 4500]
     assert [len(batch) for batch in read(logged([10] * 6))] == [60]
-    assert [len(batch) for batch in read(logged([1000, 1000]))] == [1000, 1000]
+    assert [len(batch) for batch in read(logged([4000, 4000]))] == [4000, 4000]
 
 
 def test_another_leader_epoch_begins_another_batch() -> None:

@@ -95,13 +95,13 @@ async def test_paused_claim_hands_out_no_more_batches_of_those_fetched(autojump_
 
     async with orders() as cluster, deadline() as nursery:
         for _ in range(4):
-            cluster.produce_many("orders", 0, [(None, b"x")] * 1000)  # so many are not joined to others
+            cluster.produce_many("orders", 0, [(None, b"x")] * 4000)  # so many are not joined to others
         handler = Reader(by_batch=True, on_step=pause)
         member = await start_member(nursery, cluster, handler)
         for batches in (1, 2, 3, 4):
             await trio.sleep(60)
-            assert handler.taken == {0: list(range(1000 * batches))}
-            assert handler.claims[0].position == 1000 * batches
+            assert handler.taken == {0: list(range(4000 * batches))}
+            assert handler.claims[0].position == 4000 * batches
             member.group.resume([ZERO])
 
 

@@ -18,20 +18,16 @@ import trio
 
 from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
-from sarameya.errors import InterceptorError, RecordError
+from sarameya.errors import InterceptorError
 from sarameya.group.interceptors import Intercept
 from sarameya.group.turns import Turn
-from sarameya.message_batch import MessageBatch, MessageColumns
+from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
+from sarameya.protocol.column_reader import ColumnReader
 from sarameya.protocol.fetch_cursor import Records
-from sarameya.protocol.records import RawBatch, decode, decode_columns
+from sarameya.protocol.records import RawBatch, decode
 
 _Decoded = TypeVar("_Decoded")
-
-_ENOUGH_MESSAGES = 1000
-"""Record batches are joined into one MessageBatch until it has so many: what a batch costs is little then beside what
-its messages do."""
-
 
 _LOOKED_AT = 8
 _MESSAGE_BYTES = 200
@@ -61,6 +57,9 @@ class Claim:
         self._messages: Sequence[Message] = ()
         self._taken = 0
         self._decoded_bytes = 0
+        self._columns = ColumnReader(
+            consumer.partition, check_crc=config.check_crcs, limit=config.fetch_max_decompressed_bytes
+        )
         self._turn = Turn()
         # Of the messages: where those of the present turn begin, and end.
         self._from = self._until = 0
@@ -138,7 +137,7 @@ class Claim:
         return ClaimMessages(self)
 
     def batches(self) -> ClaimBatches:
-        """The messages as `MessageBatch`es: a record batch of the log each, or as many as make a thousand messages."""
+        """The messages as `MessageBatch`es: of one record batch of the log, or of as many as make thousands of them."""
         return ClaimBatches(self)
 
     def hold(self, size: int) -> None:
@@ -231,28 +230,25 @@ class Claim:
         self._have(messages, [raw])
 
     def _decode_columns(self) -> None:
-        """The next record batch's columns, and those of the ones behind it until there are enough messages."""
-        parts: list[MessageColumns] = []
-        raws: list[RawBatch] = []
-        count = 0
-        while self._undecoded and count < _ENOUGH_MESSAGES:
-            raw = self._undecoded[0]
-            if raws and (raw.timestamp_type, raw.leader_epoch) != (raws[0].timestamp_type, raws[0].leader_epoch):
-                break
-            if self._is_shown(raw):
-                try:
-                    columns = self._decoded(decode_columns, raw)
-                except RecordError:
-                    if not raws:
-                        raise
-                    break  # what stands before it is good, and it stays the next one
-                if columns and columns.offsets[0] < self._behind:
-                    columns = columns[bisect_left(columns.offsets, self._behind) :]
-                if columns:
-                    parts.append(columns)
-                    count += len(columns)
-            raws.append(self._undecoded.popleft())
-        self._have(MessageColumns.joined(parts) if parts else (), raws)
+        """The columns of the next record batches, as many as the reader reads together."""
+        raws = self._pop_hidden()
+        columns: Sequence[Message] = ()
+        if not raws:
+            found, count = self._columns.read(raw for raw in self._undecoded if self._is_shown(raw))
+            for _ in range(count):
+                raws += self._pop_hidden()
+                raws.append(self._undecoded.popleft())
+            columns = found
+            if found and found.offsets[0] < self._behind:
+                columns = found[bisect_left(found.offsets, self._behind) :]
+        self._have(columns, raws)
+
+    def _pop_hidden(self) -> list[RawBatch]:
+        """The next record batches, as long as they are not shown."""
+        hidden: list[RawBatch] = []
+        while self._undecoded and not self._is_shown(self._undecoded[0]):
+            hidden.append(self._undecoded.popleft())
+        return hidden
 
     def _decoded(self, read: Callable[..., _Decoded], raw: RawBatch) -> _Decoded:
         config = self._config

@@ -65,6 +65,8 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    base_timestamp: int
+    """What a v2 batch's timestamps are counted from; in the old formats NO_TIMESTAMP."""
     max_timestamp: int
     log: bytes
     """What the batch is a part of: all that came of its partition, kept as long as any batch of it."""
@@ -167,7 +169,7 @@ def _v2(log: bytes, start: int, end: int) -> RawBatch:
         _,
         attributes,
         last_offset_delta,
-        _,
+        base_timestamp,
         max_timestamp,
         producer_id,
         producer_epoch,
@@ -184,6 +186,7 @@ def _v2(log: bytes, start: int, end: int) -> RawBatch:
         producer_id,
         producer_epoch,
         base_sequence,
+        base_timestamp,
         max_timestamp,
         log,
         start,
@@ -205,6 +208,7 @@ def _legacy(log: bytes, start: int, end: int) -> RawBatch:
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
+        base_timestamp=NO_TIMESTAMP,
         max_timestamp=timestamp,
         log=log,
         start=start,

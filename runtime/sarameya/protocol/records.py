@@ -81,6 +81,18 @@ def decode_columns(
     return _guarded(_columns, raw, partition, check_crc, limit)
 
 
+def uncompressed(
+    raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
+) -> memoryview:
+    """A batch of format v2 without compression, its header in front; of an older format its bytes as they are.
+
+    Raises as `decode` does, but for what is wrong inside.
+    """
+    return _guarded(
+        lambda raw, partition, _, limit: _uncompressed(raw, partition, limit), raw, partition, check_crc, limit
+    )
+
+
 def _guarded(
     read: Callable[[RawBatch, TopicPartition, bool, int], _T],
     raw: RawBatch,
@@ -188,7 +200,7 @@ def _records(raw: RawBatch, partition: TopicPartition, limit: int) -> DefaultRec
 def _uncompressed(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
     """A v2 batch that says it is not compressed, with as much behind it as the decoder may read."""
     codec = codec_of(raw, partition)
-    if codec is not Codec.NONE:
+    if codec is not Codec.NONE and raw.magic == 2:
         header = bytearray(raw.log[raw.start : raw.start + V2_HEADER.size])
         _ATTRIBUTES.pack_into(header, _ATTRIBUTES_AT, raw.attributes & ~CODEC_MASK)
         body = decompress(codec, raw.log[raw.start + V2_HEADER.size : raw.end], limit)

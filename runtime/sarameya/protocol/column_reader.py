@@ -1,0 +1,89 @@
+"""The record batches of one partition -> columns, as many batches at a time as make a batch worth handing out. Pure.
+
+Reads them by `record_walk`, where what that needs is installed and nothing is odd about them; else one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sarameya.errors import RecordError
+from sarameya.message_batch import MessageColumns
+from sarameya.model import TopicPartition
+from sarameya.protocol.records import RawBatch, decode_columns, uncompressed
+
+if TYPE_CHECKING:
+    from sarameya.protocol.record_walk import RecordWalk
+
+_ENOUGH_MESSAGES = 4000
+"""What a batch costs is little then beside what its messages do."""
+_ENOUGH_BYTES = 4 * 2**20
+
+
+class ColumnReader:
+    """Reads for one partition. One thread at a time may use it."""
+
+    def __init__(self, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1) -> None:
+        """`limit` bounds the decompressed size of a record batch in bytes."""
+        self._partition = partition
+        self._check_crc = check_crc
+        self._limit = limit
+
+    @cached_property
+    def _walk(self) -> RecordWalk | None:
+        """Imported and made when it is first asked for: not everybody reads columns, or has what it needs."""
+        try:
+            from sarameya.protocol.record_walk import RecordWalk
+        except ImportError:
+            return None
+        return RecordWalk()
+
+    def read(self, raws: Iterable[RawBatch]) -> tuple[MessageColumns, int]:
+        """The messages of the first batch, and of those behind it that are alike in timestamp type and leader epoch,
+        until there are enough; and of how many batches they are.
+
+        Raises RecordError, as `records.decode` does, where the first cannot be read; one behind it stays the next.
+        """
+        chosen: list[RawBatch] = []
+        count = 0
+        for raw in raws:
+            if chosen and _kind(raw) != _kind(chosen[0]):
+                break
+            chosen.append(raw)
+            count += raw.record_count or 1
+            if count >= _ENOUGH_MESSAGES:
+                break
+        return self._walked(chosen) or self._one_by_one(chosen)
+
+    def _walked(self, raws: list[RawBatch]) -> tuple[MessageColumns, int] | None:
+        if self._walk is None:
+            return None
+        plain: list[memoryview] = []
+        size = 0
+        for raw in raws:
+            try:
+                plain.append(uncompressed(raw, self._partition, check_crc=self._check_crc, limit=self._limit))
+            except RecordError:
+                break
+            size += len(plain[-1])
+            if size >= _ENOUGH_BYTES:
+                break
+        columns = self._walk.columns(raws[: len(plain)], plain, self._partition) if plain else None
+        return None if columns is None else (columns, len(plain))
+
+    def _one_by_one(self, raws: list[RawBatch]) -> tuple[MessageColumns, int]:
+        parts: list[MessageColumns] = []
+        for raw in raws:
+            try:
+                parts.append(decode_columns(raw, self._partition, check_crc=self._check_crc, limit=self._limit))
+            except RecordError:
+                if not parts:
+                    raise
+                break
+        return MessageColumns.joined(parts), len(parts)
+
+
+def _kind(raw: RawBatch) -> tuple[int, int]:
+    return raw.timestamp_type, raw.leader_epoch
