@@ -108,13 +108,11 @@ class LiveChanges:
         reassigned = {"partition_index": partition, "replicas": replicas}
         topics = [{"name": topic, "partitions": [reassigned]}]
         await self.ask(node_id, request(AlterPartitionReassignmentsRequest, 0, timeout_ms=_TIMEOUT_MS, topics=topics))
-        elected = [{"topic": topic, "partitions": [partition]}]
+        elected = {"election_type": 0, "topic_partitions": [{"topic": topic, "partitions": [partition]}]}
+        await self.ask(node_id, request(ElectLeadersRequest, 1, **elected, timeout_ms=_TIMEOUT_MS))
         while not await self._is_led(topic, partition, node_id):
-            await self.ask(
-                node_id,
-                request(ElectLeadersRequest, 1, election_type=0, topic_partitions=elected, timeout_ms=_TIMEOUT_MS),
-            )
             await trio.sleep(_RETRY_SECONDS)
+            await self.ask(node_id, request(ElectLeadersRequest, 1, **elected, timeout_ms=_TIMEOUT_MS))
 
     async def _is_led(self, topic: str, partition: int, leader: int) -> bool:
         """Whether each broker knows its part: the leader answers, all others refuse."""

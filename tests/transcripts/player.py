@@ -63,14 +63,6 @@ Chosen = Callable[[Transcript, str], bool]
 """Whether a transcript is played in a profile."""
 
 
-_PHASES: tuple[Callable[[Transcript], bool], ...] = (
-    lambda transcript: not transcript.topics and not transcript.sleeps,
-    lambda transcript: not transcript.topics and transcript.sleeps,
-    lambda transcript: bool(transcript.topics),
-)
-"""What is played at the same time."""
-
-
 def everything(_transcript: Transcript, _profile: str) -> bool:
     return True
 
@@ -80,12 +72,11 @@ async def play_all(
 ) -> dict[tuple[str, str], Answers]:
     """The answers of all plays, many at a time: (transcript, profile) -> answers; of those that are `chosen`.
 
-    Groups come first, since Kafka 3 looks for empty ones to delete whenever a topic goes; then those that depend on
-    time, when nothing else keeps the machine from being in time; then logs.
+    Groups come first, while the topics are made, since Kafka 3 looks for empty groups to delete whenever a topic goes.
+    Those that depend on time come then, when nothing else keeps the machine from being in time; then logs.
     """
     plays = [(t, profile) for t in transcripts for profile in t.profiles if chosen(t, profile)]
     notes = [Notes(f"{stage.run}-play-{next(_plays)}") for _ in plays]
-    await _create_topics(stage, [(notes, transcript) for notes, (transcript, _) in zip(notes, plays, strict=True)])
     done: dict[tuple[str, str], Answers] = {}
     limit = trio.CapacityLimiter(_AT_A_TIME)
 
@@ -93,11 +84,17 @@ async def play_all(
         async with limit:
             done[transcript.name, profile] = await play(stage, transcript, profile, notes)
 
-    for phase in _PHASES:
+    async def run_all(which: Callable[[Transcript], bool]) -> None:
         async with trio.open_nursery() as nursery:
             for (transcript, profile), own in zip(plays, notes, strict=True):
-                if phase(transcript):
+                if which(transcript):
                     nursery.start_soon(run, transcript, profile, own)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_create_topics, stage, [(own, t) for own, (t, _) in zip(notes, plays, strict=True)])
+        await run_all(lambda transcript: not transcript.topics and not transcript.sleeps)
+        await run_all(lambda transcript: not transcript.topics and transcript.sleeps)
+    await run_all(lambda transcript: bool(transcript.topics))
     return {(t.name, profile): done[t.name, profile] for t, profile in plays}
 
 

@@ -130,15 +130,15 @@ TRANSCRIPTS = (
     Transcript(
         "fetch: until it has waited enough",
         (
+            store(to={("orders", 1): batch("a")}),
             fetch("a", 0, max_wait=_SHORT, held=True),
+            fetch("b", {("orders", 1): 0}, max_wait=_SHORT, min_bytes=1_000, held=True),
             Await("a"),
-            store("a"),
-            fetch("a", 0, max_wait=_SHORT, min_bytes=1_000, held=True),
-            Await("a"),
-            fetch("a", 1, max_wait=-1),
+            Await("b"),
+            fetch("c", 0, max_wait=-1),
         ),
         profiles=_SOME,
-        topics=_TOPICS,
+        topics=_SEVERAL,
     ),
     Transcript(
         "fetch: while the log loses its head",
