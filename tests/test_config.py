@@ -17,6 +17,7 @@ INT32 = 2**31 - 1
 LONGEST = INT32 // 1000
 
 ABOVE_ZERO = {
+    "fetch_max_wait",
     "connect_timeout",
     "request_timeout",
     "retry_backoff",
@@ -30,7 +31,7 @@ ABOVE_ZERO = {
     "max_processing_time",
     "autocommit_interval",
 }
-FROM_ZERO = {"rebalance_margin", "claim_grace", "fetch_max_wait"}
+FROM_ZERO = {"rebalance_margin", "claim_grace"}
 WHOLE_FROM = {
     "max_response_bytes": 1024,
     "fetch_min_bytes": 1,

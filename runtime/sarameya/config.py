@@ -167,9 +167,7 @@ class Config:
     close_timeout: float = seconds(10.0, "seconds for claims, cleanup, last commit and leave when the group is closed")
     # -- fetching --------------------------------------------------------------------------------
     fetch_min_bytes: int = size(1, "a broker answers once it has this much", kafka="fetch.min.bytes")
-    fetch_max_wait: float = seconds(
-        0.5, "seconds a broker holds a fetch that finds nothing", above=False, kafka="fetch.max.wait.ms"
-    )
+    fetch_max_wait: float = seconds(0.5, "seconds a broker holds a fetch that finds nothing", kafka="fetch.max.wait.ms")
     fetch_max_bytes: int = size(50 * 2**20, "the most one fetch brings", kafka="fetch.max.bytes")
     fetch_max_partition_bytes: int = size(
         2**20, "the most one fetch brings of one partition", kafka="max.partition.fetch.bytes"

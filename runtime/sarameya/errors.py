@@ -203,15 +203,20 @@ class OffsetOutOfRangeError(SarameyaError):
 
 class LogTruncatedError(SarameyaError):
     """The log was cut below the position, by an election of a leader that had less of it (KIP-320), and the policy is
-    `fail`. What was read from `diverging_offset` on is not what stands in the log now."""
+    `fail`. What was read from `diverging_offset` on is not what stands in the log now (None: nobody knows where)."""
 
-    def __init__(self, partition: TopicPartition, offset: int, diverging_offset: int) -> None:
+    def __init__(self, partition: TopicPartition, offset: int, diverging_offset: int | None) -> None:
         super().__init__(partition, offset, diverging_offset)
         self.partition = partition
         self.offset = offset
         self.diverging_offset = diverging_offset
 
     def __str__(self) -> str:
+        if self.diverging_offset is None:
+            return (
+                f"{self.partition}: the log knows nothing of what was read before offset {self.offset}: undo what came "
+                "of it and reset the group's offset, or set offset_out_of_range to anything but 'fail' to go on by that"
+            )
         return (
             f"{self.partition}: the log was cut below offset {self.offset} and differs from offset "
             f"{self.diverging_offset} on from what was read: undo what came of that and reset the group's offset to "

@@ -164,6 +164,7 @@ class Budgets(RuleBasedStateMachine):
     @invariant()
     def excess_is_counted_right(self) -> None:
         budget = self.budget
+        budget._deal()
         assert budget._excess == sum(max(share.held - budget._floor, 0) for share in self.shares)
 
     @invariant()

@@ -20,9 +20,9 @@ from sarameya.observe import BackpressureEnded, Observer, PartitionBackpressured
 
 @attrs.define(slots=True, eq=False)
 class _Watched:
-    progress: int
+    pace: object
     since: float
-    """When `progress` was first seen."""
+    """When `pace` was first seen."""
 
 
 class Backpressure:
@@ -36,8 +36,8 @@ class Backpressure:
 
     def watch(self, consumer: PartitionConsumer) -> None:
         """Something has been delivered to it."""
-        if consumer not in self._watched:
-            self._watched[consumer] = _Watched(consumer.progress(), trio.current_time())
+        if consumer not in self._watched and not consumer.is_backpressured:
+            self._watched[consumer] = _Watched(consumer.pace(), trio.current_time())
             self._something.set()
 
     async def run(self) -> None:
@@ -52,9 +52,9 @@ class Backpressure:
                 self._something = trio.Event()
 
     def _has_fallen_behind(self, consumer: PartitionConsumer, watched: _Watched) -> bool:
-        now, progress = trio.current_time(), consumer.progress()
-        if progress != watched.progress or consumer.is_paused:
-            watched.progress, watched.since = progress, now
+        now, pace = trio.current_time(), consumer.pace()
+        if pace != watched.pace or consumer.is_paused:
+            watched.pace, watched.since = pace, now
         elif now - watched.since >= self._interval:
             self._observer(PartitionBackpressured(consumer.partition, consumer.share.held))
             consumer.hold_back(partial(self._drained, consumer.partition, now))

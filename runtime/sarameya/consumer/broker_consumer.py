@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+import attrs
 import trio
 from kafka.protocol.consumer import FetchRequest
 
@@ -32,6 +33,8 @@ from sarameya.protocol.transactions import ISOLATION_LEVELS
 _NEWEST_WITH_NAMES = 12
 """From 13 on, Fetch names topics by their ids (KIP-516)."""
 _NO_ID = UUID(int=0)
+_ANSWER_BYTES, _PARTITION_BYTES = 300, 400
+"""The most that an answer, and each partition in it, takes beside records: names are 249 characters at most."""
 
 _NO_SUCH_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND})
 _SESSION_BROKEN = frozenset({ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR})
@@ -77,6 +80,7 @@ class BrokerConsumer:
         # One of these has made an answer too large.
         self._suspects: list[TopicPartition] = []
         self._fetch_size = 0
+        self._names_by_id = True
         self._hurried: Attempts | None = None
         self._something = trio.Event()
 
@@ -89,11 +93,6 @@ class BrokerConsumer:
         """Take a partition on; it is in the next fetch that goes out."""
         self._subscribed[consumer.partition] = consumer
         consumer.on_change = lambda: self._has_changed(consumer)
-        topic_id = consumer.cursor.topic_id
-        if topic_id is None:
-            self._without_topic_id[consumer] = None
-        else:
-            self._topics[topic_id] = consumer.partition.topic
         if consumer.lease_until > trio.current_time():
             self._leased[consumer] = None
         self._has_changed(consumer)
@@ -140,6 +139,8 @@ class BrokerConsumer:
                 continue
             held = [c for c in self._holding if c.is_held(now, self._config.max_processing_time)]
             if not self._session.wanted or (held and not self._hot):
+                if self._holding:  # whose room may come from what others give back
+                    self._budget.tell_of_room(self._wake)
                 await self._wait_for_room(held)
                 continue
             size = self._reserve()
@@ -157,8 +158,14 @@ class BrokerConsumer:
         """Say to the session what is wanted now."""
         size = self._budget.fetch_size(self._config.fetch_max_partition_bytes)
         again = self._changed | self._holding
-        if size != self._fetch_size:
-            self._fetch_size, again = size, dict.fromkeys(self._subscribed.values())
+        for consumer in again:
+            self._note_topic_id(consumer)
+        names_by_id = not self._without_topic_id
+        if names_by_id != self._names_by_id:
+            self._session.lost()  # what is called otherwise is something else to the broker
+        if size != self._fetch_size or names_by_id != self._names_by_id:
+            self._fetch_size, self._names_by_id = size, names_by_id
+            again = dict.fromkeys(self._subscribed.values())
         self._changed, self._holding = {}, {}
         for consumer in again:
             cursor, partition = consumer.cursor, consumer.partition
@@ -167,9 +174,17 @@ class BrokerConsumer:
             if not consumer.is_wanted:
                 self._want_no_more(partition)
                 continue
-            self._session.put(partition, Ask(cursor.position, size, cursor.leader_epoch, cursor.topic_id))
+            topic_id = cursor.topic_id if names_by_id else None
+            self._session.put(partition, Ask(cursor.position, size, cursor.leader_epoch, topic_id))
             if not consumer.found_nothing:
                 self._hot[partition] = None
+
+    def _note_topic_id(self, consumer: PartitionConsumer) -> None:
+        if (topic_id := consumer.cursor.topic_id) is None:
+            self._without_topic_id[consumer] = None
+        else:
+            self._without_topic_id.pop(consumer, None)
+            self._topics[topic_id] = consumer.partition.topic
 
     def _end_leases(self, now: float) -> None:
         for consumer in tuple(self._leased):
@@ -183,7 +198,8 @@ class BrokerConsumer:
         """What the next fetch may bring, taken from the budget."""
         config, wanted = self._config, self._session.wanted
         holding = [c.share for c in self._holding if c.partition in wanted]
-        most = min(config.fetch_max_bytes, config.max_response_bytes, len(wanted) * self._fetch_size)
+        holds = config.max_response_bytes - _ANSWER_BYTES - len(wanted) * _PARTITION_BYTES
+        most = min(config.fetch_max_bytes, max(holds, 1), len(wanted) * self._fetch_size)
         return self._budget.reserve(most, len(wanted) - len(holding), holding)
 
     async def _wait_for_room(self, held: Sequence[PartitionConsumer]) -> None:
@@ -208,8 +224,8 @@ class BrokerConsumer:
         except SarameyaError as error:
             self._give_all_back(str(error))
         else:
-            self._fan_out(plan, answer)
-            if answer.responses or answer.error_code or trio.current_time() >= began + max_wait / 2:
+            brought = self._fan_out(plan, answer)
+            if brought or trio.current_time() >= began + max_wait / 2:
                 self._hurried = None
             else:
                 await self._slow_down("an answer that says nothing, before its time")
@@ -225,14 +241,15 @@ class BrokerConsumer:
         await trio.sleep(delay)
 
     async def _fetch_suspect(self) -> None:
-        """Ask for one partition alone, whose record batch at the position may be larger than any answer may be."""
+        """Ask for one record batch of one partition, which may be larger than any answer may be."""
         partition = self._suspects.pop()
         consumer = self._subscribed.get(partition)
         ask = self._session.wanted.get(partition)
         if consumer is None or ask is None:
             return
         try:
-            answer = await self._fetch(FetchPlan(NO_SESSION_ID, NO_SESSION_EPOCH, {partition: ask}), ask.max_bytes, 0.0)
+            one = {partition: attrs.evolve(ask, max_bytes=1)}  # a first batch comes whole (KIP-74)
+            answer = await self._fetch(FetchPlan(NO_SESSION_ID, NO_SESSION_EPOCH, one), 1, 0.0)
         except ResponseTooLargeError as error:
             self._let_go(consumer)
             problem = f"the record batch is larger than an answer may be (max_response_bytes): {error}"
@@ -270,7 +287,7 @@ class BrokerConsumer:
                 Purpose.FETCH,
                 FetchRequest,
                 config.request_timeout + max_wait,
-                newest=_NEWEST_WITH_NAMES if self._without_topic_id else None,
+                newest=None if self._names_by_id else _NEWEST_WITH_NAMES,
                 replica_id=-1,
                 max_wait_ms=round(max_wait * 1000),
                 min_bytes=config.fetch_min_bytes,
@@ -297,27 +314,32 @@ class BrokerConsumer:
 
     # -- handing over -------------------------------------------------------------------------------
 
-    def _fan_out(self, plan: FetchPlan, answer: Any) -> None:
+    def _fan_out(self, plan: FetchPlan, answer: Any) -> bool:
+        """Hand the answer over. Whether it brought anything."""
         if answer.error_code in _NO_SUCH_SESSION | _SESSION_BROKEN and not plan.is_full:
             if answer.error_code in _NO_SUCH_SESSION:
                 self._session.refused()
             else:
                 self._session.lost()
-            return
+            return True
         if answer.error_code:
             self._give_all_back(f"fetch: {ErrorCode.describe(answer.error_code)}")
-            return
+            return True
+        if plan.is_full and not answer.responses and answer.throttle_time_ms:
+            self._session.refused()  # a quota is used up: nothing has been read, nor is there a session
+            return False
         self._session.answered(answer.session_id)
         cold = self._hot
         self._hot = {}
         answered: set[TopicPartition] = set()
+        brought = False
         for topic in answer.responses:
             name = topic.topic or self._topics.get(topic.topic_id, "")
             for part in topic.partitions:
                 partition = TopicPartition(name, part.partition_index)
                 consumer, ask = self._subscribed.get(partition), self._session.told(partition)
                 if consumer is not None and ask is not None and partition not in answered:
-                    self._hand_over(consumer, part, ask.position)
+                    brought = self._hand_over(consumer, part, ask.position) or brought
                 answered.add(partition)
         for partition in cold.keys() - self._hot.keys():
             if partition in self._subscribed and partition not in answered:
@@ -327,9 +349,14 @@ class BrokerConsumer:
                 consumer = self._subscribed[partition]
                 self._let_go(consumer)
                 self._give_back(consumer, Redispatch("left out of the answer to a fetch"))
+                brought = True
+        return brought
 
-    def _hand_over(self, consumer: PartitionConsumer, part: Any, asked: int) -> None:
-        outcome = consumer.cursor.take(part, asked)
+    def _hand_over(self, consumer: PartitionConsumer, part: Any, asked: int) -> bool:
+        """Whether there was anything to hand over, if only news of the log's end."""
+        cursor = consumer.cursor
+        ends = cursor.high_water_mark, cursor.last_stable_offset
+        outcome = cursor.take(part, asked)
         consumer.found_nothing = not isinstance(outcome, Records)
         if isinstance(outcome, Records | Nothing):
             consumer.attempts = None
@@ -340,7 +367,7 @@ class BrokerConsumer:
                 self._changed[consumer] = None
                 self._on_delivery(consumer)
             case Nothing():
-                pass
+                return ends != (cursor.high_water_mark, cursor.last_stable_offset)
             case Failed(error=error):
                 self._let_go(consumer)
                 consumer.fail(error)
@@ -350,6 +377,7 @@ class BrokerConsumer:
             case _:
                 self._let_go(consumer)
                 self._give_back(consumer, outcome)
+        return True
 
     def _give_all_back(self, cause: str) -> None:
         self._session.lost()

@@ -9,7 +9,8 @@ the log are `resets.py`'s.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import trio
 
@@ -64,6 +65,9 @@ class Fetcher:
         self._backpressure = Backpressure(config.max_processing_time, observer)
         self._checks = EpochChecks(pool, self._start, self._checked)
         self._brokers: dict[int, BrokerConsumer] = {}
+        # Whose leaders have to be looked for, by the reason why; and what is done for one partition alone.
+        self._lost: dict[str, list[PartitionConsumer]] = {}
+        self._errands: dict[PartitionConsumer, trio.CancelScope] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -86,6 +90,8 @@ class Fetcher:
         for consumer in consumers:
             for broker in self._brokers.values():
                 broker.unsubscribe(consumer)
+            if (errand := self._errands.get(consumer)) is not None:
+                errand.cancel()
 
     def feed(self, partition: TopicPartition, offset: int, last_epoch: int = NO_LEADER_EPOCH) -> PartitionConsumer:
         """A partition's feed, to be read from `offset` on. `last_epoch`: the leader epoch of what stands before it."""
@@ -97,7 +103,7 @@ class Fetcher:
         for consumer in consumers:
             leader = self._metadata.current.leader(consumer.partition)
             if leader is None:
-                self._start(self._redispatch, consumer, "no leader is known")
+                self._redispatch(consumer, "no leader is known")
             else:
                 self._subscribe(consumer, leader)
 
@@ -137,7 +143,7 @@ class Fetcher:
         match outcome:
             case Nothing() | Records():
                 consumer.cursor.leader_epoch = leader_epoch
-                self._read_from(consumer, leader)
+                self.read([consumer])  # what is known of the leader may have changed meanwhile
             case Failed(error=error):
                 consumer.fail(error)
             case _:
@@ -161,7 +167,7 @@ class Fetcher:
             case OutOfRange():
                 self._start(self._reset, consumer)
             case Redispatch(cause=cause):
-                self._start(self._redispatch, consumer, cause)
+                self._redispatch(consumer, cause)
 
     def _go_nearer(self, consumer: PartitionConsumer, node_id: int) -> None:
         """Read from this replica for as long as metadata may grow old (KIP-392); not if we do not know where it is."""
@@ -190,44 +196,79 @@ class Fetcher:
         topic, cursor = self._metadata.current.topics.get(consumer.partition.topic), consumer.cursor
         if topic is None or topic.topic_id is None:
             return False
-        before, cursor.topic_id = cursor.topic_id or topic.topic_id, topic.topic_id
-        if before == topic.topic_id:
+        before, cursor.topic_id = cursor.topic_id, topic.topic_id
+        if before in (None, topic.topic_id):
+            if before is None:
+                consumer.on_change()  # it is called by it from now on
             return False
         consumer.fail(TopicRecreatedError(consumer.partition, cursor.position, before, topic.topic_id))
         return True
 
     # -- finding the leader, and the position -------------------------------------------------------
 
-    async def _redispatch(self, consumer: PartitionConsumer, cause: str) -> None:
-        """Find the partition's leader anew, for as long as it takes."""
-        before = self._metadata.current.leader(consumer.partition)
-        self._observer(LeaderChanged(consumer.partition, before, None, cause))
-        leader: int | None = None
-        while leader is None:
-            now = trio.current_time()
+    def _redispatch(self, consumer: PartitionConsumer, cause: str) -> None:
+        """Find the partition's leader anew. Those that are lost for the same reason are looked for together."""
+        if cause not in self._lost:
+            self._lost[cause] = []
+            self._start(self._redispatch_lost, cause)
+        self._lost[cause].append(consumer)
+
+    async def _redispatch_lost(self, cause: str) -> None:
+        await trio.lowlevel.checkpoint()  # so that all which are lost now come along
+        lost = self._lost.pop(cause)
+        before = {consumer: self._metadata.current.leader(consumer.partition) for consumer in lost}
+        for consumer, leader in before.items():
+            self._observer(LeaderChanged(consumer.partition, leader, None, cause))
+        while lost := [consumer for consumer in lost if not consumer.has_ended]:
+            lost = await self._wait_to_look(lost, cause)
+            if not lost:
+                return
+            metadata, cause = await self._metadata.refresh(), "no leader is known"
+            for consumer in tuple(lost):
+                # Released meanwhile, or stopped in the very turn in which this was woken: has_ended.
+                if not consumer.has_ended and (leader := metadata.leader(consumer.partition)) is not None:
+                    lost.remove(consumer)
+                    self._observer(LeaderChanged(consumer.partition, before[consumer], leader, "found"))
+                    self._subscribe(consumer, leader)
+
+    async def _wait_to_look(self, lost: Sequence[PartitionConsumer], cause: str) -> list[PartitionConsumer]:
+        """Wait before the next look, as long as the most often looked for must. Fails those that are given up."""
+        now, waiting = trio.current_time(), []
+        for consumer in lost:
             attempts = consumer.attempts.again(cause) if consumer.attempts else Attempts.first(now, cause)
             consumer.attempts = attempts
-            what = f"leader of {consumer.partition}"
             if self._backoff.gives_up(attempts, now):
-                consumer.fail(RetriesExhaustedError(what, attempts.attempt, now - attempts.since, cause))
-                return
+                what, elapsed = f"leader of {consumer.partition}", now - attempts.since
+                consumer.fail(RetriesExhaustedError(what, attempts.attempt, elapsed, cause))
+            else:
+                waiting.append((attempts, consumer))
+        if waiting:
+            attempts, first = max(waiting, key=lambda each: each[0].attempt)
+            others = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
             delay = self._backoff.delay(attempts.attempt)
+            what = f"leader of {first.partition}{others}"
             self._observer(Retrying(what, attempts.attempt, now - attempts.since, delay, cause))
             await trio.sleep(delay)
-            leader = (await self._metadata.refresh()).leader(consumer.partition)
-            # Released meanwhile, or stopped in the very turn in which this was woken.
-            if consumer.has_ended:
-                return
-            cause = "no leader is known"
-        self._observer(LeaderChanged(consumer.partition, before, leader, "found"))
-        self._subscribe(consumer, leader)
+        return [consumer for _, consumer in waiting]
 
     async def _reset(self, consumer: PartitionConsumer) -> None:
         """The position is not in the log."""
-        if await self._resets.out_of_range(consumer):
-            self.read([consumer])
+        with self._errand(consumer):
+            if await self._resets.out_of_range(consumer):
+                self.read([consumer])
 
-    async def _truncated(self, consumer: PartitionConsumer, offset: int) -> None:
+    async def _truncated(self, consumer: PartitionConsumer, offset: int | None) -> None:
         """The log was cut below the position."""
-        if await self._resets.truncated(consumer, offset):
-            self.read([consumer])
+        with self._errand(consumer):
+            if await self._resets.truncated(consumer, offset):
+                self.read([consumer])
+
+    @contextmanager
+    def _errand(self, consumer: PartitionConsumer) -> Iterator[None]:
+        """What is done for one partition, until it is released."""
+        with trio.CancelScope() as scope:
+            self._errands[consumer] = scope
+            try:
+                yield
+            finally:
+                del self._errands[consumer]

@@ -159,7 +159,7 @@ class _Search:
             self._nursery.start_soon(self._ask_leader, leader, of_leader, copy.copy(retries))
 
     async def _ask_leader(self, leader: int | None, wanted: Wanted, retries: Retries) -> None:
-        answers = await ask_leader(self._pool, leader, wanted, self._isolation)
+        answers = await ask_leader(self._pool, self._metadata.current, leader, wanted, self._isolation)
         missing = answers.unanswered
         for partition, code in answers.refused.items():
             if code in _FATAL:

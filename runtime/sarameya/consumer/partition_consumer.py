@@ -37,6 +37,9 @@ class PartitionConsumer:
         """Called when the claim may find something new: records, an error, the end, or that it is resumed."""
         self.progress: Callable[[], int] = lambda: self.began_at
         """How far the claim's handler has come: its position."""
+        self.pace: Callable[[], object] = lambda: self.progress()
+        """What changes as long as whoever reads it goes on: its progress or, where one task reads several partitions,
+        that one's."""
         self.found_nothing = False
         """The last fetch brought nothing for this partition."""
         self.full_since = -math.inf

@@ -83,15 +83,18 @@ class Resets:
             return False
         return self._move(consumer, after, policy, OUT_OF_RANGE, log)
 
-    async def truncated(self, consumer: PartitionConsumer, diverging_offset: int) -> bool:
+    async def truncated(self, consumer: PartitionConsumer, diverging_offset: int | None) -> bool:
         """What was read from `diverging_offset` on is no longer what stands in the log: an election has cut it
-        (KIP-320). As `out_of_range`, but that any policy other than `fail` goes on where the log diverges."""
+        (KIP-320). As `out_of_range`, but that any policy other than `fail` goes on where the log diverges; where that
+        is not known (None), by the policy."""
         partition = consumer.partition
         policy = self._config.offset_out_of_range_of(partition.topic)
         try:
             if policy == "fail":
                 raise LogTruncatedError(partition, consumer.cursor.position, diverging_offset)
             log = await self._lookup.log_range(partition)
+            if diverging_offset is None:
+                diverging_offset = (await self._lookup.find({partition: policy}))[partition]
         except SarameyaError as error:
             _fail(consumer, error)
             return False

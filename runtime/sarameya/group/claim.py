@@ -193,7 +193,8 @@ class Claim:
                     self._decode_next()
                 continue
             if self._fetched is not None:
-                self._consumer.taken(self._fetched)
+                fetched, self._fetched = self._fetched, None
+                self._consumer.taken(fetched)
             self._fetched = records = self._consumer.receive_nowait()
             if records is None:
                 return False

@@ -110,6 +110,7 @@ class Claims:
         finally:
             del self._running[claim.topic_partition]
             self._pauses.unwatch(claim)
+            claim._end()  # where the task ended by itself, or was cancelled from outside: what it holds is given back
             running.ended.set()
             self._observer(ClaimEnded(claim.topic_partition, claim.position))
 

@@ -40,6 +40,7 @@ class Stream:
         self._held: Claim | None = None
         self._ended = False
         self._turn = Turn()
+        self._steps = 0
         self._arrival = trio.Event()
 
     @property
@@ -70,6 +71,7 @@ class Stream:
 
     async def _advance(self, by_columns: bool = False) -> Claim | None:
         """A claim with messages left to take; None once the session ends. Takes a checkpoint when it is time."""
+        self._steps += 1
         if self._current is not None:
             self._current._count_taken()
         if self._turn.left <= 0:
@@ -85,6 +87,10 @@ class Stream:
             await self._arrival.wait()
             self._turn.begin()
         return None
+
+    def _pace(self) -> object:
+        """Changes with each message that is taken, of whatever claim: one that waits in the line is not stuck."""
+        return self._current, self._current.position if self._current is not None else None, self._steps
 
     def _next(self, by_columns: bool) -> Claim | None:
         self._held = current = self._current
@@ -103,6 +109,7 @@ class Stream:
         self._claims[claim.topic_partition] = claim
         self._claims = dict(sorted(self._claims.items()))
         claim._turn = self._turn
+        claim._consumer.pace = self._pace
         claim._on_arrival = partial(self._arrived, claim)
         self._arrived(claim)
 

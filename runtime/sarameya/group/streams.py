@@ -164,6 +164,7 @@ class Streams:
         """What was given up is in nobody's hands any more, or the stream's task has ended."""
         read = self._read.pop(claim.topic_partition)
         self._pauses.unwatch(claim)
+        claim._end()
         if not (self._ending or read.by.stream._going):
             read.by.asked_at = read.by.scope.deadline = math.inf
         read.ended.set()

@@ -17,7 +17,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from sarameya.config import Config, IsolationLevel
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RetriesExhaustedError, SarameyaError
-from sarameya.model import TopicPartition, by_topic
+from sarameya.model import NO_LEADER_EPOCH, TopicPartition, by_topic
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
@@ -91,7 +91,7 @@ async def ask_leaders(
     answers = Answers()
 
     async def ask(leader: int | None, of_leader: Wanted) -> None:
-        answers.add(await ask_leader(pool, leader, of_leader, isolation_level))
+        answers.add(await ask_leader(pool, metadata, leader, of_leader, isolation_level))
 
     async with trio.open_nursery() as nursery:
         for leader, of_leader in by_leader(metadata, wanted).items():
@@ -100,7 +100,11 @@ async def ask_leaders(
 
 
 async def ask_leader(
-    pool: BrokerPool, leader: int | None, wanted: Mapping[TopicPartition, int], isolation_level: IsolationLevel
+    pool: BrokerPool,
+    metadata: ClusterMetadata,
+    leader: int | None,
+    wanted: Mapping[TopicPartition, int],
+    isolation_level: IsolationLevel,
 ) -> Answers:
     """As `ask_leaders`, one of them."""
     answers = Answers()
@@ -114,7 +118,7 @@ async def ask_leader(
             ListOffsetsRequest,
             replica_id=_CONSUMER,
             isolation_level=ISOLATION_LEVELS[isolation_level],
-            topics=_topics(wanted),
+            topics=_topics(wanted, metadata),
         )
     except SarameyaError as error:
         answers.unanswered = dict.fromkeys(wanted, str(error))
@@ -123,7 +127,9 @@ async def ask_leader(
     return answers
 
 
-def _topics(wanted: Mapping[TopicPartition, int]) -> list[object]:
+def _topics(wanted: Mapping[TopicPartition, int], metadata: ClusterMetadata) -> list[object]:
+    """With the epoch of the leader that is believed in: one that was deposed, and has not heard of it, is found out by
+    others' higher ones, and does not tell where its own log ends (KIP-320)."""
     row = ListOffsetsRequest.ListOffsetsTopic
     return [
         row(
@@ -131,7 +137,7 @@ def _topics(wanted: Mapping[TopicPartition, int]) -> list[object]:
             partitions=[
                 row.ListOffsetsPartition(
                     partition_index=number,
-                    current_leader_epoch=-1,
+                    current_leader_epoch=_epoch(metadata, TopicPartition(topic, number)),
                     timestamp=wanted[TopicPartition(topic, number)],
                 )
                 for number in numbers
@@ -139,6 +145,11 @@ def _topics(wanted: Mapping[TopicPartition, int]) -> list[object]:
         )
         for topic, numbers in by_topic(list(wanted)).items()
     ]
+
+
+def _epoch(metadata: ClusterMetadata, partition: TopicPartition) -> int:
+    found = metadata.partition(partition)
+    return NO_LEADER_EPOCH if found is None else found.leader_epoch
 
 
 def _take(answer: Any, wanted: Iterable[TopicPartition], answers: Answers) -> None:

@@ -133,7 +133,7 @@ class MetadataRefresher:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        metadata = from_response(answer)
+        metadata = from_response(answer).keeping_newer(self.current)
         if not metadata.brokers:
             # As a broker says that has just started; taken for true it would leave us nobody to ask.
             raise ProtocolError("the answer to a Metadata request names no broker")

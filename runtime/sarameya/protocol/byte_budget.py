@@ -6,8 +6,9 @@ so there is always something for a newcomer, and it takes very many slow partiti
 share their packet memory so: Choudhury and Hahne's dynamic thresholds, 1998.)
 
 Bytes on their way count as well: a fetch reserves what it may bring before it goes out. Who comes when all is used up
-may have a floor all the same, so it may be half as much again for a while. What cannot be bounded beforehand is a record batch larger than what was asked for, which a broker sends all the same where it is the first of
-an answer (KIP-74).
+may have a floor all the same, so it may be half as much again for a while. What cannot be bounded beforehand is a
+record batch larger than what was asked for, which a broker sends all the same where it is the first of an answer
+(KIP-74).
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ class ByteBudget:
         self.reserved = 0
         """By fetches that are on their way."""
         self._shares: set[Share] = set()
+        # How much of it is each share's, and what shares hold beyond that, added up; as of the shares there were when
+        # it was last dealt out: where many come or go, that is done once.
         self._floor = capacity // 2
-        # What shares hold beyond their floors, added up.
         self._excess = 0
+        self._is_dealt = True
         self._is_tight = False
         # Where a fetch may ask for more than a floor of each partition, a few could use up the floors of all.
         self._leaves_floors = False
@@ -41,13 +44,13 @@ class ByteBudget:
         self._exceeds_floors = False
         self._mean_batch = 0.0
         self._enough = 1
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: dict[Callable[[], None], None] = {}
 
     def open(self) -> Share:
         """A share of it, for a partition that is going to be read. Close it."""
         share = Share(self)
         self._shares.add(share)
-        self._deal()
+        self._is_dealt = False
         return share
 
     def came(self, size: int, batches: int) -> None:
@@ -62,6 +65,7 @@ class ByteBudget:
         one partition of an answer only.) It changes rarely: in a fetch session each change must be told for every
         partition.
         """
+        self._deal()
         if self._floor >= at_most:
             self._leaves_floors = self._exceeds_floors = False
             return at_most
@@ -76,6 +80,7 @@ class ByteBudget:
 
         Give it back with `settle` once the answer is there, or is not to be had.
         """
+        self._deal()
         size = max(self._spare, 0)
         if not self._leaves_floors:
             size += empty * self._floor + sum(max(self._floor - share.held, 0) for share in holding)
@@ -92,7 +97,7 @@ class ByteBudget:
 
     def tell_of_room(self, callback: Callable[[], None]) -> None:
         """Call back, once, when something has been given back."""
-        self._waiting.append(callback)
+        self._waiting[callback] = None
 
     @property
     def _spare(self) -> int:
@@ -107,11 +112,14 @@ class ByteBudget:
         return self._enough
 
     def _deal(self) -> None:
+        if self._is_dealt:
+            return
+        self._is_dealt = True
         self._floor = self.capacity // 2 // max(len(self._shares), 1)
         self._excess = sum(max(share.held - self._floor, 0) for share in self._shares if share.held)
 
     def _told(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for callback in waiting:
             callback()
 
@@ -128,6 +136,7 @@ class Share:
     def has_room(self) -> bool:
         """Whether it may have more."""
         budget = self._budget
+        budget._deal()
         return not self.held or self.held < budget._floor + max(budget._spare, 0) // 2
 
     def hold(self, size: int) -> None:
@@ -148,11 +157,12 @@ class Share:
             budget.held -= self.held
             self.held, self._is_closed = 0, True
             budget._shares.discard(self)
-            budget._deal()
+            budget._is_dealt = False
             budget._told()
 
     def _change(self, size: int) -> None:
         budget, before = self._budget, self.held
         self.held = after = before + size
         budget.held += size
-        budget._excess += max(after - budget._floor, 0) - max(before - budget._floor, 0)
+        if budget._is_dealt:
+            budget._excess += max(after - budget._floor, 0) - max(before - budget._floor, 0)

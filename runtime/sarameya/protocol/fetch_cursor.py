@@ -53,9 +53,9 @@ class OutOfRange:
 
 @attrs.frozen(slots=True)
 class Truncated:
-    """What was read from `offset` on is not what stands in the log (KIP-320)."""
+    """What was read from `offset` on is not what stands in the log (KIP-320); None: nobody knows from where on."""
 
-    offset: int
+    offset: int | None
 
 
 @attrs.frozen(slots=True)
@@ -140,7 +140,7 @@ class FetchCursor:
         if answer.error_code:
             return self._refused(answer.error_code)
         if answer.end_offset < 0 or answer.leader_epoch < 0:
-            return OutOfRange()  # it knows nothing of the epoch in which was written what we have read
+            return Truncated(None)  # it knows nothing of the epoch in which was written what we have read
         return Truncated(answer.end_offset) if answer.end_offset < self.position else Nothing()
 
     def take(self, answer: Any, asked: int) -> Outcome:
