@@ -99,7 +99,7 @@ class RealKafka:
     ) -> None:
         self._directory = directory
         self._brokers = brokers
-        self._version = version
+        self.version = version
         self._properties = dict(properties or {})
         self._proxied = proxied
         self._racks = racks
@@ -107,7 +107,7 @@ class RealKafka:
         self.nodes: tuple[Node, ...] = ()
 
     def __enter__(self) -> Self:
-        jars = kafka_jars(self._version)
+        jars = kafka_jars(self.version)
         ports = iter(free_ports(4 * self._brokers))
         self.nodes = tuple(
             Node(n, self._directory / str(n), jars, next(ports), next(ports), self._proxy(next(ports), next(ports)))
@@ -168,7 +168,7 @@ class RealKafka:
 
         `main` is its class, for example `org.apache.kafka.tools.TopicCommand`.
         """
-        return run_tool(self.bootstrap_servers, main, *args, version=self._version)
+        return run_tool(self.bootstrap_servers, main, *args, version=self.version)
 
     def describe_group(self, group: str) -> list[GroupLine]:
         """What `ConsumerGroupCommand --describe` shows of a group, ordered by topic and partition.

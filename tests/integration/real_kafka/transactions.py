@@ -1,0 +1,120 @@
+"""librdkafka as a transactional producer, with what became of each record it wrote; and Java's, which tells less."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import attrs
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from tests.integration.real_kafka.cluster import RealKafka, ToolError
+from tests.integration.real_kafka.jars import kafka_jars
+from tests.integration.real_kafka.node import java
+
+_SECONDS = 30.0
+_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
+
+
+class Record(NamedTuple):
+    """A record of one partition, as any consumer tells it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+@attrs.define
+class Written:
+    """Partition -> its records, of which each is `everywhere`, and in `committed` unless its transaction was aborted
+    or is still open."""
+
+    everywhere: defaultdict[int, list[Record]] = attrs.field(factory=lambda: defaultdict(list))
+    committed: defaultdict[int, list[Record]] = attrs.field(factory=lambda: defaultdict(list))
+
+    def of(self, isolation_level: str, partitions: int) -> dict[int, list[Record]]:
+        """What a consumer of the whole logs, so many, is to read, by offset."""
+        chosen = self.committed if isolation_level == "read_committed" else self.everywhere
+        return {partition: sorted(chosen[partition]) for partition in range(partitions)}
+
+
+class Writer:
+    """Writes record batches into partitions of a topic, in transactions if it has an id, and says what it `written`."""
+
+    def __init__(
+        self, kafka: RealKafka, topic: str, written: Written, codec: str, transactional_id: str | None = None
+    ) -> None:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": ",".join(kafka.bootstrap_servers),
+            "compression.type": codec,
+            "enable.idempotence": True,
+            "log_level": 0,
+        }
+        if transactional_id is not None:
+            settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": 600_000}
+        self._producer = Producer(settings)
+        self._topic = topic
+        self._written = written
+        self._is_transactional = transactional_id is not None
+        if self._is_transactional:
+            self._producer.init_transactions(_SECONDS)
+        self._pending: list[tuple[int, Record]] = []
+        self.is_open = False
+
+    def write(self, partition: int, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """Write keys and values, and wait until they are in the log: in a transaction, if this has any."""
+        if self._is_transactional and not self.is_open:
+            self._producer.begin_transaction()
+            self.is_open = True
+        for key, value in records:
+            self._producer.produce(self._topic, value, key, partition, on_delivery=self._on_delivery)
+        if self._producer.flush(_SECONDS):
+            raise RuntimeError("records were not sent")
+        if not self._is_transactional:
+            self._settle(commits=True)
+
+    def end(self, *, commits: bool) -> None:
+        """End the transaction."""
+        if commits:
+            self._producer.commit_transaction(_SECONDS)
+        else:
+            self._producer.abort_transaction(_SECONDS)
+        self.is_open = False
+        self._settle(commits=commits)
+
+    def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            raise KafkaException(error)
+        record = Record(message.offset(), message.timestamp()[1], message.key(), message.value())
+        self._pending.append((message.partition(), record))
+        self._written.everywhere[message.partition()].append(record)
+
+    def _settle(self, *, commits: bool) -> None:
+        for partition, record in self._pending if commits else ():
+            self._written.committed[partition].append(record)
+        self._pending.clear()
+
+
+def copy_by_java(kafka: RealKafka, source: str, partition: int, target: str, transaction_size: int) -> int:
+    """Have a Java producer copy a partition of a topic to the same one of another, in transactions of which it aborts
+    every third or so, and does those again. How many it has copied. Raises ToolError."""
+    options = {
+        "--broker-list": ",".join(kafka.bootstrap_servers),
+        "--input-topic": source,
+        "--input-partition": str(partition),
+        "--output-topic": target,
+        "--transactional-id": f"{target}-java",
+        "--consumer-group": f"{target}-java",
+        "--transaction-size": str(transaction_size),
+    }
+    flat = [text for option in options.items() for text in option]
+    command = java(kafka_jars(kafka.version), _COPIER, *flat, "--enable-random-aborts")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * _SECONDS, check=False)
+    if done.returncode != 0:
+        raise ToolError(f"the copier exited with {done.returncode}:\n{done.stdout}{done.stderr}")
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return int(said[-1]["totalProcessed"])
