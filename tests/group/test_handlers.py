@@ -42,6 +42,7 @@ async def test_failing_claim_ends_session_in_order_and_is_raised_with_its_coordi
 
     async def fail_at_five(session: Session, claim: Claim, message: Message) -> None:
         if (message.partition, message.offset) == (1, 5):
+            await trio.sleep(1)  # the neighbour has its turn
             raise boom
 
     async with orders(2) as cluster, deadline() as nursery:

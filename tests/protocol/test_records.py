@@ -25,7 +25,18 @@ from sarameya.errors import CorruptRecordError, DecompressionLimitError, RecordE
 from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Message, TimestampType, TopicPartition
 from sarameya.protocol.batches import V2_HEADER
 from sarameya.protocol.compression import Codec, compress
-from sarameya.protocol.records import RawBatch, build, crc32c, crc_matches, decode, decode_columns, is_truncated, split
+from sarameya.protocol.record_costs import allowance
+from sarameya.protocol.records import (
+    RawBatch,
+    build,
+    crc32c,
+    crc_matches,
+    decode,
+    decode_columns,
+    decode_slices,
+    is_truncated,
+    split,
+)
 
 HERE = Path(__file__).parent
 PARTITION = TopicPartition("orders", 3)
@@ -657,3 +668,38 @@ def test_batches_decode_alike_wherever_they_stand_and_whatever_stands_behind_the
 def test_batches_share_the_bytes_that_they_are_in():
     log = GOLDEN["v2-none"] * 3
     assert all(raw.log is log for raw in split(log, PARTITION, 0))
+
+
+def test_batch_of_very_many_small_records_is_decoded_a_thousand_at_a_time() -> None:
+    (raw,) = split(build([(0, None, None, ())] * 2500, codec=Codec.ZSTD), PARTITION, 0)
+    slices = decode_slices(raw, PARTITION)
+    assert [len(messages) for messages in slices] == [1000, 1000, 500]
+    assert [m for messages in decode_slices(raw, PARTITION) for m in messages] == decode(raw, PARTITION)
+
+
+def test_slices_are_smaller_where_records_are_large() -> None:
+    limit = 2**20
+    records = [(0, None, bytes(20_000), ())] * 40
+    (raw,) = split(build(records, codec=Codec.ZSTD), PARTITION, 0)
+    sizes = [len(messages) for messages in decode_slices(raw, PARTITION, limit=limit)]
+    assert sum(sizes) == 40
+    assert max(sizes) * 20_000 <= allowance(limit)
+
+
+def test_record_of_more_headers_than_memory_is_for_is_refused_in_slices_too() -> None:
+    headers = (("", None),) * 100_000
+    (raw,) = split(build([(0, None, b"x", ()), (0, None, None, headers)], codec=Codec.ZSTD), PARTITION, 0)
+    with pytest.raises(DecompressionLimitError):
+        list(decode_slices(raw, PARTITION, limit=2**20))
+
+
+def test_what_is_wrong_in_the_middle_of_a_large_batch_is_found_where_it_stands() -> None:
+    good = build([(0, None, b"x" * 10, ())] * 2500)
+    broken = bytearray(good)
+    broken[-20_000:-19_970] = b"\x55" * 30
+    (raw,) = split(bytes(broken), PARTITION, 0)
+    read = decode_slices(raw, PARTITION, check_crc=False)
+    with pytest.raises(CorruptRecordError):
+        list(read)
+    with pytest.raises(CorruptRecordError):
+        decode(raw, PARTITION, check_crc=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import trio
@@ -25,10 +25,12 @@ from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
 from sarameya.protocol.column_reader import ColumnReader
 from sarameya.protocol.fetch_cursor import Records
-from sarameya.protocol.records import RawBatch, decode
+from sarameya.protocol.records import RawBatch, decode, decode_slices
 
 _Decoded = TypeVar("_Decoded")
 
+_SLICED_FROM = 1000
+"""Record batches of more messages than this are not decoded all at once."""
 _LOOKED_AT = 8
 _MESSAGE_BYTES = 200
 """What a message takes beside its key and value: itself, its numbers, what bytes objects begin with."""
@@ -52,6 +54,8 @@ class Claim:
         self._behind = consumer.cursor.position
         self._fetched: Records | None = None
         self._undecoded: deque[RawBatch] = deque()
+        # Of the first of them, if it has very many messages.
+        self._slices: Iterator[list[Message]] | None = None
         self._aborted: frozenset[int] = frozenset()
         self._batch: MessageBatch | None = None
         self._messages: Sequence[Message] = ()
@@ -223,12 +227,31 @@ class Claim:
         """The next record batch's messages."""
         # Taken out only once it is decoded: a batch that cannot be decoded stays the next one.
         raw = self._undecoded[0]
+        if self._slices is not None or ((raw.record_count or 0) > _SLICED_FROM and self._is_shown(raw)):
+            self._decode_slice(raw)
+            return
         messages = self._decoded(decode, raw) if self._is_shown(raw) else []
         self._undecoded.popleft()
+        self._have(self._wanted(messages), [raw], raw.next_offset)
+
+    def _decode_slice(self, raw: RawBatch) -> None:
+        """The next messages of a record batch that has very many."""
+        if self._slices is None:
+            self._slices = self._decoded(decode_slices, raw)
+        slices, self._slices = self._slices, None  # where anything is wrong it is begun anew, up to here
+        messages = next(slices, [])
+        if messages:
+            self._have(self._wanted(messages), [], max(messages[-1].offset + 1, self._behind))
+            self._slices = slices
+        else:
+            self._undecoded.popleft()
+            self._have((), [raw], raw.next_offset)
+
+    def _wanted(self, messages: list[Message]) -> list[Message]:
+        """The broker begins at the batch that holds the position, not at the position itself."""
         if messages and messages[0].offset < self._behind:
-            # The broker begins at the batch that holds the position, not at the position itself.
-            messages = [message for message in messages if message.offset >= self._behind]
-        self._have(messages, [raw])
+            return [message for message in messages if message.offset >= self._behind]
+        return messages
 
     def _decode_columns(self) -> None:
         """The columns of the next record batches, as many as the reader reads together."""
@@ -242,7 +265,8 @@ class Claim:
             columns = found
             if found and found.offsets[0] < self._behind:
                 columns = found[bisect_left(found.offsets, self._behind) :]
-        self._have(columns, raws)
+        self._slices = None
+        self._have(columns, raws, raws[-1].next_offset)
 
     def _pop_hidden(self) -> list[RawBatch]:
         """The next record batches, as long as they are not shown."""
@@ -259,10 +283,10 @@ class Claim:
     def _is_shown(self, raw: RawBatch) -> bool:
         return not raw.is_control and raw.base_offset not in self._aborted
 
-    def _have(self, messages: Sequence[Message], raws: Sequence[RawBatch]) -> None:
-        """These are next, and are all there is in `raws`."""
-        behind, epoch = raws[-1].next_offset, raws[-1].leader_epoch
+    def _have(self, messages: Sequence[Message], raws: Sequence[RawBatch], behind: int) -> None:
+        """These are next, and the position is `behind` them then. `raws` are dealt with by that."""
         if messages:
+            epoch = messages[-1].leader_epoch
             size = sum(raw.size_bytes for raw in raws)
             batch = MessageBatch(*self.topic_partition, messages, behind, epoch, size)
             if self._intercept is not None:
@@ -309,7 +333,7 @@ class Claim:
         self._hold_nothing()
         self._aside = (None, (), 0)
         self._undecoded.clear()
-        self._fetched = None
+        self._slices = self._fetched = None
         self._consumer.end()
 
 

@@ -7,11 +7,14 @@ high side; batches of an ordinary size are not looked into at all.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sarameya.protocol.compression import TooLargeError
 
 RECORD_BYTES, LEGACY_RECORD_BYTES, HEADER_BYTES = 200, 400, 100
 """What one takes as an object, without what stands in it."""
 _TIMES, _AT_LEAST = 4, 2**20
+_SLICE = 1000
 _SMALLEST_HEADER = 2
 """The lengths of its key and of its value."""
 
@@ -31,6 +34,31 @@ def check_records(records: memoryview, count: int, limit: int) -> None:
         len(records) // _SMALLEST_HEADER * HEADER_BYTES > left and _headers(bytes(records), count) * HEADER_BYTES > left
     ):
         raise TooLargeError
+
+
+def slices(records: memoryview, count: int, limit: int) -> Iterator[int]:
+    """How many of the `count` records (v2) to make at a time: no more than a thousand, nor than their allowance.
+
+    Raises TooLargeError before a record that would take more alone. Bytes that are no records are let pass.
+    """
+    most_bytes = allowance(limit) // HEADER_BYTES * _SMALLEST_HEADER
+    if len(records) <= most_bytes:
+        yield from (min(_SLICE, count - at) for at in range(0, count, _SLICE))
+        return
+    data, at, number, size = bytes(records), 0, 0, 0
+    for left in range(count, 0, -1):
+        try:
+            length, begin = _varint(data, at)
+        except IndexError:
+            yield number + left
+            return
+        if length > most_bytes and _headers(data[at : begin + length], 1) * HEADER_BYTES > allowance(limit):
+            raise TooLargeError
+        if number == _SLICE or (number and size + length > most_bytes):
+            yield number
+            number = size = 0
+        number, size, at = number + 1, size + length, max(begin + length, begin)
+    yield number
 
 
 def _headers(data: bytes, count: int) -> int:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterable
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from operator import attrgetter, lt
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -37,9 +37,19 @@ from sarameya.protocol.batches import (
 )
 from sarameya.protocol.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
 from sarameya.protocol.legacy_records import decode_legacy
-from sarameya.protocol.record_costs import check_records
+from sarameya.protocol.record_costs import check_records, slices
 
-__all__ = ["RawBatch", "build", "crc32c", "crc_matches", "decode", "decode_columns", "is_truncated", "split"]
+__all__ = [
+    "RawBatch",
+    "build",
+    "crc32c",
+    "crc_matches",
+    "decode",
+    "decode_columns",
+    "decode_slices",
+    "is_truncated",
+    "split",
+]
 
 _T = TypeVar("_T")
 
@@ -72,6 +82,21 @@ def decode(
     DecompressionLimitError, each naming topic, partition and the batch's first offset.
     """
     return _guarded(_messages, raw, partition, check_crc, limit)
+
+
+def decode_slices(
+    raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
+) -> Iterator[list[Message]]:
+    """The same messages, a thousand at most at a time: a batch of a few kilobytes may hold millions of small ones.
+
+    Raises as `decode` does, when it comes to what is wrong.
+    """
+    if raw.magic != 2:
+        yield decode(raw, partition, check_crc=check_crc, limit=limit)
+        return
+    read = _guarded(_begin_slices, raw, partition, check_crc, limit)
+    while messages := _guarded(lambda *_: next(read, []), raw, partition, False, limit):
+        yield messages
 
 
 def decode_columns(
@@ -137,9 +162,35 @@ def _guarded(
 def _messages(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> list[Message]:
     if raw.magic != 2:
         return decode_legacy(raw, partition, check_crc, limit)
+    plain = _plain(raw, partition, limit)
+    count = raw.record_count or 0
+    check_records(plain[V2_HEADER.size :], count, limit)
+    return _made(DefaultRecordBatch(plain), count, raw, partition, raw.base_offset - 1)
+
+
+def _begin_slices(raw: RawBatch, partition: TopicPartition, _: bool, limit: int) -> Iterator[list[Message]]:
+    """What can be found out about the whole batch is, before this returns."""
+    plain = _plain(raw, partition, limit)
+    return _slices(plain, slices(plain[V2_HEADER.size :], raw.record_count or 0, limit), raw, partition)
+
+
+def _slices(
+    plain: memoryview, sizes: Iterable[int], raw: RawBatch, partition: TopicPartition
+) -> Iterator[list[Message]]:
+    records, behind = chain(DefaultRecordBatch(plain)), raw.base_offset - 1  # it may be asked for an iterator once
+    for size in sizes:
+        messages = _made(islice(records, size), size, raw, partition, behind)
+        behind = messages[-1].offset
+        yield messages
+    if next(records, None) is not None:
+        raise ValueError("there are more records than the batch counts")
+
+
+def _made(records: Iterable[Any], count: int, raw: RawBatch, partition: TopicPartition, behind: int) -> list[Message]:
+    """The next `count` records of a batch, whose offsets must rise from `behind` on, as messages."""
     topic, number = partition
     kind, epoch = raw.timestamp_type, raw.leader_epoch
-    offset = raw.base_offset - 1
+    offset = behind
     messages = [
         Message(
             topic,
@@ -152,10 +203,10 @@ def _messages(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: 
             tuple(headers) if (headers := record.headers) else (),
             epoch,
         )
-        for record in _records(raw, partition, limit)
+        for record in records
         if offset < (offset := record.offset)  # those that do not rise are left out here, and missed below
     ]
-    if len(messages) != raw.record_count:
+    if len(messages) != count:
         raise ValueError("an offset is not higher than the one before")
     if offset > raw.last_offset:
         raise ValueError(f"offset {offset} is behind the batch's last, {raw.last_offset}")
@@ -164,7 +215,9 @@ def _messages(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: 
 
 def _columns(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> MessageColumns:
     if raw.magic == 2:
-        rows = map(_FIELDS, _records(raw, partition, limit))
+        plain = _plain(raw, partition, limit)
+        check_records(plain[V2_HEADER.size :], raw.record_count or 0, limit)
+        rows = map(_FIELDS, DefaultRecordBatch(plain))
     else:
         rows = map(_FIELDS, decode_legacy(raw, partition, check_crc, limit))
     offsets, timestamps, keys, values, headers = tuple(zip(*rows, strict=True)) or ((),) * 5
@@ -187,14 +240,13 @@ def _columns(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: i
     )
 
 
-def _records(raw: RawBatch, partition: TopicPartition, limit: int) -> DefaultRecordBatch:
-    """The decoder, about to begin at the first record of a v2 batch."""
+def _plain(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
+    """A v2 batch without compression, which may hold as many records as it says."""
     plain = _uncompressed(raw, partition, limit)
     count = raw.record_count or 0
     if not 0 <= count * _SMALLEST_RECORD <= len(plain) - V2_HEADER.size:
         raise ValueError(f"{count} records cannot be in {len(plain)} bytes")
-    check_records(plain[V2_HEADER.size :], count, limit)
-    return DefaultRecordBatch(plain)
+    return plain
 
 
 def _uncompressed(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
