@@ -29,6 +29,7 @@ from sarameya import (
 )
 from sarameya.embedded import EmbeddedCluster
 from sarameya.protocol.assignors import RangeAssignor
+from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.testing import run_inline
 
 E = TypeVar("E")
@@ -132,6 +133,17 @@ def claim_failure(member: Running) -> BaseException:
     return error.__cause__
 
 
+def budget_of(group: ConsumerGroup) -> ByteBudget:
+    """What an open group counts its bytes by. It can be looked at when the group is closed, too."""
+    assert group._runtime is not None
+    return group._runtime.budget
+
+
+def assert_given_back(budget: ByteBudget) -> None:
+    """Nothing of it is held or reserved, nor kept for anybody: so it is wherever reading has ended, for any reason."""
+    assert (budget.held, budget.reserved, len(budget._shares)) == (0, 0, 0), "held, reserved, shares that are open"
+
+
 DEFAULTS = {"offset_initial": "oldest"}
 
 
@@ -149,7 +161,10 @@ async def start_member(
     topic_configs: Mapping[str, TopicConfig] | None = None,
     **options: Any,
 ) -> Running:
-    """Start a member of `group`; it runs until it is closed, its scope is cancelled, or it fails."""
+    """Start a member of `group`; it runs until it is closed, its scope is cancelled, or it fails.
+
+    Whatever the end, it must have given back all of its byte budget by then; else the nursery fails.
+    """
     events: list[Event] = []
     config = Config(**{**DEFAULTS, **options}, topics=topic_configs or {})
 
@@ -165,11 +180,12 @@ async def start_member(
             run_sync=run_inline,
             wall_clock=wall_clock,
         )
-        running = Running(member, trio.CancelScope(), events)
+        running, budget = Running(member, trio.CancelScope(), events), ByteBudget(1)
         task_status.started(running)
         try:
             with running.scope:
                 async with member:
+                    budget = budget_of(member)
                     if isinstance(topics, tuple):
                         await member.consume(topics, handler)
                     else:
@@ -178,6 +194,7 @@ async def start_member(
             running.error = error
         finally:
             running.ended.set()
+            assert_given_back(budget)
 
     return await nursery.start(run)
 
@@ -281,6 +298,8 @@ __all__ = [
     "Running",
     "Through",
     "TopicPartition",
+    "assert_given_back",
+    "budget_of",
     "claim_failure",
     "committed",
     "deadline",

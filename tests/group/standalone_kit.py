@@ -5,20 +5,21 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, TypeVar
 
 import trio
 
 from sarameya import Claim, Config, Consumer, ConsumerInterceptor, Event, Message, TopicPartition
 from sarameya.embedded import EmbeddedCluster
-from tests.group.kit import Through
+from tests.group.kit import Through, assert_given_back
 
 E = TypeVar("E")
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
 
 class Watched(Consumer):
-    """A consumer that keeps its events."""
+    """A consumer that keeps its events. When it is closed, it must have given back all of its byte budget."""
 
     def __init__(
         self,
@@ -41,6 +42,13 @@ class Watched(Consumer):
             rng=random.Random(1),
             wall_clock=wall_clock,
         )
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        budget = self._opened._runtime.budget
+        await super().__aexit__(kind, error, trace)
+        assert_given_back(budget)
 
     def seen(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]

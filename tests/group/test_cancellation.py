@@ -10,8 +10,9 @@ from trio.testing import MockClock
 
 from sarameya import Config, ConsumerGroup
 from sarameya.embedded import EmbeddedCluster
+from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.testing import run_inline
-from tests.group.kit import Recorder, committed, fill, orders
+from tests.group.kit import Recorder, assert_given_back, budget_of, committed, fill, orders
 
 
 class CancelAtStep(trio.abc.Instrument):
@@ -31,12 +32,14 @@ class CancelAtStep(trio.abc.Instrument):
 
 async def live_once(cluster: EmbeddedCluster, handler: Recorder, canceller: CancelAtStep) -> None:
     """A member that reads twenty messages of two partitions and closes, under the canceller's scope."""
+    budget = ByteBudget(1)
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as canceller.scope:
             config = Config(offset_initial="oldest")
             async with ConsumerGroup(
                 cluster.bootstrap_servers, "g", config, transport=cluster.transport, run_sync=run_inline
             ) as group:
+                budget = budget_of(group)
 
                 async def close_when_read() -> None:
                     await handler.received(20)
@@ -46,6 +49,7 @@ async def live_once(cluster: EmbeddedCluster, handler: Recorder, canceller: Canc
                 await group.consume(["orders"], handler)
         canceller.scope = None
         nursery.cancel_scope.cancel()
+    assert_given_back(budget)
 
 
 def run(step: float) -> tuple[int, Recorder, dict[str, int]]:
