@@ -246,3 +246,19 @@ def test_partition_that_is_owned_anew_is_marked_freely() -> None:
     moved.mark(30)
     moved.ledger.add({P0: at(20)})
     assert moved.mark(90) == 90
+
+
+def test_topic_that_is_gone_is_neither_committed_nor_marked_before_it_is_owned_anew() -> None:
+    other = TopicPartition("other", 0)
+    ledger = OffsetLedger({P0: at(5), P1: at(5), other: at(5)})
+    for partition in (P0, P1, other):
+        ledger.mark(partition, at(8))
+    for partition in (TopicPartition("unknown", 0), P0, P1):
+        ledger.topic_gone(partition)
+    assert not ledger.mark(P0, at(9))
+    assert not ledger.reset(P1, at(6))
+    assert ledger.dirty() == {other: at(8)}
+    ledger.add({P0: at(2)})
+    assert ledger.mark(P0, at(3))
+    assert not ledger.mark(P1, at(9))
+    assert ledger.dirty() == {P0: at(3), other: at(8)}

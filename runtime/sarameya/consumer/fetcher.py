@@ -54,7 +54,9 @@ class Fetcher:
         observer: Observer,
         backoff: Backoff,
         budget: ByteBudget,
+        on_recreated: Callable[[TopicPartition], None],
     ) -> None:
+        """`on_recreated` is told of each partition that turns out to be another topic's now."""
         self._pool = pool
         self._metadata = metadata
         self._resets = resets
@@ -62,6 +64,7 @@ class Fetcher:
         self._observer = observer
         self._backoff = backoff
         self._budget = budget
+        self._on_recreated = on_recreated
         self._backpressure = Backpressure(config.max_processing_time, observer)
         self._checks = EpochChecks(pool, self._start, self._checked)
         self._brokers: dict[int, BrokerConsumer] = {}
@@ -201,6 +204,7 @@ class Fetcher:
             if before is None:
                 consumer.on_change()  # it is called by it from now on
             return False
+        self._on_recreated(consumer.partition)
         consumer.fail(TopicRecreatedError(consumer.partition, cursor.position, before, topic.topic_id))
         return True
 

@@ -6,7 +6,7 @@ Owns the claims, the fetcher that feeds them and, with a group id, the offset ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import trio
@@ -36,17 +36,20 @@ class Reading:
         """None without a group id."""
         config, observer, backoff = runtime.config, runtime.observer, runtime.backoff
         on_reset: OnReset = _nobody_marks
+        on_recreated: Callable[[TopicPartition], None] = _nobody_marks
         if runtime.group:
             self.offsets = OffsetManager(
                 runtime.group, CoordinatorFinder(runtime), config, observer, backoff, runtime.interceptors.committed
             )
-            on_reset = self.offsets.position_moved
+            on_reset, on_recreated = self.offsets.position_moved, self.offsets.ledger.topic_gone
         self.lookup = OffsetLookup(runtime.pool, runtime.metadata, config, observer, backoff, runtime.wall_clock)
         self.claims: dict[TopicPartition, Claim] = {}
         self._runtime = runtime
         self._pauses = pauses
         resets = Resets(self.lookup, config, observer, backoff, on_reset)
-        self._fetcher = Fetcher(runtime.pool, runtime.metadata, resets, config, observer, backoff, runtime.budget)
+        self._fetcher = Fetcher(
+            runtime.pool, runtime.metadata, resets, config, observer, backoff, runtime.budget, on_recreated
+        )
         self._opening: set[TopicPartition] = set()
         self._calls: set[trio.CancelScope] = set()
         self._is_closed = False
@@ -144,5 +147,5 @@ class Reading:
         )
 
 
-def _nobody_marks(move: Move) -> None:
-    """Without a group there is no mark that would have to move with the position."""
+def _nobody_marks(what: Move | TopicPartition) -> None:
+    """Without a group there is no mark that would have to move with the position, or to be forgotten."""

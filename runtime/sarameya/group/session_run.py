@@ -91,6 +91,7 @@ class SessionRun:
             runtime.observer,
             runtime.backoff,
             runtime.budget,
+            self._offsets.ledger.topic_gone,
         )
         self._session = Session(
             runtime.group,

@@ -49,6 +49,7 @@ class _Entry:
     sent: CommittedOffset | None = None
     """What the coordinator may have taken, or may take yet, instead of `committed`."""
     moved_back: _MovedBack | None = None
+    is_void: bool = False
 
 
 class OffsetLedger:
@@ -78,6 +79,8 @@ class OffsetLedger:
     def mark(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
         """Move the mark forward to `offset`; False, and nothing done, if it does not lie beyond the mark."""
         entry = self._entries[partition]
+        if entry.is_void:
+            return False
         if entry.moved_back is not None:
             if entry.moved_back.is_over:
                 entry.moved_back = None
@@ -91,10 +94,20 @@ class OffsetLedger:
     def reset(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
         """Move the mark back to `offset`; False, and nothing done, if it does not lie before the mark."""
         entry = self._entries[partition]
-        if entry.marked is None or offset.offset >= entry.marked.offset:
+        if entry.is_void or entry.marked is None or offset.offset >= entry.marked.offset:
             return False
         self._set(entry, offset)
         return True
+
+    def topic_gone(self, partition: TopicPartition) -> None:
+        """The partition's topic is gone, and another one has its name: no mark of any of its partitions, made or to be
+        made, is committed before the partition is owned anew."""
+        entry = self._entries.get(partition)
+        if entry is None or entry.is_void:
+            return
+        for other, entry in self._entries.items():
+            if other.topic == partition.topic:
+                entry.is_void = True
 
     def position_moved(
         self, partition: TopicPartition, before: int, after: int, *, is_first: bool, reach: Reach
@@ -136,7 +149,9 @@ class OffsetLedger:
         return {
             tp: entry.marked
             for tp, entry in self._entries.items()
-            if entry.marked is not None and (entry.marked != entry.committed or entry.sent is not None)
+            if entry.marked is not None
+            and (entry.marked != entry.committed or entry.sent is not None)
+            and not entry.is_void
         }
 
     def send(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
