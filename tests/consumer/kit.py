@@ -1,4 +1,4 @@
-"""A broker whose answers are edited on their way out, for what a good broker never says."""
+"""Requests that are looked at, and answers that are edited on their way out, for what a good broker never says."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def edit_answers(monkeypatch: pytest.MonkeyPatch, api: Api, edit: Edit) -> None:
             call.reply(response)
 
         handler.answer(attrs.evolve(call, reply=reply))
+
+    monkeypatch.setitem(apis.HANDLERS, api, attrs.evolve(handler, answer=answer))
+
+
+def on_request(monkeypatch: pytest.MonkeyPatch, api: Api, look: Callable[[Call], None]) -> None:
+    """Show `look` every request of `api`, whose body it may change in place, before it is answered."""
+    handler = apis.HANDLERS[api]
+
+    def answer(call: Call) -> None:
+        look(call)
+        handler.answer(call)
 
     monkeypatch.setitem(apis.HANDLERS, api, attrs.evolve(handler, answer=answer))
 
@@ -61,6 +72,11 @@ class Fetches:
         """The partitions that each request named."""
         return [[p.partition for t in body.topics for p in t.partitions] for _, body in self.seen[since:]]
 
+    def full(self) -> list[list[int]]:
+        """The partitions of the requests that said everything, to begin a session or without one."""
+        bodies = [body for _, body in self.seen if body.session_epoch in (0, -1)]
+        return [[p.partition for t in body.topics for p in t.partitions] for body in bodies]
+
     def of(self, partition: int) -> list[int]:
         """The brokers that were asked for a partition by name."""
         return [
@@ -70,11 +86,6 @@ class Fetches:
 
 def watch_fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
     """Keep every fetch that comes to any broker from now on."""
-    fetches, handler = Fetches(), apis.HANDLERS[Api.FETCH]
-
-    def answer(call: Call) -> None:
-        fetches.note(call.node_id, call.version, call.body)
-        handler.answer(call)
-
-    monkeypatch.setitem(apis.HANDLERS, Api.FETCH, attrs.evolve(handler, answer=answer))
+    fetches = Fetches()
+    on_request(monkeypatch, Api.FETCH, lambda call: fetches.note(call.node_id, call.version, call.body))
     return fetches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from trio.testing import MockClock
 
 from sarameya import Claim, ErrorCode, Message, Session
 from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded.apis import Call
 from sarameya.observe import LeaderChanged, Retrying
 from sarameya.protocol.versions import Api
-from tests.consumer.kit import edit_answers, watch_fetches
+from tests.consumer.kit import edit_answers, on_request, watch_fetches
 from tests.group.kit import Recorder, deadline, fill, orders, start_member
 
 
@@ -111,6 +113,89 @@ async def test_broker_that_answers_nothing_before_its_time_is_not_asked_in_a_hot
         (cause,) = {retrying.cause for retrying in member.seen(Retrying)}
         assert cause == "an answer that says nothing, before its time"
         await handler.received(5)
+
+
+async def test_broker_whose_answers_name_partitions_and_bring_nothing_is_not_asked_in_a_hot_loop(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Kafka answers while a follower is behind, or where a high watermark has fallen."""
+    hurries = 0
+
+    def hurry(call: Call) -> None:
+        nonlocal hurries
+        if hurries:  # not for ever: a hot loop would stop the clock
+            hurries -= 1
+            call.body.max_wait_ms = 0
+
+    fetches = watch_fetches(monkeypatch)
+    on_request(monkeypatch, Api.FETCH, hurry)
+    cluster = EmbeddedCluster(topics={"orders": 3}, in_memory=True, seed=1, fetch_session_slots=0)
+    async with cluster, deadline() as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await trio.sleep(3)
+        hurries, begun = 500, len(fetches.seen)
+        await trio.sleep(10)
+        assert 5 < len(fetches.seen) - begun < 40
+        assert member.seen(Retrying)
+        fill(cluster, 5, 1)
+        await handler.received(5)
+
+
+async def test_answer_that_is_empty_because_a_quota_is_used_up_is_asked_for_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KIP-219: it says for how long, nothing of any partition, and begins no session."""
+    throttled = 0
+
+    def throttle(request: Any, answer: Any) -> None:
+        nonlocal throttled
+        if throttled < 5:
+            throttled += 1
+            answer.responses, answer.session_id, answer.throttle_time_ms = [], 0, 1000
+
+    edit_answers(monkeypatch, Api.FETCH, throttle)
+    fetches = watch_fetches(monkeypatch)
+    async with orders(100) as cluster, deadline() as nursery:
+        fill(cluster, 5, 7)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await handler.received(5)
+        assert [len(named) for named in fetches.full()] == [100] * 6
+        assert not member.seen(LeaderChanged)
+
+
+async def test_topic_whose_id_becomes_known_while_it_is_read_is_called_by_it_from_then_on(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while brokers are upgraded. Beside it another topic, whose id is known all the time, is read."""
+
+    def leave_out(request: Any, answer: Any) -> None:
+        for topic in answer.topics:
+            if topic.name == "orders" and not is_told:
+                topic.topic_id = uuid.UUID(int=0)
+
+    is_told = False
+    edit_answers(monkeypatch, Api.METADATA, leave_out)
+    fetches = watch_fetches(monkeypatch)
+    async with orders(2) as cluster, deadline() as nursery:
+        cluster.create_topic("bills", 1)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, topics=("orders", "bills"), metadata_max_age=5.0)
+        fill(cluster, 5, 1)
+        await handler.received(5)
+        assert fetches.versions == {12}
+        is_told = True
+        for _ in range(5):
+            await trio.sleep(10)
+            fill(cluster, 5, 1)
+            fill(cluster, 5, topic="bills")
+        await trio.sleep(10)
+        assert handler.offsets("orders", 1) == list(range(30))
+        assert handler.offsets("bills", 0) == list(range(25))
+        assert fetches.versions == {12, 17}
+        assert [sorted(named) for named in fetches.full()] == [[0, 0, 1]] * 2, "another session, with other names"
+        assert not member.seen(Retrying)
 
 
 async def test_restarted_broker_is_read_on_in_a_session_of_its_own(autojump_clock: MockClock) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
 from sarameya import ErrorCode, LogTruncatedError, TopicPartition, TopicRecreatedError
-from sarameya.consumer.resets import TRUNCATED
-from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded import EmbeddedCluster, apis
 from sarameya.embedded.apis import Call
 from sarameya.observe import OffsetReset
 from sarameya.protocol import versions
 from sarameya.protocol.versions import Api
-from tests.consumer.kit import edit_answers, on_request, watch_fetches
+from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
 
 PARTITION = TopicPartition("orders", 0)
@@ -88,60 +86,17 @@ async def test_log_cut_while_nobody_read_is_found_out_by_the_epoch_of_the_commit
         assert isinstance(claim_failure(member), LogTruncatedError)
 
 
-def know_nothing(request: Any, answer: Any) -> None:
-    """A leader whose log does not have the epoch, nor any before it: retention has taken it, or it never had it."""
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            partition.end_offset = partition.leader_epoch = -1
-
-
-async def test_log_that_knows_nothing_of_what_was_read_fails_the_claim(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    edit_answers(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, know_nothing)
-    async with orders(brokers=2) as cluster, deadline() as nursery:
-        fill(cluster, 20)
-        handler = Recorder()
-        member = await start_member(nursery, cluster, handler)
-        await handler.received(20)
-        cluster.move_leader("orders", 0, 1)
-        fill(cluster, 5)
-        await member.ended.wait()
-        error = claim_failure(member)
-        assert isinstance(error, LogTruncatedError)
-        assert (error.partition, error.offset, error.diverging_offset) == (PARTITION, 20, None)
-        assert "the log knows nothing of what was read before offset 20" in str(error)
-        assert len(handler.messages) == 20
-
-
-@pytest.mark.parametrize(("policy", "after"), [("oldest", 0), ("newest", 25)])
-async def test_log_that_knows_nothing_of_what_was_read_is_read_on_by_the_policy(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, policy: str, after: int
-) -> None:
-    edit_answers(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, know_nothing)
-    async with orders(brokers=2) as cluster, deadline() as nursery:
-        fill(cluster, 20)
-        handler = Recorder()
-        member = await start_member(nursery, cluster, handler, offset_out_of_range=policy)
-        await handler.received(20)
-        cluster.move_leader("orders", 0, 1)
-        fill(cluster, 5)
-        await eventually(lambda: bool(member.seen(OffsetReset)))
-        fill(cluster, 5)
-        await handler.received(20 + 30 - after)
-        assert handler.offsets("orders", 0)[20:] == list(range(after, 30))
-        assert member.seen(OffsetReset) == [OffsetReset(PARTITION, 20, after, policy, TRUNCATED, 0, 25, 0)]
-
-
 async def test_partitions_that_come_together_are_checked_by_one_request(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
+    handler_of = apis.HANDLERS[Api.OFFSET_FOR_LEADER_EPOCH]
 
-    def note(call: Call) -> None:
+    def answer(call: Call) -> None:
         asked.append(sum(len(topic.partitions) for topic in call.body.topics))
+        handler_of.answer(call)
 
-    on_request(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, note)
+    monkeypatch.setitem(apis.HANDLERS, Api.OFFSET_FOR_LEADER_EPOCH, attrs.evolve(handler_of, answer=answer))
     async with orders(50, brokers=2) as cluster, deadline() as nursery:
         for partition in range(50):
             fill(cluster, 1, partition)
@@ -229,31 +184,6 @@ async def test_topic_made_again_is_noticed_where_brokers_know_no_ids_in_fetches(
         await member.ended.wait()
         assert isinstance(claim_failure(member), TopicRecreatedError)
         assert fetches.versions == {12}
-
-
-@pytest.mark.parametrize("fetch_version", [12, 17])
-async def test_topic_made_again_while_its_log_is_asked_about_is_not_read_for_the_old_one(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, fetch_version: int
-) -> None:
-    """Its new leader says that all is well: of the log that there was when it was asked."""
-    monkeypatch.setitem(versions.CLIENT_VERSIONS, Api.FETCH, versions.VersionRange(4, fetch_version))
-    fetches = watch_fetches(monkeypatch)
-    async with orders(brokers=2) as cluster, deadline() as nursery:
-        fill(cluster, 20)
-        handler = Recorder()
-        member = await start_member(nursery, cluster, handler, metadata_max_age=2.0)
-        await handler.received(20)
-        cluster.delay_next(Api.OFFSET_FOR_LEADER_EPOCH, 10.0)
-        cluster.move_leader("orders", 0, 1)
-        await eventually(lambda: not cluster.faults)
-        fetches.clear()
-        cluster.delete_topic("orders")
-        cluster.create_topic("orders", 1)
-        fill(cluster, 30)
-        await member.ended.wait()
-        assert isinstance(claim_failure(member), TopicRecreatedError)
-        assert handler.offsets("orders", 0) == list(range(20))
-        assert not fetches.seen
 
 
 async def test_topic_without_an_id_is_read_by_its_name(
