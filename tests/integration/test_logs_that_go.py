@@ -104,13 +104,15 @@ async def test_topic_made_again_ends_its_claims_and_is_begun_where_it_begins(rea
     put(kafka, topic, 20)
     first, second = Recorder(), Recorder()
 
+    def make_again() -> None:
+        delete_topic(kafka, topic)
+        kafka.create_topic(topic, 2)
+
     async def read_while_it_is_made_again() -> None:
         # What is marked is not committed before the topic goes: the last commit would be the new topic's.
         async with member(kafka, "again", topic, first, autocommit_interval=1000.0):
             await first.received(40)
-            await trio.to_thread.run_sync(delete_topic, kafka, topic)
-            await trio.to_thread.run_sync(kafka.create_topic, topic, 2)
-            await trio.to_thread.run_sync(put, kafka, topic, 30)
+            await trio.to_thread.run_sync(make_again)
             await trio.sleep_forever()
 
     with trio.fail_after(DEADLINE):
@@ -124,6 +126,7 @@ async def test_topic_made_again_ends_its_claims_and_is_begun_where_it_begins(rea
             assert error.before != error.after
         assert first.offsets(topic, 0) == first.offsets(topic, 1) == list(range(20))
 
+        put(kafka, topic, 30)
         async with member(kafka, "again", topic, second):
             await second.received(60)
     assert second.offsets(topic, 0) == second.offsets(topic, 1) == list(range(30))
