@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, permutations
 from pathlib import Path
 
 import pytest
@@ -123,6 +123,18 @@ def test_records_of_any_length_are_walked(size):
 def test_empty_batch_is_no_messages():
     columns, count = ColumnReader(PARTITION).read(raws_of(GOLDEN["v2-empty"]))
     assert (list(columns), count) == ([], 1)
+
+
+def test_one_reader_reads_what_has_keys_and_headers_and_what_has_none_in_whatever_order():
+    bare, keyed = [(TIME, None, b"v", ())] * 3, [(TIME, None, b"v", ()), (TIME, b"k", b"v", ())]
+    with_headers = [(TIME, None, b"v", (("h", b"x"),)), (TIME, None, None, ())]
+    for kinds in permutations((bare, keyed, with_headers, bare)):
+        reader = ColumnReader(PARTITION)
+        for records in kinds:
+            raws = raws_of(log_of(records))
+            columns, _ = reader.read(raws)
+            assert is_walked(columns)
+            assert list(columns) == messages_of(raws)
 
 
 def test_columns_do_not_share_memory_with_the_next_ones():
@@ -255,6 +267,14 @@ def test_decompressed_size_is_held_to_the_limit():
     assert count == 1
     with pytest.raises(DecompressionLimitError):
         reader.read(raws[1:])
+
+
+def test_small_records_beyond_what_they_may_take_as_objects_are_refused_as_they_are_one_by_one():
+    [raw] = raws_of(log_of([(0, None, None, ())] * 10_000))
+    assert raw.size_bytes < 100_000
+    for read in (ColumnReader(PARTITION, limit=100_000).read, lambda raws: decode(raws[0], PARTITION, limit=100_000)):
+        with pytest.raises(DecompressionLimitError):
+            read([raw])
 
 
 def test_header_s_key_that_is_no_utf_8_is_said_so():

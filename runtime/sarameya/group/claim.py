@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from operator import length_hint
 from typing import TypeVar
 
 import trio
@@ -59,14 +60,15 @@ class Claim:
         self._aborted: frozenset[int] = frozenset()
         self._batch: MessageBatch | None = None
         self._messages: Sequence[Message] = ()
-        self._taken = 0
         self._decoded_bytes = 0
         self._columns = ColumnReader(
             consumer.partition, check_crc=config.check_crcs, limit=config.fetch_max_decompressed_bytes
         )
         self._turn = Turn()
-        # Of the messages: where those of the present turn begin, and end.
+        # Of the messages: where those of the present turn begin, and end, and those of them that are not taken yet. (To
+        # take one is to advance this iterator, and nothing else.)
         self._from = self._until = 0
+        self._left: Iterator[Message] = iter(())
         # While paused: the batch, its messages, and how many of them are taken.
         self._aside: tuple[MessageBatch | None, Sequence[Message], int] = (None, (), 0)
         self._ended = False
@@ -94,13 +96,19 @@ class Claim:
     @property
     def position(self) -> int:
         """The next offset the handler will be given; where it has read everything, the next one to be written."""
-        # Each is read once: a thread that marks may ask while the claim goes on.
-        batch, messages, taken = self._batch, self._messages, self._taken
+        # Each is read once, what is taken last: a thread that marks may ask while the claim goes on.
+        batch, messages = self._batch, self._messages
+        taken = self._taken
         if batch is None or not taken:
             return self._behind
         if taken >= len(messages):
             return batch.next_offset
         return messages[taken - 1].offset + 1
+
+    @property
+    def _taken(self) -> int:
+        """How many of the present batch's messages are taken."""
+        return self._until - length_hint(self._left)
 
     @property
     def high_water_mark(self) -> int:
@@ -173,8 +181,9 @@ class Claim:
 
     def _count_taken(self) -> None:
         """What has been taken since this was last counted is not left of the turn."""
-        self._turn.left -= self._taken - self._from
-        self._from = self._taken
+        taken = self._taken
+        self._turn.left -= taken - self._from
+        self._from = taken
 
     def _advance_nowait(self, by_columns: bool = False) -> bool:
         """Have a batch with messages left to take, out of what has been fetched; False if there is none to be had.
@@ -183,9 +192,9 @@ class Claim:
         every later call.
         """
         while not (self._ended or self.is_paused):
-            if self._taken < len(self._messages):
-                self._from = self._taken
-                self._until = min(self._taken + max(self._turn.left, 1), len(self._messages))
+            if (taken := self._taken) < len(self._messages):
+                if not by_columns:
+                    self._begin_turn(taken)
                 return True
             self._behind = self.position
             self._hold_nothing()
@@ -208,8 +217,20 @@ class Claim:
             self._aborted = records.aborted
         return False
 
+    def _begin_turn(self, taken: int) -> None:
+        """Of the present batch's messages so many are taken: lay ready as many as the turn has room for."""
+        self._from, self._until = taken, min(taken + max(self._turn.left, 1), len(self._messages))
+        messages = self._messages[taken : self._until]
+        self._left = iter(messages if isinstance(messages, list) else list(messages))
+
+    def _lay_nothing_ready(self, taken: int) -> None:
+        """Of the present batch's messages so many are taken, and none is to be."""
+        self._from = self._until = taken
+        self._left = iter(())
+
     def _hold_nothing(self) -> None:
-        self._batch, self._messages, self._taken, self._from, self._until = None, (), 0, 0, 0
+        self._batch, self._messages = None, ()
+        self._lay_nothing_ready(0)
 
     def _release_decoded(self) -> None:
         if self._decoded_bytes:
@@ -287,7 +308,7 @@ class Claim:
         """These are next, and the position is `behind` them then. `raws` are dealt with by that."""
         if messages:
             epoch = messages[-1].leader_epoch
-            size = sum(raw.size_bytes for raw in raws)
+            size = sum([raw.size_bytes for raw in raws])
             batch = MessageBatch(*self.topic_partition, messages, behind, epoch, size)
             if self._intercept is not None:
                 try:
@@ -296,7 +317,8 @@ class Claim:
                     self._undecoded.extendleft(reversed(raws))  # they stay the next ones
                     raise
             self._batch, self._messages = batch, batch.messages
-            self._decoded_bytes = _about(batch.messages)
+            self._decoded_bytes = len(messages) * _MESSAGE_BYTES
+            self._decoded_bytes += size if raws and not raws[-1].is_compressed else _about(batch.messages)
             self._consumer.share.hold(self._decoded_bytes)
         else:
             self._behind = behind
@@ -305,7 +327,7 @@ class Claim:
         """What is left of the present batch."""
         batch, taken = self._batch, self._taken
         assert batch is not None
-        self._taken = self._until = len(self._messages)
+        self._lay_nothing_ready(len(self._messages))
         if not taken:
             return batch
         rest = batch.messages[taken:]
@@ -321,8 +343,8 @@ class Claim:
             self._hold_nothing()
             self._consumer.pause()
         else:
-            self._batch, self._messages, self._taken = self._aside
-            self._from = self._until = self._taken
+            self._batch, self._messages, taken = self._aside
+            self._lay_nothing_ready(taken)
             self._aside = (None, (), 0)
             self._consumer.resume()
 
@@ -338,10 +360,10 @@ class Claim:
 
 
 def _about(messages: Sequence[Message]) -> int:
-    """How many bytes messages take, about: a few of them are looked at."""
+    """How many bytes keys and values have, about: a few of them are looked at."""
     some = messages[:: len(messages) // _LOOKED_AT + 1]
     size = sum(len(message.key or b"") + len(message.value or b"") for message in some)
-    return len(messages) * (_MESSAGE_BYTES + size // len(some))
+    return len(messages) * size // len(some)
 
 
 class ClaimMessages:
@@ -358,13 +380,11 @@ class ClaimMessages:
 
     async def __anext__(self) -> Message:
         claim = self._claim
-        taken = claim._taken
-        if taken == claim._until:
-            if not await claim._advance():
-                raise StopAsyncIteration
-            taken = claim._taken
-        claim._taken = taken + 1
-        return claim._messages[taken]
+        for message in claim._left:  # of all ways to take one the fastest
+            return message
+        if not await claim._advance():
+            raise StopAsyncIteration
+        return next(claim._left)
 
 
 class ClaimBatches:

@@ -153,13 +153,13 @@ class StreamMessages:
 
     async def __anext__(self) -> Message:
         claim = self._stream._current
-        if claim is None or claim._taken == claim._until:
-            claim = await self._stream._advance()
-            if claim is None:
-                raise StopAsyncIteration
-        taken = claim._taken
-        claim._taken = taken + 1
-        return claim._messages[taken]
+        if claim is not None:
+            for message in claim._left:
+                return message
+        claim = await self._stream._advance()
+        if claim is None:
+            raise StopAsyncIteration
+        return next(claim._left)
 
 
 class StreamBatches:

@@ -46,6 +46,9 @@ if google_crc32c.implementation != "c":
     )
 
 CODEC_MASK = 0x07
+# Looked up once: what is asked of every batch.
+_NO_TIMESTAMP_TYPE, _CREATE_TIME, _LOG_APPEND_TIME = TimestampType
+_CODECS = tuple(Codec)
 _TIMESTAMP_MASK, _TRANSACTIONAL_MASK, _CONTROL_MASK = 0x08, 0x10, 0x20
 
 
@@ -93,14 +96,18 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
         return bool(self.attributes & _CONTROL_MASK)
 
     @property
+    def is_compressed(self) -> bool:
+        return bool(self.attributes & CODEC_MASK)
+
+    @property
     def is_transactional(self) -> bool:
         return bool(self.attributes & _TRANSACTIONAL_MASK)
 
     @property
     def timestamp_type(self) -> TimestampType:
         if self.magic == 0:
-            return TimestampType.NO_TIMESTAMP_TYPE
-        return TimestampType.LOG_APPEND_TIME if self.attributes & _TIMESTAMP_MASK else TimestampType.CREATE_TIME
+            return _NO_TIMESTAMP_TYPE
+        return _LOG_APPEND_TIME if self.attributes & _TIMESTAMP_MASK else _CREATE_TIME
 
 
 def split(records: bytes, partition: TopicPartition, position: int) -> Iterator[RawBatch]:
@@ -143,7 +150,7 @@ def codec_of(raw: RawBatch, partition: TopicPartition) -> Codec:
         raise UnsupportedFormatError(
             *partition, raw.base_offset, f"unknown compression codec {number} in a batch of format v{raw.magic}"
         )
-    return Codec(number)
+    return _CODECS[number]
 
 
 def crc_matches(raw: RawBatch) -> bool:

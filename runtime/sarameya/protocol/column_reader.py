@@ -32,13 +32,13 @@ class ColumnReader:
         self._limit = limit
 
     @cached_property
-    def _walk(self) -> RecordWalk | None:
-        """Imported and made when it is first asked for: not everybody reads columns, or has what it needs."""
+    def _walks(self) -> list[RecordWalk]:
+        """Imported and made when first asked for: not everybody reads columns, or has what that needs."""
         try:
-            from sarameya.protocol.record_walk import RecordWalk
+            from sarameya.protocol.record_walk import walks
         except ImportError:
-            return None
-        return RecordWalk()
+            return []
+        return walks()
 
     def read(self, raws: Iterable[RawBatch]) -> tuple[MessageColumns, int]:
         """The messages of the first batch, and of those behind it that are alike in timestamp type and leader epoch,
@@ -58,11 +58,13 @@ class ColumnReader:
         return self._walked(chosen) or self._one_by_one(chosen)
 
     def _walked(self, raws: list[RawBatch]) -> tuple[MessageColumns, int] | None:
-        if self._walk is None:
+        if not self._walks:
             return None
         plain: list[memoryview] = []
         size = 0
         for raw in raws:
+            if raw.magic != 2:
+                break
             try:
                 plain.append(uncompressed(raw, self._partition, check_crc=self._check_crc, limit=self._limit))
             except RecordError:
@@ -70,8 +72,11 @@ class ColumnReader:
             size += len(plain[-1])
             if size >= _ENOUGH_BYTES:
                 break
-        columns = self._walk.columns(raws[: len(plain)], plain, self._partition) if plain else None
-        return None if columns is None else (columns, len(plain))
+        for place, walk in enumerate(self._walks if plain else ()):
+            if (columns := walk.columns(raws[: len(plain)], plain, self._partition)) is not None:
+                del self._walks[:place]  # what one batch has others will have
+                return columns, len(plain)
+        return None
 
     def _one_by_one(self, raws: list[RawBatch]) -> tuple[MessageColumns, int]:
         parts: list[MessageColumns] = []

@@ -21,84 +21,51 @@ from sarameya.model import TimestampType, TopicPartition
 from sarameya.protocol.batches import V2_HEADER, RawBatch
 
 _Ints = npt.NDArray[np.int64]
-
-# Reads all records of all batches. `fields` are four of each record: length, attributes, timestamp delta, offset delta;
-# `ends` is where it ends. A negative length (null) reads no bytes. No word is there twice in the path of a record
-# without headers: each costs ten nanoseconds.
-_PROGRAM = f"""
-input batches
-input counts
-output fields int64
-output key_lengths int64
-output keys uint8
-output value_lengths int64
-output values uint8
-output header_counts int64
-output header_key_lengths int64
-output header_keys uint8
-output header_value_lengths int64
-output header_values uint8
-output ends int64
-
-: headers
-    dup header_counts <- stack
-    0 do
-        batches zigzag-> stack dup header_key_lengths <- stack batches #B-> header_keys
-        batches zigzag-> stack dup header_value_lengths <- stack batches #B-> header_values
-    loop
-;
-
-begin
-    {V2_HEADER.size} batches skip
-    counts q-> stack 0 do
-        4 batches #zigzag-> fields
-        batches zigzag-> stack dup key_lengths <- stack batches #B-> keys
-        batches zigzag-> stack dup value_lengths <- stack batches #B-> values
-        batches zigzag-> stack dup if headers else header_counts <- stack then
-        batches pos ends <- stack
-    loop
-counts end until
-"""
-_OUTPUTS = 4096
-"""How many of each there is room for to begin with; it doubles. More is let go and asked for anew each time."""
+_Bytes = npt.NDArray[np.uint8]
 
 _LONGEST_OF = (1 << 6) - 1, (1 << 13) - 1, (1 << 20) - 1, (1 << 27) - 1
 """The largest length that a zigzag varint of 1, 2, 3, 4 bytes has room for."""
+_OUTPUTS = 4096
+"""How many of each there is room for to begin with; it doubles. More is let go and asked for anew each time."""
+
+
+def walks() -> list[RecordWalk]:
+    """The leanest first: each reads what the one before it refuses for having keys, or headers."""
+    return [RecordWalk(keys=keys, headers=headers) for keys, headers in ((False, False), (True, False), (True, True))]
 
 
 class RecordWalk:
-    """A machine and its program. One thread at a time may use it."""
+    """Reads batches of records that may have `keys`, `headers`, or else have none. One thread at a time may use it."""
 
-    def __init__(self) -> None:
-        self._machine: Any = ForthMachine64(_PROGRAM, output_initial_size=_OUTPUTS, output_resize_factor=2.0)
+    def __init__(self, *, keys: bool, headers: bool) -> None:
+        self._keys, self._headers = keys, headers
+        self._machine: Any = ForthMachine64(
+            _program(keys, headers), output_initial_size=_OUTPUTS, output_resize_factor=2.0
+        )
 
     def columns(
         self, raws: Sequence[RawBatch], plain: Sequence[memoryview], partition: TopicPartition
     ) -> MessageColumns | None:
         """The messages of v2 batches, at least one, alike in timestamp type and leader epoch; None if there is anything
         odd about any of them. `plain` are the batches without compression, CRCs checked."""
-        if any(raw.magic != 2 or (raw.record_count or 0) <= 0 for raw in raws):
+        if any((raw.record_count or 0) <= 0 for raw in raws):
             return None
-        batches = _joined(raws, plain)
+        batches, found = _joined(raws, plain), self._machine
         counts = np.array([raw.record_count for raw in raws], np.int64)
         try:
-            self._machine.run({"batches": batches, "counts": counts})
+            found.run({"batches": batches, "counts": counts})
         except ValueError:
             return None
-        fields: _Ints = self._machine["fields"].reshape(-1, 4)
+        fields: _Ints = found["fields"].reshape(-1, 4 if self._keys else 5)
         last = counts.cumsum() - 1
-        ends = np.array([len(batch) for batch in plain]).cumsum()
-        if not _lengths_are_right(batches, fields[:, 0], self._machine["ends"], last, ends):
+        ends_of_batches = np.array([len(batch) for batch in plain], np.int64).cumsum()
+        if not _lengths_are_right(batches, fields[:, 0], found["ends"], last, ends_of_batches):
             return None
         offsets = _offsets(raws, fields[:, 3], counts, last)
-        if offsets is None:
+        key_lengths = found["key_lengths"] if self._keys else fields[:, 4]
+        has_more = (not self._keys and key_lengths.max() >= 0) or (not self._headers and found["header_counts"].any())
+        if offsets is None or has_more:
             return None
-        return self._found(raws, partition, offsets, _timestamps(raws, fields[:, 2], counts))
-
-    def _found(
-        self, raws: Sequence[RawBatch], partition: TopicPartition, offsets: _Ints, timestamps: _Ints
-    ) -> MessageColumns | None:
-        found = self._machine
         try:
             headers = headers_column(
                 found["header_counts"],
@@ -107,7 +74,7 @@ class RecordWalk:
                 found["header_value_lengths"],
                 found["header_values"],
             )
-            keys = binary_column("key", found["key_lengths"], found["keys"])
+            keys = binary_column("key", key_lengths, found["keys"])
             values = binary_column("value", found["value_lengths"], found["values"])
         except ValueError:
             return None
@@ -117,11 +84,55 @@ class RecordWalk:
             timestamp_type=raws[0].timestamp_type,
             leader_epoch=raws[0].leader_epoch,
             offsets=int_column(offsets),
-            timestamps=int_column(timestamps),
+            timestamps=int_column(_timestamps(raws, fields[:, 2], counts)),
             keys=keys,
             values=values,
             headers=headers,
         )
+
+
+def _program(keys: bool, headers: bool) -> str:
+    """Reads all records of all batches.
+
+    `fields` are of each record: length, attributes, timestamp delta, offset delta, and where there are no keys the
+    length that the key would have; `ends` is where it ends. A negative length (null) reads no bytes. Each word in a
+    record's path costs ten nanoseconds: so none is there for what is not.
+    """
+    front = "4 batches #zigzag-> fields batches zigzag-> stack dup key_lengths <- stack batches #B-> keys"
+    end = "batches zigzag-> stack dup if headers else header_counts <- stack then"
+    return f"""
+        input batches
+        input counts
+        output fields int64
+        output key_lengths int64
+        output keys uint8
+        output value_lengths int64
+        output values uint8
+        output header_counts int64
+        output header_key_lengths int64
+        output header_keys uint8
+        output header_value_lengths int64
+        output header_values uint8
+        output ends int64
+
+        : headers
+            dup header_counts <- stack
+            0 do
+                batches zigzag-> stack dup header_key_lengths <- stack batches #B-> header_keys
+                batches zigzag-> stack dup header_value_lengths <- stack batches #B-> header_values
+            loop
+        ;
+
+        begin
+            {V2_HEADER.size} batches skip
+            counts q-> stack 0 do
+                {front if keys else "5 batches #zigzag-> fields"}
+                batches zigzag-> stack dup value_lengths <- stack batches #B-> values
+                {end if headers else "batches zigzag-> header_counts"}
+                batches pos ends <- stack
+            loop
+        counts end until
+    """
 
 
 def _joined(raws: Sequence[RawBatch], plain: Sequence[memoryview]) -> npt.NDArray[np.uint8]:

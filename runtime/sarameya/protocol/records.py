@@ -69,6 +69,9 @@ _SMALLEST_RECORD = 7
 _READ_BEYOND = 32
 _PADDING = bytes(_READ_BEYOND)
 
+# Looked up once: an enum's members take as long to look up as a record to decode.
+_NONE = Codec.NONE
+
 # They are called the same in the decoder's records and in a Message.
 _FIELDS = attrgetter("offset", "timestamp", "key", "value", "headers")
 
@@ -109,13 +112,12 @@ def decode_columns(
 def uncompressed(
     raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
 ) -> memoryview:
-    """A batch of format v2 without compression, its header in front; of an older format its bytes as they are.
+    """A v2 batch without compression, its header in front, its records not looked into. Raises as `decode`."""
 
-    Raises as `decode` does, but for what is wrong inside.
-    """
-    return _guarded(
-        lambda raw, partition, _, limit: _uncompressed(raw, partition, limit), raw, partition, check_crc, limit
-    )
+    def read(raw: RawBatch, partition: TopicPartition, _: bool, limit: int) -> memoryview:
+        return _checked(raw, partition, limit)
+
+    return _guarded(read, raw, partition, check_crc, limit)
 
 
 def _guarded(
@@ -162,10 +164,8 @@ def _guarded(
 def _messages(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> list[Message]:
     if raw.magic != 2:
         return decode_legacy(raw, partition, check_crc, limit)
-    plain = _plain(raw, partition, limit)
-    count = raw.record_count or 0
-    check_records(plain[V2_HEADER.size :], count, limit)
-    return _made(DefaultRecordBatch(plain), count, raw, partition, raw.base_offset - 1)
+    records = DefaultRecordBatch(_checked(raw, partition, limit))
+    return _made(records, raw.record_count or 0, raw, partition, raw.base_offset - 1)
 
 
 def _begin_slices(raw: RawBatch, partition: TopicPartition, _: bool, limit: int) -> Iterator[list[Message]]:
@@ -215,9 +215,7 @@ def _made(records: Iterable[Any], count: int, raw: RawBatch, partition: TopicPar
 
 def _columns(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> MessageColumns:
     if raw.magic == 2:
-        plain = _plain(raw, partition, limit)
-        check_records(plain[V2_HEADER.size :], raw.record_count or 0, limit)
-        rows = map(_FIELDS, DefaultRecordBatch(plain))
+        rows = map(_FIELDS, DefaultRecordBatch(_checked(raw, partition, limit)))
     else:
         rows = map(_FIELDS, decode_legacy(raw, partition, check_crc, limit))
     offsets, timestamps, keys, values, headers = tuple(zip(*rows, strict=True)) or ((),) * 5
@@ -240,6 +238,13 @@ def _columns(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: i
     )
 
 
+def _checked(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
+    """A v2 batch without compression, of no more records and headers than may be made at once."""
+    plain = _plain(raw, partition, limit)
+    check_records(plain[V2_HEADER.size :], raw.record_count or 0, limit)
+    return plain
+
+
 def _plain(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
     """A v2 batch without compression, which may hold as many records as it says."""
     plain = _uncompressed(raw, partition, limit)
@@ -252,7 +257,7 @@ def _plain(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
 def _uncompressed(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
     """A v2 batch that says it is not compressed, with as much behind it as the decoder may read."""
     codec = codec_of(raw, partition)
-    if codec is not Codec.NONE and raw.magic == 2:
+    if codec is not _NONE:
         header = bytearray(raw.log[raw.start : raw.start + V2_HEADER.size])
         _ATTRIBUTES.pack_into(header, _ATTRIBUTES_AT, raw.attributes & ~CODEC_MASK)
         body = decompress(codec, raw.log[raw.start + V2_HEADER.size : raw.end], limit)
