@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from confluent_kafka import KafkaError, Producer
 
 from tests.integration.real_kafka.cluster import RealKafka
 
 _FLUSH_SECONDS = 30
+
+
+class Record(NamedTuple):
+    """A record of one partition, as any client tells it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    @classmethod
+    def of(cls, message: Any) -> Self:
+        """What librdkafka tells: of what it has sent as of what it has read."""
+        headers = tuple(message.headers() or ())
+        return cls(message.offset(), message.timestamp()[1], message.key(), message.value(), headers)
 
 
 def produce(

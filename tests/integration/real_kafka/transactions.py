@@ -6,7 +6,7 @@ import json
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import attrs
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -14,18 +14,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tests.integration.real_kafka.cluster import RealKafka, ToolError
 from tests.integration.real_kafka.jars import kafka_jars
 from tests.integration.real_kafka.node import java
+from tests.integration.real_kafka.producing import Record
 
 _SECONDS = 30.0
 _COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
-
-
-class Record(NamedTuple):
-    """A record of one partition, as any consumer tells it."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
 
 
 @attrs.define
@@ -89,7 +81,7 @@ class Writer:
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
             raise KafkaException(error)
-        record = Record(message.offset(), message.timestamp()[1], message.key(), message.value())
+        record = Record.of(message)
         self._pending.append((message.partition(), record))
         self._written.everywhere[message.partition()].append(record)
 
