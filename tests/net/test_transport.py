@@ -9,6 +9,13 @@ from trio.testing import memory_stream_pair
 from sarameya.net.transport import receiver
 
 
+async def tcp_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener:
+        ours = await trio.open_tcp_stream(*listener.socket.getsockname())
+        return ours, await listener.accept()
+
+
 def socket_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
     ours, theirs = trio.socket.socketpair()
     return trio.SocketStream(ours), trio.SocketStream(theirs)
@@ -21,14 +28,14 @@ async def test_receiver_fills_as_much_of_the_buffer_as_has_come_and_nothing_at_t
         receive_into = receiver(ours)
         buffer = bytearray(b"........")
         await theirs.send_all(b"abc")
-        assert await receive_into(memoryview(buffer)[2:]) == 3
+        assert await receive_into(memoryview(buffer)[2:], 1) == 3
         assert buffer == b"..abc..."
         await theirs.send_all(b"0123456789")
-        assert await receive_into(memoryview(buffer)[4:]) == 4
+        assert await receive_into(memoryview(buffer)[4:], 4) == 4
         assert buffer == b"..ab0123"
         await theirs.aclose()
-        assert await receive_into(memoryview(buffer)) == 6
-        assert await receive_into(memoryview(buffer)) == 0
+        assert await receive_into(memoryview(buffer), 100) == 6
+        assert await receive_into(memoryview(buffer), 94) == 0
 
 
 @pytest.mark.parametrize("pair", [socket_pair, memory_stream_pair])
@@ -39,8 +46,70 @@ async def test_receiver_on_a_stream_that_is_closed_meanwhile_raises_as_the_strea
         @nursery.start_soon
         async def receive() -> None:
             with pytest.raises((trio.ClosedResourceError, OSError)):
-                await receiver(ours)(memoryview(bytearray(8)))
+                await receiver(ours)(memoryview(bytearray(8)), 1)
 
         await trio.testing.wait_all_tasks_blocked()
         await trio.aclose_forcefully(ours)
     await trio.aclose_forcefully(theirs)
+
+
+async def test_few_bytes_are_received_at_once_though_many_were_awaited_before_them():
+    ours, theirs = await tcp_pair()
+    async with ours, theirs:
+        receive_into = receiver(ours)
+        buffer = bytearray(2**20)
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(theirs.send_all, bytes(300_000))
+                awaited = 300_000
+                while awaited:
+                    awaited -= await receive_into(memoryview(buffer), awaited)
+
+            async def send_a_few() -> None:
+                await trio.testing.wait_all_tasks_blocked()
+                await theirs.send_all(b"few")
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send_a_few)
+                assert await receive_into(memoryview(buffer), 1) == 3
+
+
+async def test_what_came_is_received_though_the_peer_closes_before_all_that_is_awaited_has():
+    ours, theirs = await tcp_pair()
+    async with ours, theirs:
+        receive_into = receiver(ours)
+        buffer = bytearray(2**20)
+        received: list[int] = []
+
+        async def receive() -> None:
+            while count := await receive_into(memoryview(buffer), 2**20 - sum(received)):
+                received.append(count)
+
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(receive)
+                await theirs.send_all(b"half of it")
+                await trio.testing.wait_all_tasks_blocked(0.01)
+                await theirs.aclose()
+        assert sum(received) == 10
+
+
+async def test_large_answer_that_comes_in_pieces_wakes_its_reader_a_few_times():
+    ours, theirs = await tcp_pair()
+    woken = 0
+
+    async def send() -> None:
+        for _ in range(64):
+            await theirs.send_all(bytes(2**14))
+            await trio.testing.wait_all_tasks_blocked()
+
+    async with ours, theirs, trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        receive_into = receiver(ours)
+        buffer = bytearray(2**20)
+        awaited = 2**20
+        with trio.fail_after(30):
+            while awaited:
+                awaited -= await receive_into(memoryview(buffer), awaited)
+                woken += 1
+    assert woken < 32

@@ -83,6 +83,21 @@ def test_room_for_a_frame_ends_with_it():
     assert room(frames) == MEGABYTE + 4 - 1000
 
 
+def test_what_is_awaited_is_what_the_frame_that_has_begun_lacks():
+    frames = FrameBuffer(0, LARGEST)
+    assert frames.awaited == 4
+    data = framed(bytes(MEGABYTE), b"next")
+    for at in range(3):
+        received(frames, data[at : at + 1])
+        assert frames.awaited == 3 - at
+    received(frames, data[3:1000])
+    assert frames.awaited == MEGABYTE + 4 - 1000
+    received(frames, data[1000 : MEGABYTE + 4])
+    assert frames.awaited == 4
+    received(frames, data[MEGABYTE + 4 : -1])
+    assert frames.awaited == 1
+
+
 def test_buffer_is_used_again_as_long_as_frames_fill_half_of_it_and_let_go_then():
     frames = FrameBuffer(0, LARGEST)
     received(frames, framed(bytes(30 * MEGABYTE)))

@@ -160,7 +160,7 @@ class Connection:
         receive_into = receiver(self._stream)
         while True:
             with self._wire.get_buffer() as buffer:
-                count = await receive_into(buffer)
+                count = await receive_into(buffer, self._wire.awaited)
             if not count:
                 raise ConnectionLostError(f"{self.address}: the peer closed the connection")
             try:

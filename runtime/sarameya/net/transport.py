@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from socket import SO_RCVLOWAT, SOL_SOCKET
 from typing import Protocol
 
 import trio
+
+_WORTH_A_WAKE = 2**20
+"""Bytes. A broker's large answer comes in pieces of 64 KiB; waking for each takes a twentieth of all time."""
 
 
 class Transport(Protocol):
@@ -21,17 +26,38 @@ class TcpTransport:
         return await trio.open_tcp_stream(host, port)
 
 
-def receiver(stream: trio.abc.ReceiveStream) -> Callable[[memoryview], Awaitable[int]]:
-    """How bytes of the stream are received into a buffer: at least one, as many as it takes; none at the stream's end.
+Receive = Callable[[memoryview, int], Awaitable[int]]
+"""Receives bytes into a buffer: at least one, as many as it takes; none at the stream's end. The second argument is how
+many are sure to come: none of them is of any use alone, and a stream may wait for many of them together."""
 
-    Raises as the stream does, and OSError.
-    """
-    if isinstance(stream, trio.SocketStream):
-        return stream.socket.recv_into
 
-    async def copy_into(buffer: memoryview) -> int:
-        data = await stream.receive_some(len(buffer))
+def receiver(stream: trio.abc.ReceiveStream) -> Receive:
+    """How bytes of the stream are received. Raises as the stream does, and OSError."""
+    return _SocketReceiver(stream.socket) if isinstance(stream, trio.SocketStream) else _StreamReceiver(stream)
+
+
+class _StreamReceiver:
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+        self._stream = stream
+
+    async def __call__(self, buffer: memoryview, awaited: int) -> int:
+        data = await self._stream.receive_some(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
-    return copy_into
+
+class _SocketReceiver:
+    """Straight from the kernel into the buffer, and not in small pieces, each of which would wake the task: the kernel
+    is told how many bytes are worth it (SO_RCVLOWAT)."""
+
+    def __init__(self, socket: trio.socket.SocketType) -> None:
+        self._socket = socket
+        self._worth_it = 1
+
+    async def __call__(self, buffer: memoryview, awaited: int) -> int:
+        worth_it = min(awaited, len(buffer), _WORTH_A_WAKE)
+        if worth_it != self._worth_it:
+            self._worth_it = worth_it
+            with suppress(OSError):  # where this is not to be had, it is woken more often
+                self._socket.setsockopt(SOL_SOCKET, SO_RCVLOWAT, worth_it)
+        return await self._socket.recv_into(buffer)

@@ -44,6 +44,11 @@ class FrameBuffer:
             self._grow()
         return memoryview(self._buffer)[self._filled : self._end]
 
+    @property
+    def awaited(self) -> int:
+        """How many bytes are sure to come, since the frame that they belong to has begun."""
+        return self._end - self._filled if self._end is not None else max(_SIZE.size - self._filled, 1)
+
     def buffer_updated(self, count: int) -> Iterator[memoryview]:
         """So many bytes came: the frames that they complete, without their sizes, each to be read before the next.
 

@@ -76,6 +76,11 @@ class ClientWire:
         """Where the next bytes that come are to be put. To be released before `buffer_updated` is called."""
         return self._incoming.get_buffer()
 
+    @property
+    def awaited(self) -> int:
+        """How many bytes are sure to come, whatever comes behind them; at least one."""
+        return self._incoming.awaited
+
     def buffer_updated(self, count: int) -> list[tuple[int, Any]]:
         """So many bytes were put there; the (correlation id, answer) pairs they complete.
 
