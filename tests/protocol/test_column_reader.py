@@ -287,12 +287,16 @@ def test_header_s_key_that_is_no_utf_8_is_said_so():
 # -- what it needs -------------------------------------------------------------------------------------------
 
 
-def test_without_what_the_walk_needs_batches_are_read_one_by_one(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sarameya.protocol.record_walk", None)
+def test_without_what_the_walk_needs_batches_are_read_one_by_one_and_a_warning_says_so_once(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "awkward_cpp.lib._ext", None)
+    monkeypatch.delitem(sys.modules, "sarameya.protocol.record_walk", raising=False)
+    column_reader._say_what_is_missing.cache_clear()
     raws = raws_of(log_of(some(3), some(4)))
-    [columns] = read_all(raws)
-    assert not is_walked(columns)
-    assert list(columns) == messages_of(raws)
+    for _ in range(2):
+        [columns] = read_all(raws)
+        assert not is_walked(columns)
+        assert list(columns) == messages_of(raws)
+    assert [record.getMessage().split(";")[0] for record in caplog.records] == ["awkward_cpp.lib._ext is missing"]
 
 
 def test_nothing_is_imported_before_columns_are_read_and_pandas_never():
