@@ -168,7 +168,9 @@ class Config:
     # -- fetching --------------------------------------------------------------------------------
     fetch_min_bytes: int = size(1, "a broker answers once it has this much", kafka="fetch.min.bytes")
     fetch_max_wait: float = seconds(0.5, "seconds a broker holds a fetch that finds nothing", kafka="fetch.max.wait.ms")
-    fetch_max_bytes: int = size(50 * 2**20, "the most one fetch brings", kafka="fetch.max.bytes")
+    fetch_max_bytes: int = size(
+        50 * 2**20, "the most one fetch brings; an eighth of fetch_buffer_bytes at most", kafka="fetch.max.bytes"
+    )
     fetch_max_partition_bytes: int = size(
         2**20, "the most one fetch brings of one partition", kafka="max.partition.fetch.bytes"
     )

@@ -1,9 +1,9 @@
 """One budget of bytes for what is fetched and not yet dealt with, shared fairly among partitions. Pure.
 
 Half of it is dealt out evenly: that much (the floor) a partition can always have. The other half is for whoever wants
-it, but a partition that holds more than its floor gets no more once what it holds beyond it is half of what is left:
-so there is always something for a newcomer, and it takes very many slow partitions to slow down a quick one. (Switches
-share their packet memory so: Choudhury and Hahne's dynamic thresholds, 1998.)
+it, but a partition gets no more once that would be beyond its floor by half of what is left, nor beyond it at all once
+that is little: so there is always something for a newcomer, and it takes very many slow partitions to slow down a quick
+one. (Switches share their packet memory so: Choudhury and Hahne's dynamic thresholds, 1998.)
 
 Bytes on their way count as well: a fetch reserves what it may bring before it goes out. Who comes when all is used up
 may have a floor all the same, so it may be half as much again for a while. What cannot be bounded beforehand is a
@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
+_FETCHES = 8
+"""No fetch may bring more than this part of the budget: its answer is in memory twice while it is handed over."""
 _WEIGHT = 1 / 16
 """Of the newest record batch in the mean of their sizes."""
 
@@ -42,6 +44,8 @@ class ByteBudget:
         self._leaves_floors = False
         # Where not even a record batch fits in a floor, not everybody's can be kept.
         self._exceeds_floors = False
+        # What was last asked for of a partition.
+        self._size = 1
         self._mean_batch = 0.0
         self._enough = 1
         self._waiting: dict[Callable[[], None], None] = {}
@@ -58,22 +62,26 @@ class ByteBudget:
         self._mean_batch += (size / batches - self._mean_batch) * (_WEIGHT if self._mean_batch else 1)
 
     def fetch_size(self, at_most: int) -> int:
-        """How much one fetch may ask for of one partition: `at_most`, or, where many share and little is left, a floor,
-        or what a record batch takes.
+        """How much one fetch may ask for of one partition: `at_most`, or, where many share and little is left, half a
+        floor, or what a record batch takes.
 
         (Less than one would be asked for in vain: a broker sends a batch that is larger than its partition's part for
         one partition of an answer only.) It changes rarely: in a fetch session each change must be told for every
         partition.
         """
         self._deal()
-        if self._floor >= at_most:
-            self._leaves_floors = self._exceeds_floors = False
+        at_most = min(at_most, max(self.capacity // _FETCHES, 1))
+        half = max(self._floor // 2, 1)
+        if half >= at_most:
+            self._is_tight = self._leaves_floors = self._exceeds_floors = False
+            self._size = at_most
             return at_most
         # Two bounds, so that it does not go to and fro.
         self._is_tight = self._spare < self.capacity // (4 if self._is_tight else 8)
         self._leaves_floors = not self._is_tight
-        self._exceeds_floors = self._is_tight and self._one_batch() > self._floor
-        return min(max(self._floor, self._one_batch()), at_most) if self._is_tight else at_most
+        self._exceeds_floors = self._is_tight and self._one_batch() > half
+        self._size = min(max(half, self._one_batch()), at_most) if self._is_tight else at_most
+        return self._size
 
     def reserve(self, at_most: int, empty: int, holding: Iterable[Share]) -> int:
         """Reserve what a fetch may bring for its partitions, `empty` of which hold nothing; 0 if there is none left.
@@ -81,12 +89,12 @@ class ByteBudget:
         Give it back with `settle` once the answer is there, or is not to be had.
         """
         self._deal()
-        size = max(self._spare, 0)
+        size = 0 if self._is_tight else max(self._spare, 0)
         if not self._leaves_floors:
             size += empty * self._floor + sum(max(self._floor - share.held, 0) for share in holding)
         if self._exceeds_floors:
             size = min(size, self.capacity - self.held - self.reserved)
-        size = max(min(size, at_most), 0)
+        size = max(min(size, at_most, max(self.capacity // _FETCHES, 1)), 0)
         self.reserved += size
         return size
 
@@ -134,10 +142,11 @@ class Share:
 
     @property
     def has_room(self) -> bool:
-        """Whether it may have more."""
+        """Whether it may have what a fetch brings, beside what it holds."""
         budget = self._budget
         budget._deal()
-        return not self.held or self.held < budget._floor + max(budget._spare, 0) // 2
+        beyond = 0 if budget._is_tight else max(budget._spare, 0) // 2
+        return not self.held or self.held + budget._size <= budget._floor + beyond
 
     def hold(self, size: int) -> None:
         """These bytes are kept from now on. Never refused: whoever asks `has_room` first keeps within the budget."""
