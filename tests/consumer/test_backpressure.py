@@ -5,9 +5,9 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from sarameya import Claim, ConsumerGroupHandler, Message, Session, TopicPartition
+from sarameya import Claim, ConsumerGroupHandler, Message, Session, Stream, StreamHandler, TopicPartition
 from sarameya.observe import BackpressureEnded, PartitionBackpressured
-from tests.group.kit import Recorder, Running, deadline, fill, orders, start_member
+from tests.group.kit import Recorder, Running, deadline, eventually, fill, orders, start_member
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -44,6 +44,70 @@ async def test_handler_that_takes_nothing_is_told_once_and_again_when_it_has_cau
         assert changes(member) == [PartitionBackpressured, BackpressureEnded]
         (ended,) = member.seen(BackpressureEnded)
         assert 60 <= ended.seconds < 62
+
+
+async def test_what_a_fetch_on_its_way_still_brings_is_not_told_as_backpressure_anew(autojump_clock: MockClock) -> None:
+    release = trio.Event()
+
+    async def wait(session: Session, claim: Claim, message: Message) -> None:
+        await release.wait()
+
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 1)
+        handler = Recorder(wait)
+        member = await start_member(nursery, cluster, handler, max_processing_time=0.1, fetch_max_wait=5.0)
+        await eventually(lambda: bool(handler.messages))
+        await trio.sleep(0.5)
+        fill(cluster, 1)
+        await eventually(lambda: bool(changes(member)))
+        fill(cluster, 1)
+        await trio.sleep(2)
+        assert changes(member) == [PartitionBackpressured]
+        release.set()
+        await handler.received(3)
+        assert changes(member) == [PartitionBackpressured, BackpressureEnded]
+
+
+class Slowly(StreamHandler):
+    """Takes one message after another out of one stream, and waits for `wait` after each."""
+
+    def __init__(self, wait: trio.Event | None = None) -> None:
+        self.taken = 0
+        self._wait = wait
+
+    async def consume_stream(self, session: Session, stream: Stream) -> None:
+        async for _ in stream:
+            self.taken += 1
+            await trio.sleep(0.001)
+            if self._wait is not None:
+                await self._wait.wait()
+
+
+async def test_partition_that_waits_for_its_turn_in_a_stream_that_goes_on_is_not_backpressured(
+    autojump_clock: MockClock,
+) -> None:
+    """Each turn is 0.1 s: with twenty in the line a partition waits far longer than max_processing_time."""
+    async with orders(20) as cluster, deadline() as nursery:
+        for partition in range(20):
+            for _ in range(10):
+                cluster.produce_many("orders", partition, [(None, b"x" * 50)] * 100)
+        handler = Slowly()
+        member = await start_member(nursery, cluster, handler, fetch_max_partition_bytes=20_000)
+        await eventually(lambda: handler.taken == 20_000)
+        assert not changes(member)
+
+
+async def test_stream_that_takes_nothing_holds_back_all_its_partitions(autojump_clock: MockClock) -> None:
+    release = trio.Event()
+    async with orders(3) as cluster, deadline() as nursery:
+        for partition in range(3):
+            fill(cluster, 20, partition)
+        handler = Slowly(release)
+        member = await start_member(nursery, cluster, handler, fetch_max_partition_bytes=500)
+        await eventually(lambda: len(changes(member)) == 3)
+        release.set()
+        await eventually(lambda: handler.taken == 60)
+        assert changes(member) == [PartitionBackpressured] * 3 + [BackpressureEnded] * 3
 
 
 async def test_slow_handler_that_goes_on_is_not_backpressured(autojump_clock: MockClock) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from sarameya import BatchTooLargeError, Claim, ConsumerGroupHandler, Session
 from sarameya.embedded import EmbeddedCluster
+from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, claim_failure, deadline, eventually, fill, orders, start_member
 
 
@@ -51,6 +53,32 @@ async def test_batch_larger_than_any_answer_may_be_fails_its_claim_alone_with_it
         assert handler.offsets("orders", 1) == list(range(5))
 
 
+async def test_partition_that_is_asked_for_as_much_as_an_answer_may_be_is_read(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        for _ in range(100):
+            cluster.produce("orders", 0, b"x" * 100)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, max_response_bytes=2000, fetch_max_partition_bytes=2000)
+        await handler.received(100)
+
+
+async def test_answer_too_large_only_for_all_its_partitions_together_fails_none_of_them(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty partitions take 1,800 bytes of an answer without a record; a record batch is 600."""
+    fetches = watch_fetches(monkeypatch)
+    async with orders(50) as cluster, deadline() as nursery:
+        for _ in range(6):
+            cluster.produce("orders", 7, b"x" * 530)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, max_response_bytes=2400, fetch_max_partition_bytes=2400)
+        await handler.received(6)
+        alone = [body for _, body in fetches.seen if body.session_epoch == -1]
+        assert {
+            (body.max_bytes, p.partition_max_bytes) for body in alone for t in body.topics for p in t.partitions
+        } == {(1, 1)}, "a record batch each"
+
+
 async def test_what_a_handler_keeps_holds_back_its_partition_and_no_other(autojump_clock: MockClock) -> None:
     class Keeps(ConsumerGroupHandler):
         """Collects partition 0, and lets go of it after a minute."""
@@ -82,3 +110,25 @@ async def test_what_a_handler_keeps_holds_back_its_partition_and_no_other(autoju
         assert member.group.buffered_bytes <= 110_000
         await member.close()
         assert member.group.buffered_bytes == 0
+
+
+async def test_room_that_partitions_of_another_broker_make_is_noticed(autojump_clock: MockClock) -> None:
+    """What partition 0 holds more than its part leaves partition 1, of another broker, no room for what it holds."""
+
+    class Keeps(Recorder):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            claims[claim.partition] = claim
+            claim.hold((45_000, 30_000)[claim.partition])
+            await super().consume_claim(session, claim)
+
+    claims: dict[int, Claim] = {}
+    async with orders(2, brokers=2) as cluster, deadline() as nursery:
+        handler = Keeps()
+        await start_member(nursery, cluster, handler, fetch_buffer_bytes=100_000, fetch_max_partition_bytes=10_000)
+        for _ in range(2):  # the fetch that was on its way when they began to hold brings the first one yet
+            await trio.sleep(5)
+            fill(cluster, 1, 1)
+        await trio.sleep(30)
+        assert len(handler.messages) <= 1
+        claims[0].release(45_000)
+        await handler.received(2)

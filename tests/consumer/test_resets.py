@@ -194,6 +194,9 @@ class Stub:
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         return 10, 90
 
+    async def find(self, wanted: dict[TopicPartition, object]) -> dict[TopicPartition, int]:
+        return {partition: {"oldest": 10, "newest": 90}.get(policy, 50) for partition, policy in wanted.items()}
+
 
 def resets(policy: str) -> tuple[Resets, list[Any]]:
     told: list[Any] = []
@@ -214,14 +217,25 @@ async def test_truncated_log_is_read_on_where_it_diverges_whatever_the_policy(po
     assert told[1] == OffsetReset(PARTITION, 100, 80, policy, TRUNCATED, 10, 90, 0)
 
 
-async def test_truncated_log_fails_its_claim_by_that_policy(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("diverging_offset", [80, None])
+async def test_truncated_log_fails_its_claim_by_that_policy(diverging_offset: int | None) -> None:
     moving, told = resets("fail")
     consumer = feed(100)
-    assert not await moving.truncated(consumer, 80)
+    assert not await moving.truncated(consumer, diverging_offset)
     with pytest.raises(LogTruncatedError) as caught:
         consumer.receive_nowait()
-    assert (caught.value.partition, caught.value.offset, caught.value.diverging_offset) == (PARTITION, 100, 80)
+    error = caught.value
+    assert (error.partition, error.offset, error.diverging_offset) == (PARTITION, 100, diverging_offset)
     assert told == []
+
+
+@pytest.mark.parametrize(("policy", "after"), [("oldest", 10), ("newest", 90), ("by_duration:PT1H", 50)])
+async def test_truncated_log_that_does_not_tell_where_is_read_on_by_the_policy(policy: str, after: int) -> None:
+    moving, told = resets(policy)
+    consumer = feed(100)
+    assert await moving.truncated(consumer, None)
+    assert consumer.cursor.position == after
+    assert told[1] == OffsetReset(PARTITION, 100, after, policy, TRUNCATED, 10, 90, 0)
 
 
 @pytest.mark.parametrize("policy", ["fail", "oldest"])

@@ -196,3 +196,20 @@ def test_cancellation_at_every_step_leaves_nothing_behind_and_loses_no_mark() ->
     for step in range(1, steps + 1):
         _, read, commits = run(step)
         assert [commits.get(f"orders-{number}", 0) for number in (0, 1)] == read, f"cancelled at step {step}"
+
+
+async def test_look_up_for_a_position_that_was_lost_ends_with_its_claim(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 20)
+        async with Watched(cluster, offset_out_of_range="oldest") as consumer:
+            async with consumer.consume_partition("orders", 0, 20):
+                cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+                cluster.truncate("orders", 0, 5)
+                await trio.sleep(5)
+            assert {retrying.what for retrying in consumer.seen(Retrying)} == {"offset lookup"}
+            consumer.events.clear()
+            await trio.sleep(60)
+            assert not consumer.seen(Retrying)
+            cluster.clear_faults()
+            async with consumer.consume_partition("orders", 0, 2) as claim:
+                assert await offsets_of(claim, 3) == [2, 3, 4]

@@ -8,14 +8,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Config
+from sarameya import Config, Event
 from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded.apis import Call
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START, NO_SUCH_OFFSET, LogOffsets
+from sarameya.observe import Retrying
 from sarameya.protocol.versions import Api
-from tests.consumer.kit import edit_answers
+from tests.consumer.kit import edit_answers, on_request
 from tests.group.kit import deadline, fill, orders
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -122,3 +124,36 @@ async def test_leader_that_dies_is_followed_to_the_next(autojump_clock: MockCloc
             await admin.metadata(["orders"])
             await cluster.stop_broker(0)
             assert await admin.log_offsets([FIRST], LOG_END) == LogOffsets({FIRST: 5})
+
+
+async def test_leader_is_told_by_which_epoch_it_is_believed_to_be_one(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that one that was deposed, and has not heard of it, does not tell where its own log ends (KIP-320)."""
+    told: list[int] = []
+
+    def note(call: Call) -> None:
+        told.extend(part.current_leader_epoch for topic in call.body.topics for part in topic.partitions)
+
+    on_request(monkeypatch, Api.LIST_OFFSETS, note)
+    async with orders(2, brokers=2) as cluster, deadline():
+        cluster.move_leader("orders", 0, 1)
+        cluster.move_leader("orders", 0, 0)
+        assert await ask(cluster, LOG_END, FIRST) == LogOffsets({FIRST: 0})
+        assert told == [2]
+
+
+async def test_leader_that_was_elected_anew_since_is_asked_again_by_its_epoch_of_now(
+    autojump_clock: MockClock,
+) -> None:
+    observed: list[Event] = []
+    async with orders(1, brokers=2) as cluster, deadline():
+        async with GroupAdmin(cluster.bootstrap_servers, Config(), observed.append, cluster.transport) as admin:
+            await admin.metadata(["orders"])
+            cluster.move_leader("orders", 0, 1)
+            cluster.move_leader("orders", 0, 0)
+            fill(cluster, 5)
+            assert await admin.log_offsets([FIRST], LOG_END) == LogOffsets({FIRST: 5})
+            (retrying,) = observed
+            assert isinstance(retrying, Retrying)
+            assert retrying.cause == "orders-0: FENCED_LEADER_EPOCH (74)"
