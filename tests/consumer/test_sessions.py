@@ -16,6 +16,7 @@ from sarameya.observe import LeaderChanged, Retrying
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers, on_request, watch_fetches
 from tests.group.kit import Recorder, deadline, fill, orders, start_member
+from tests.group.standalone_kit import Watched, offsets_of
 
 
 async def test_quiet_partitions_do_not_travel(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +140,21 @@ async def test_broker_whose_answers_name_partitions_and_bring_nothing_is_not_ask
         assert 5 < len(fetches.seen) - begun < 40
         assert member.seen(Retrying)
         fill(cluster, 5, 1)
+        written = trio.current_time()
         await handler.received(5)
+        assert trio.current_time() < written + 0.6, "others wait no longer than a fetch may"
+
+
+async def test_answer_for_a_claim_that_has_ended_is_no_reason_to_wait_with_the_next_fetch(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders() as cluster, deadline():
+        fill(cluster, 50)
+        async with Watched(cluster, fetch_max_partition_bytes=100) as consumer:
+            for start in range(30):  # each ends while the fetch behind its first message is out
+                async with consumer.consume_partition("orders", 0, start) as claim:
+                    assert await offsets_of(claim, 1) == [start]
+        assert not consumer.seen(Retrying)
 
 
 async def test_answer_that_is_empty_because_a_quota_is_used_up_is_asked_for_again(

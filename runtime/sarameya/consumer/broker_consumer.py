@@ -231,10 +231,11 @@ class BrokerConsumer:
                 await self._slow_down("an answer that says nothing, before its time")
 
     async def _slow_down(self, cause: str) -> None:
-        """Wait before the next fetch, which would be answered as fast, and with as little, as the last."""
+        """Wait before the next fetch, which would be answered as fast, and with as little, as the last: no longer than
+        the broker might have waited, since others may have something meanwhile."""
         now = trio.current_time()
         attempts = self._hurried = self._hurried.again(cause) if self._hurried else Attempts.first(now, cause)
-        delay = self._backoff.delay(attempts.attempt)
+        delay = min(self._backoff.delay(attempts.attempt), self._config.fetch_max_wait)
         self._observer(
             Retrying(f"fetch from broker {self.node_id}", attempts.attempt, now - attempts.since, delay, cause)
         )
@@ -340,6 +341,8 @@ class BrokerConsumer:
                 consumer, ask = self._subscribed.get(partition), self._session.told(partition)
                 if consumer is not None and ask is not None and partition not in answered:
                     brought = self._hand_over(consumer, part, ask.position) or brought
+                elif ask is not None:
+                    brought = True  # for one that has gone meanwhile: it will not be answered for again
                 answered.add(partition)
         for partition in cold.keys() - self._hot.keys():
             if partition in self._subscribed and partition not in answered:
@@ -367,7 +370,7 @@ class BrokerConsumer:
                 self._changed[consumer] = None
                 self._on_delivery(consumer)
             case Nothing():
-                return ends != (cursor.high_water_mark, cursor.last_stable_offset)
+                return asked != cursor.position or ends != (cursor.high_water_mark, cursor.last_stable_offset)
             case Failed(error=error):
                 self._let_go(consumer)
                 consumer.fail(error)
