@@ -118,6 +118,7 @@ async def test_stopped_broker_is_survived(real_kafka_of_three: RealKafka) -> Non
                     nursery.start_soon(keep, consumer, claim)
                 await enough.wait()
                 enough = trio.Event()
+                await consumer.commit()  # a group that has committed nothing has no coordinator yet
                 coordinator = await trio.to_thread.run_sync(kafka.coordinator, "standalone-survived")
                 await trio.to_thread.run_sync(coordinator.stop)
                 produced |= await trio.to_thread.run_sync(produce, kafka, topic, [b"%d" % n for n in range(600)])

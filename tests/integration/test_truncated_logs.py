@@ -64,13 +64,15 @@ async def test_records_lost_by_an_unclean_election_are_told_and_new_ones_not_ski
             failing.consume_partitions([cut, whole], "oldest") as fails,
             following.consume_partitions([cut, whole], "oldest") as follows,
         ):
+            for partition in (cut, whole):  # what is read is with both of them
+                assert await read(fails[partition], len(KEPT), failing) == numbered("kept", KEPT)
+                assert await read(follows[partition], len(KEPT)) == numbered("kept", KEPT)
             second.freeze()
             await trio.to_thread.run_sync(await_in_step, kafka, topic, 0, [1])
             await trio.to_thread.run_sync(put, kafka, topic, "lost", len(LOST))
-            before = numbered("kept", KEPT) + numbered("lost", LOST)
             for partition in (cut, whole):
-                assert await read(fails[partition], len(before), failing) == before
-                assert await read(follows[partition], len(before)) == before
+                assert await read(fails[partition], len(LOST), failing) == numbered("lost", LOST)
+                assert await read(follows[partition], len(LOST)) == numbered("lost", LOST)
             await failing.commit()
 
             first.kill()
@@ -86,7 +88,8 @@ async def test_records_lost_by_an_unclean_election_are_told_and_new_ones_not_ski
             assert await read(follows[cut], len(NEW)) == numbered("new", NEW)
             print(f"found out, and read on, {time.time() - led:.1f} s after another leader was told")
             [reset] = [event for event in events if isinstance(event, OffsetReset)]
-            assert (reset.partition, reset.before, reset.after, reset.log_end) == (cut, 30, 20, 60)
+            assert (reset.partition, reset.before, reset.after) == (cut, 30, 20)
+            assert 20 <= reset.log_end <= 60, "found out before the new ones were there, or after"
             for claims in (fails, follows):
                 assert await read(claims[whole], len(NEW)) == numbered("new", range(30, 70))
             assert {event.partition for event in events if isinstance(event, LeaderChanged)} == {cut}
