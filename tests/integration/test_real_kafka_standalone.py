@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 import trio
@@ -121,7 +122,9 @@ async def test_stopped_broker_is_survived(real_kafka_of_three: RealKafka) -> Non
                 await consumer.commit()  # a group that has committed nothing has no coordinator yet
                 coordinator = await trio.to_thread.run_sync(kafka.coordinator, "standalone-survived")
                 await trio.to_thread.run_sync(coordinator.stop)
-                produced |= await trio.to_thread.run_sync(produce, kafka, topic, [b"%d" % n for n in range(600)])
+                # Idempotent: what is sent again to another leader would be in the log twice.
+                put = partial(produce, kafka, topic, [b"%d" % n for n in range(600)], enable_idempotence=True)
+                produced |= await trio.to_thread.run_sync(put)
                 if not read >= produced:
                     await enough.wait()
                 nursery.cancel_scope.cancel()
