@@ -1,7 +1,7 @@
 """Unclean elections of Apache Kafka: who leads has less of the log than what was read of the one before (KIP-320).
 
-Broker 2 stands still, and so does its replica, while broker 1 acknowledges on; then 1 is killed, and 2 goes on and is
-made the leader. What was written in between is gone, and its offsets are given to other records.
+One broker stands still, and so does its replica, while the leader acknowledges on; then that is killed, and the first
+one goes on and is made the leader. What was written in between is gone, and its offsets are given to other records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sarameya import Claim, Config, Consumer, Event, LogTruncatedError, TopicPar
 from sarameya.observe import LeaderChanged, OffsetReset
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
-from tests.integration.real_kafka.replicas import await_in_step, await_leader, group_coordinated_by
+from tests.integration.real_kafka.replicas import await_in_step, await_leader, controller, group_coordinated_by
 
 pytestmark = pytest.mark.integration
 
@@ -46,14 +46,16 @@ async def test_records_lost_by_an_unclean_election_are_told_and_new_ones_not_ski
     real_kafka_of_three: RealKafka,
 ) -> None:
     kafka = real_kafka_of_three
-    first, second, _ = kafka.nodes
+    third = controller(kafka)
+    first, second = (node for node in kafka.nodes if node is not third)
+    one, two, three = (node.node_id for node in (first, second, third))
     topic = kafka.create_topic(
-        "truncated", replicas=[[1, 2], [3, 2]], unclean_leader_election_enable="true", min_insync_replicas=1
+        "truncated", replicas=[[one, two], [three, two]], unclean_leader_election_enable="true", min_insync_replicas=1
     )
     cut, whole = TopicPartition(topic, 0), TopicPartition(topic, 1)
     put(kafka, topic, "kept", len(KEPT))
-    await_in_step(kafka, topic, 0, [1, 2])
-    group = group_coordinated_by(kafka, 3, "truncated")
+    await_in_step(kafka, topic, 0, [one, two])
+    group = group_coordinated_by(kafka, three, "truncated")
     events: list[Event] = []
     going_on = Config(offset_out_of_range="newest")
 
@@ -68,7 +70,7 @@ async def test_records_lost_by_an_unclean_election_are_told_and_new_ones_not_ski
                 assert await read(fails[partition], len(KEPT), failing) == numbered("kept", KEPT)
                 assert await read(follows[partition], len(KEPT)) == numbered("kept", KEPT)
             second.freeze()
-            await trio.to_thread.run_sync(await_in_step, kafka, topic, 0, [1])
+            await trio.to_thread.run_sync(await_in_step, kafka, topic, 0, [one])
             await trio.to_thread.run_sync(put, kafka, topic, "lost", len(LOST))
             for partition in (cut, whole):
                 assert await read(fails[partition], len(LOST), failing) == numbered("lost", LOST)
@@ -77,7 +79,7 @@ async def test_records_lost_by_an_unclean_election_are_told_and_new_ones_not_ski
 
             first.kill()
             second.thaw()
-            await trio.to_thread.run_sync(await_leader, kafka, topic, 0, 2)
+            await trio.to_thread.run_sync(await_leader, kafka, topic, 0, two)
             led = time.time()
             # So many that the position is in the log again, among others.
             await trio.to_thread.run_sync(put, kafka, topic, "new", len(NEW))

@@ -15,9 +15,11 @@ from tempfile import TemporaryDirectory
 
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, PartitionMetadata
+from kafka.admin import KafkaAdminClient
 
 from sarameya.protocol.offsets_partition import partition_for
 from tests.integration.real_kafka.cluster import RealKafka
+from tests.integration.real_kafka.node import Node
 
 _REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 
@@ -84,6 +86,17 @@ def mend(kafka: RealKafka) -> None:
             node.start()
     await_all_in_step(kafka)
     elect_preferred(kafka)
+
+
+def controller(kafka: RealKafka) -> Node:
+    """The broker that leads the quorum now. Where it stands still, others may be taken for dead with it."""
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    try:
+        [topic] = admin.describe_metadata_quorum()["topics"]
+    finally:
+        admin.close()
+    [partition] = topic["partitions"]
+    return next(node for node in kafka.nodes if node.node_id == partition["leader_id"])
 
 
 def group_coordinated_by(kafka: RealKafka, node_id: int, prefix: str) -> str:
