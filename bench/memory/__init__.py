@@ -6,8 +6,9 @@ defaults, and slow handlers only. Each contender is the one member of a fresh gr
 
 "loaded" is the program with its libraries, before its client is made; "base" the same member with all its partitions
 assigned and nothing to read (its group's commits are at their ends). "peak" is the most in the time under
-backpressure, "over base" the difference: what its budget, if it has one, is to bound. "slope" is that of a line
-through the last half of that time, "grown" by how much of the peak that line rises.
+backpressure, "over base" the difference. Where there is a budget, that is to be no more than the budget, an eighth of
+it for the answer that is being received, and 5 MB for the member at work. "slope" is that of a line through the last
+half of that time, "grown" by how much of the peak that line rises.
 
 A handler of ours and of sarama's has a task for each partition, which sleeps; those of the others are one loop, so
 that they take less in all: see "handled".

@@ -21,7 +21,7 @@ from bench.workers.rounds import PARTITIONS, SIZE, Plan, measure
 from tests.integration.real_kafka import KAFKA_VERSION
 
 REPEATS = 3
-MESSAGES = 4_000_000
+MESSAGES = 8_000_000
 _QUICK_MESSAGES = 400_000
 WORKERS = (1, 2)
 

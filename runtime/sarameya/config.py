@@ -176,7 +176,8 @@ class Config:
     )
     fetch_buffer_bytes: int = size(
         64 * 2**20,
-        "the most that all partitions together may have fetched, or be fetching, and not yet dealt with",
+        "the most that all partitions together may have fetched, or be fetching, and not yet dealt with; resident"
+        " memory takes up to an eighth more for each broker, where an answer is received",
         low=1024,
     )
     fetch_max_decompressed_bytes: int = size(

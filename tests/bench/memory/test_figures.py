@@ -40,12 +40,12 @@ def test_too_few_looks_raise() -> None:
         figures(BASE, looks(1, 2, 3), handled=0)
 
 
-def test_those_with_a_budget_are_held_to_it_and_to_be_flat() -> None:
-    flat = Result("flat", True, runs=[figures(BASE, looks(60, 100, 100, 100), 0)])
-    rising = Result("rising", True, runs=[figures(BASE, looks(60, 100, 200, 300), 0)])
-    peer = Result("peer", False, runs=[figures(BASE, looks(60, 100, 200, 300), 0)])
+def test_those_with_a_budget_are_held_to_it_the_answer_on_its_way_and_what_work_takes_and_to_be_flat() -> None:
+    flat = Result("flat", True, runs=[figures(BASE, looks(60, 100, 95_000_050, 95_000_050, 95_000_050, 95_000_050), 0)])
+    rising = Result("rising", True, runs=[figures(BASE, looks(60, 100, 95_000_051, 98_000_000), 0)])
+    peer = Result("peer", False, runs=[figures(BASE, looks(60, 100, 95_000_051, 98_000_000), 0)])
 
-    made = table("1 partition(s)", [flat, rising, peer], {"flat": 50, "rising": 50}, 0.0)
+    made = table("1 partition(s)", [flat, rising, peer], {"flat": 80_000_000, "rising": 80_000_000}, 0.0)
     assert {(check.row, check.key): check.reached for check in made.checks} == {
         ("flat", OVER): True,
         ("rising", OVER): False,
