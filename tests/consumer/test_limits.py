@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from sarameya import BatchTooLargeError, Claim, ConsumerGroupHandler, Session
 from sarameya.embedded import EmbeddedCluster
+from sarameya.observe import Retrying
 from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, claim_failure, deadline, eventually, fill, orders, start_member
 
@@ -77,6 +78,20 @@ async def test_answer_too_large_only_for_all_its_partitions_together_fails_none_
         assert {
             (body.max_bytes, p.partition_max_bytes) for body in alone for t in body.topics for p in t.partitions
         } == {(1, 1)}, "a record batch each"
+
+
+async def test_empty_answer_that_is_too_large_is_told_and_asked_for_ever_less_often(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty quiet partitions take more of an answer than it may be."""
+    fetches = watch_fetches(monkeypatch)
+    async with orders(50) as cluster, deadline() as nursery:
+        member = await start_member(nursery, cluster, Recorder(), max_response_bytes=1500)
+        await trio.sleep(10)
+        before = len(fetches.seen)
+        await trio.sleep(10)
+        assert len(fetches.seen) - before < 10 / 0.3 * 51, "fifty-one, and then half a second, a little less by chance"
+        assert any("larger than max_response_bytes" in event.cause for event in member.seen(Retrying))
 
 
 async def test_what_a_handler_keeps_holds_back_its_partition_and_no_other(autojump_clock: MockClock) -> None:

@@ -218,9 +218,10 @@ class BrokerConsumer:
         plan, began = self._session.plan(), trio.current_time()
         try:
             answer = await self._fetch(plan, size, max_wait)
-        except ResponseTooLargeError:
+        except ResponseTooLargeError as error:
             self._session.lost()
             self._suspects = list(self._session.wanted)
+            await self._slow_down(f"larger than max_response_bytes, so each partition is asked for alone: {error}")
         except SarameyaError as error:
             self._give_all_back(str(error))
         else:
@@ -231,8 +232,8 @@ class BrokerConsumer:
                 await self._slow_down("an answer that says nothing, before its time")
 
     async def _slow_down(self, cause: str) -> None:
-        """Wait before the next fetch, which would be answered as fast, and with as little, as the last: no longer than
-        the broker might have waited, since others may have something meanwhile."""
+        """Say why, and wait before the next fetch, which would be answered as fast, and with as little, as the last: no
+        longer than the broker might have waited, since others may have something meanwhile."""
         now = trio.current_time()
         attempts = self._hurried = self._hurried.again(cause) if self._hurried else Attempts.first(now, cause)
         delay = min(self._backoff.delay(attempts.attempt), self._config.fetch_max_wait)
@@ -263,7 +264,8 @@ class BrokerConsumer:
                 return
             for part in (part for topic in answer.responses for part in topic.partitions):
                 if part.partition_index == partition.partition and self._subscribed.get(partition) is consumer:
-                    self._hand_over(consumer, part, ask.position)
+                    if self._hand_over(consumer, part, ask.position):
+                        self._hurried = None
 
     async def _fetch(self, plan: FetchPlan, size: int, max_wait: float) -> Any:
         config = self._config

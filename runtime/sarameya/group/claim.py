@@ -159,6 +159,7 @@ class Claim:
         when the claim ends is given back by itself.
         """
         self._consumer.share.hold(size)
+        self._consumer.on_change()
 
     def release(self, size: int) -> None:
         """Count these bytes, which `hold` was told of, no longer."""
