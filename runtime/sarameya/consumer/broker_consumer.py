@@ -263,9 +263,9 @@ class BrokerConsumer:
                 self._give_all_back(f"fetch: {ErrorCode.describe(answer.error_code)}")
                 return
             for part in (part for topic in answer.responses for part in topic.partitions):
-                if part.partition_index == partition.partition and self._subscribed.get(partition) is consumer:
-                    if self._hand_over(consumer, part, ask.position):
-                        self._hurried = None
+                is_its = part.partition_index == partition.partition and self._subscribed.get(partition) is consumer
+                if is_its and self._hand_over(consumer, part, ask.position):
+                    self._hurried = None
 
     async def _fetch(self, plan: FetchPlan, size: int, max_wait: float) -> Any:
         config = self._config
