@@ -65,8 +65,8 @@ class Claim:
             consumer.partition, check_crc=config.check_crcs, limit=config.fetch_max_decompressed_bytes
         )
         self._turn = Turn()
-        # Of the messages: where those of the present turn begin, and end, and those of them that are not taken yet. (To
-        # take one is to advance this iterator, and nothing else.)
+        # Of the messages: where those of the turn's present piece begin, and end, and those of them that are not taken
+        # yet. (To take one is to advance this iterator, and nothing else.)
         self._from = self._until = 0
         self._left: Iterator[Message] = iter(())
         # While paused: the batch, its messages, and how many of them are taken.
@@ -195,7 +195,7 @@ class Claim:
         while not (self._ended or self.is_paused):
             if (taken := self._taken) < len(self._messages):
                 if not by_columns:
-                    self._begin_turn(taken)
+                    self._begin_piece(taken)
                 return True
             self._behind = self.position
             self._hold_nothing()
@@ -218,8 +218,8 @@ class Claim:
             self._aborted = records.aborted
         return False
 
-    def _begin_turn(self, taken: int) -> None:
-        """Of the present batch's messages so many are taken: lay ready as many as the turn has room for."""
+    def _begin_piece(self, taken: int) -> None:
+        """Of the present batch's messages so many are taken: lay ready what comes before the clock is looked at."""
         self._from, self._until = taken, min(taken + max(self._turn.left, 1), len(self._messages))
         messages = self._messages[taken : self._until]
         self._left = iter(messages if isinstance(messages, list) else list(messages))
@@ -328,6 +328,8 @@ class Claim:
         """What is left of the present batch."""
         batch, taken = self._batch, self._taken
         assert batch is not None
+        self._count_taken()
+        self._turn.left -= len(self._messages) - taken
         self._lay_nothing_ready(len(self._messages))
         if not taken:
             return batch
@@ -369,7 +371,7 @@ def _about(messages: Sequence[Message]) -> int:
 
 class ClaimMessages:
     """A claim's messages, in order. While there are any at hand, a checkpoint is taken at least for each thousand of
-    them, and about every 10 ms."""
+    them, and about every 10 ms; where messages suddenly take long, after 125 of them."""
 
     __slots__ = ("_claim",)
 
