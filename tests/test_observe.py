@@ -7,11 +7,14 @@ import pytest
 from sarameya import observe
 from sarameya.model import Generation, TopicPartition
 from sarameya.observe import (
+    BackpressureEnded,
     CommitFailed,
     ConnectionLost,
     Event,
     LeaderChanged,
     Observers,
+    PartitionBackpressured,
+    ReadReplicaChanged,
     Retrying,
     SessionStarted,
     TaskStuck,
@@ -101,6 +104,9 @@ def test_events_are_immutable_values(event_class):
         (LOST, logging.WARNING),
         (TaskStuck("claim", "stack"), logging.ERROR),
         (SessionStarted("g", None, {}), logging.INFO),
+        (PartitionBackpressured(TopicPartition("t", 1), 100), logging.INFO),
+        (BackpressureEnded(TopicPartition("t", 1), 2.5), logging.INFO),
+        (ReadReplicaChanged(TopicPartition("t", 1), 2, "named by the leader"), logging.INFO),
         (Event(), logging.DEBUG),
     ],
 )

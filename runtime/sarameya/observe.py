@@ -353,6 +353,9 @@ _LEVELS: dict[type[Event], int] = {
     PartitionsPaused: logging.INFO,
     PartitionsResumed: logging.INFO,
     LeaderChanged: logging.INFO,
+    ReadReplicaChanged: logging.INFO,
+    PartitionBackpressured: logging.INFO,
+    BackpressureEnded: logging.INFO,
     CoordinatorFound: logging.INFO,
 }
 
