@@ -1,0 +1,63 @@
+"""What docs/fetching.md shows is run as it stands there, and its tables say what is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from trio.testing import MockClock
+
+import sarameya
+from sarameya import Config, observe
+from tests.group.kit import deadline, eventually, fill, orders, start_member
+
+PAGE = (Path(__file__).parents[2] / "docs" / "fetching.md").read_text(encoding="utf-8")
+UNITS = {"": 1, "s": 1, "MiB": 2**20}
+
+
+@pytest.fixture
+def shown() -> dict[str, Any]:
+    """What the page's Python defines."""
+    names: dict[str, Any] = {}
+    exec("\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)), names)
+    return names
+
+
+@pytest.mark.parametrize("name", ["Each", "Columns", "Collects"])
+async def test_handler_reads_all_and_marks_it(
+    autojump_clock: MockClock, shown: dict[str, Any], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        fill(cluster, 30, 0)
+        member = await start_member(nursery, cluster, shown[name]())
+        await eventually(lambda: any(30 in event.offsets.values() for event in member.seen(observe.Committed)))
+    printed = capsys.readouterr().out
+    assert (printed == "30 rows up to 30\n") == (name == "Columns")
+
+
+def test_defaults_are_those_of_the_options() -> None:
+    rows = re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \|", PAGE, re.MULTILINE)
+    config = Config()
+    told = {}
+    for name, default in rows:
+        if number := re.fullmatch(r"([\d.]+) ?(\w*)", default.strip()):
+            told[name] = float(number[1]) * UNITS[number[2]]
+        else:
+            told[name] = {"true": True, "none": ""}.get(default.strip(), default.strip().strip('`"'))
+    assert told == {name: getattr(config, name) for name in told}
+    assert set(told) >= {field.name for field in attrs.fields(Config) if field.name.startswith("fetch_")}
+
+
+def test_errors_and_events_that_are_named_exist() -> None:
+    names = set(re.findall(r"`([A-Z]\w+)`", PAGE))
+    assert names >= {"CorruptRecordError", "TopicRecreatedError", "PartitionBackpressured"}
+    known = {*dir(sarameya), *dir(observe), "ConsumerGroupHandler"}
+    assert names - known == set()
+
+
+def test_what_is_asked_of_a_claim_and_a_group_exists() -> None:
+    for owner, name in re.findall(r"`(claim|group)\.(\w+)(?:\(\))?`", PAGE):
+        assert hasattr({"claim": sarameya.Claim, "group": sarameya.ConsumerGroup}[owner], name)
