@@ -250,6 +250,17 @@ class BackpressureEnded(Event):
 
 
 @attrs.frozen(slots=True)
+class FetchBufferFull(Event):
+    """For so many seconds nothing has been fetched from a broker, though there are partitions whose handlers have taken
+    everything: `buffered` bytes, all of `Config.fetch_buffer_bytes`, are what others have not dealt with. Where that is
+    so for long, there is not room for a record batch of each partition: raise it."""
+
+    node_id: int
+    buffered: int
+    seconds: float
+
+
+@attrs.frozen(slots=True)
 class ReadReplicaChanged(Event):
     """A partition is read from a replica nearer than its leader (KIP-392) or, `None`, from its leader again."""
 
@@ -356,6 +367,7 @@ _LEVELS: dict[type[Event], int] = {
     ReadReplicaChanged: logging.INFO,
     PartitionBackpressured: logging.INFO,
     BackpressureEnded: logging.INFO,
+    FetchBufferFull: logging.WARNING,
     CoordinatorFound: logging.INFO,
 }
 

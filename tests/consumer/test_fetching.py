@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 import trio
@@ -27,6 +28,7 @@ from sarameya.observe import LeaderChanged, OffsetReset, Retrying
 from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import build
 from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers
 from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
 
 PARTITION = TopicPartition("orders", 0)
@@ -264,6 +266,29 @@ async def test_leader_that_moves_is_followed_without_loss_or_repetition(autojump
         assert member.seen(LeaderChanged)
 
 
+async def test_leader_that_is_cut_off_and_goes_on_answering_is_left_for_the_one_that_metadata_tells(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def go_on(request: Any, answer: Any) -> None:
+        for part in (part for topic in answer.responses for part in topic.partitions):
+            if part.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+                part.error_code, part.high_watermark, part.last_stable_offset = ErrorCode.NONE, 5, 5
+
+    async with orders(1, brokers=2) as cluster, deadline() as nursery:
+        cluster.move_leader("orders", 0, 0)
+        fill(cluster, 5)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, metadata_max_age=5.0)
+        await handler.received(5)
+        edit_answers(monkeypatch, Api.FETCH, go_on)
+        cluster.move_leader("orders", 0, 1)
+        fill(cluster, 5)
+        with trio.fail_after(7):
+            await handler.received(10)
+        assert handler.offsets("orders", 0) == list(range(10))
+        assert [(e.before, e.after, e.cause) for e in member.seen(LeaderChanged)] == [(0, 1, "metadata tells")]
+
+
 async def test_dropped_connections_are_made_anew_without_loss_or_repetition(autojump_clock: MockClock) -> None:
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
         handler = Recorder()
@@ -363,10 +388,32 @@ async def test_idle_neighbour_does_not_slow_a_busy_partition_down(autojump_clock
         assert trio.current_time() - began < 3.0
 
 
+async def test_partition_that_is_full_for_longer_does_not_run_dry_while_idle_neighbours_are_waited_for(
+    autojump_clock: MockClock,
+) -> None:
+    """A piece keeps the handler busy for 0.15 s, and there are three of them while a fetch waits for 0.5 s."""
+
+    async def thorough(session: Session, claim: Claim, message: Message) -> None:
+        await trio.sleep(0.15)
+
+    async with orders(2) as cluster, deadline() as nursery:
+        for _ in range(100):
+            cluster.produce("orders", 0, b"x" * 1000)
+        handler = Recorder(thorough)
+        began = trio.current_time()
+        await start_member(nursery, cluster, handler, fetch_max_partition_bytes=1000, max_processing_time=0.1)
+        await handler.received(100)
+        assert trio.current_time() - began < 100 * 0.15 + 1.5
+
+
 # -- out of range ---------------------------------------------------------------------------------------
 
 
 class FromBefore(Recorder):
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        self.claim = claim
+        await super().consume_claim(session, claim)
+
     async def start_offset(self, partition: TopicPartition, committed: object) -> int:
         return 2
 
@@ -395,6 +442,8 @@ async def test_position_before_the_log_is_moved_by_the_policy_and_told(
         handler = FromBefore()
         member = await start_member(nursery, cluster, handler, offset_out_of_range=policy)
         await eventually(lambda: bool(member.seen(OffsetReset)))
+        if policy == "newest":
+            await eventually(lambda: (handler.claim.position, handler.claim.lag) == (10, 0))
         fill(cluster, 1)
         await handler.until(lambda: 10 in handler.offsets("orders", 0))
         assert handler.offsets("orders", 0)[0] == first

@@ -6,9 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import BatchTooLargeError, Claim, ConsumerGroupHandler, Session
+from sarameya import BatchTooLargeError, Claim, ConsumerGroupHandler, Message, Session
 from sarameya.embedded import EmbeddedCluster
-from sarameya.observe import Retrying
+from sarameya.observe import FetchBufferFull, Retrying
 from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, claim_failure, deadline, eventually, fill, orders, start_member
 
@@ -78,6 +78,30 @@ async def test_answer_too_large_only_for_all_its_partitions_together_fails_none_
         assert {
             (body.max_bytes, p.partition_max_bytes) for body in alone for t in body.topics for p in t.partitions
         } == {(1, 1)}, "a record batch each"
+
+
+async def test_budget_that_others_hold_all_of_is_told_once_and_reading_goes_on_when_they_let_go(
+    autojump_clock: MockClock,
+) -> None:
+    """Batches of 2 kB, and half a kilobyte of the budget for each of a hundred partitions."""
+
+    async def stuck_on_most(session: Session, claim: Claim, message: Message) -> None:
+        if claim.partition < 60:
+            await released.wait()
+
+    released = trio.Event()
+    async with orders(100) as cluster, deadline() as nursery:
+        for partition in range(100):
+            for _ in range(5):
+                cluster.produce("orders", partition, b"x" * 2000)
+        handler = Recorder(stuck_on_most)
+        member = await start_member(nursery, cluster, handler, fetch_buffer_bytes=100_000)
+        await trio.sleep(60)
+        assert len(handler.messages) < 500 - 60 * 4
+        [told] = member.seen(FetchBufferFull)
+        assert told.buffered > 90_000
+        released.set()
+        await handler.received(500)
 
 
 async def test_empty_answer_that_is_too_large_is_told_and_asked_for_ever_less_often(

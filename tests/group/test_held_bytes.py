@@ -25,6 +25,7 @@ from sarameya import (
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.embedded import EmbeddedCluster
 from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.compression import Codec
 from sarameya.protocol.fetch_cursor import FetchCursor, Records
 from sarameya.protocol.records import build, split
 from sarameya.testing import run_inline
@@ -71,14 +72,84 @@ async def test_calls_that_are_cancelled_leave_the_next_one_all_there_is(
             assert len(handler.messages) == 320
 
 
-async def test_claim_that_is_read_again_after_its_failure_gives_back_once_what_it_had_fetched() -> None:
+def claim_of(data: bytes, budget: ByteBudget) -> Claim:
     partition = TopicPartition("orders", 0)
-    budget = ByteBudget(2**20)
     consumer = PartitionConsumer(FetchCursor(partition, 0), 2, budget.open())
     claim = Claim(consumer, Config())
-    data = build([(0, None, b"x" * 100, ())] * 10)
     consumer.deliver(Records(tuple(split(data, partition, 0)), len(data), 0))
-    consumer.fail(RequestTimeoutError("too late"))
+    return claim
+
+
+async def test_what_a_large_batch_decompresses_to_is_held_until_all_of_it_is_dealt_with() -> None:
+    budget = ByteBudget(2**30)
+    claim = claim_of(build([(0, None, b"x" * 100, ())] * 5000, codec=Codec.ZSTD), budget)
+    messages = aiter(claim)
+    for _ in range(2000):
+        await anext(messages)
+    assert budget.held > 5000 * 100
+    for _ in range(3000):
+        await anext(messages)
+    with trio.move_on_after(0.01):
+        await anext(messages)
+    assert budget.held == 0
+
+
+async def test_headers_of_compressed_messages_are_held_too() -> None:
+    budget = ByteBudget(2**30)
+    headers = tuple((f"header-{number}", b"y" * 100) for number in range(20))
+    claim = claim_of(build([(0, None, b"x", headers)] * 50, codec=Codec.ZSTD), budget)
+    await anext(aiter(claim))
+    assert budget.held > 50 * 20 * 200
+
+
+async def test_stream_does_not_hold_what_it_has_dealt_with_of_a_claim_whose_turn_is_far_off(
+    autojump_clock: MockClock,
+) -> None:
+    class OneBatchEach(StreamHandler):
+        async def consume_stream(self, session: Session, stream: Stream) -> None:
+            async for batch in stream.batches():
+                if not held:
+                    await trio.sleep(5)  # until there is plenty of each
+                held.append(group.buffered_bytes)
+                if len(held) == 8:
+                    done.set()
+                    await trio.sleep_forever()
+                del batch
+
+    held: list[int] = []
+    done = trio.Event()
+    config = Config(offset_initial="oldest", fetch_max_partition_bytes=1000, channel_buffer_fetches=1)
+    async with orders(8) as cluster, deadline() as nursery:
+        produce(cluster, 8, 5)
+        servers, transport = cluster.bootstrap_servers, cluster.transport
+        async with ConsumerGroup(servers, "g", config, transport=transport, run_sync=run_inline) as group:
+            nursery.start_soon(group.consume, ["orders"], OneBatchEach())
+            await done.wait()
+            assert held[-1] <= held[0], "of each what is buffered, and decoded only of the one that is being read"
+            nursery.cancel_scope.cancel()
+
+
+async def test_handler_releases_no_more_than_it_holds() -> None:
+    budget = ByteBudget(2**30)
+    claim = claim_of(build([(0, None, b"x", ())]), budget)
+    before = budget.held
+    claim.hold(100)
+    with pytest.raises(ValueError, match="101 bytes: orders-0 holds 100"):
+        claim.release(101)
+    with pytest.raises(ValueError, match="at least 0"):
+        claim.hold(-1)
+    claim.release(60)
+    with pytest.raises(ValueError, match="orders-0 holds 40"):
+        claim.release(-5)
+    claim.release(40)
+    assert budget.held == before
+
+
+async def test_claim_that_is_read_again_after_its_failure_gives_back_once_what_it_had_fetched() -> None:
+    budget = ByteBudget(2**20)
+    data = build([(0, None, b"x" * 100, ())] * 10)
+    claim = claim_of(data, budget)
+    claim._consumer.fail(RequestTimeoutError("too late"))
     assert [(await anext(aiter(claim))).offset for _ in range(10)] == list(range(10))
     assert budget.held > len(data)
     for _ in range(3):

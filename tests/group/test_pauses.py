@@ -38,6 +38,29 @@ def test_pause_names_partitions_and_resume_takes_them_out() -> None:
     assert not paused.now
 
 
+def test_pause_of_one_of_many_looks_at_that_one_only() -> None:
+    class Asked(Claim):
+        count = 0
+
+        @property
+        def topic_partition(self) -> TopicPartition:
+            Asked.count += 1
+            return self._partition
+
+        @topic_partition.setter
+        def topic_partition(self, partition: TopicPartition) -> None:
+            self._partition = partition
+
+    paused, _ = pauses()
+    claims = [Asked(TopicPartition("orders", number)) for number in range(100)]
+    for claim in claims:
+        paused.watch(claim)
+    Asked.count = 0
+    paused.pause([claims[7]._partition])
+    assert claims[7].told == [False, True]
+    assert Asked.count == 0
+
+
 def test_pause_all_covers_what_is_not_known_yet_but_for_what_is_resumed_by_name() -> None:
     paused, _ = pauses()
     paused.pause([A])

@@ -12,7 +12,7 @@ from sarameya import Claim, ConfigError, ConnectError, Consumer, TopicPartition,
 from sarameya.observe import ClaimEnded, ClaimStarted
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers, watch_fetches
-from tests.group.kit import deadline, fill, orders
+from tests.group.kit import deadline, eventually, fill, orders
 from tests.group.standalone_kit import ORDERS, Watched, offsets_of, take
 
 
@@ -163,6 +163,16 @@ async def test_partition_that_is_read_already_is_refused_and_can_be_read_again_l
                 assert await offsets_of(claim, 5) == [0, 1, 2, 3, 4]
             async with consumer.consume_partition("orders", 0, 3) as claim:
                 assert await offsets_of(claim, 2) == [3, 4]
+
+
+async def test_partition_that_is_read_again_at_its_logs_end_tells_where_that_is(autojump_clock: MockClock) -> None:
+    """In the same fetch session, where the broker says only what is new."""
+    async with orders(2) as cluster, deadline():
+        fill(cluster, 5)
+        async with Watched(cluster) as consumer, consumer.consume_partition("orders", 1):
+            for _ in range(3):
+                async with consumer.consume_partition("orders", 0, "newest") as claim:
+                    await eventually(lambda: (claim.high_water_mark, claim.lag) == (5, 0))
 
 
 async def test_cluster_is_told_as_it_is(autojump_clock: MockClock) -> None:

@@ -6,10 +6,12 @@ import gc
 import sys
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
 
+from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, Through, deadline, eventually, orders, start_member
 from tests.steps import Steps
 
@@ -70,6 +72,20 @@ def blocks() -> int:
     """Blocks of memory that Python has in use."""
     gc.collect()
     return sys.getallocatedblocks()
+
+
+async def test_idle_partitions_of_many_brokers_do_not_travel(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What long polls reserve of the budget leaves the others as much as before."""
+    fetches = watch_fetches(monkeypatch)
+    async with orders(240, brokers=8) as cluster, deadline(3600) as nursery:
+        await start_member(nursery, cluster, Recorder(), metadata_max_age=3600.0)
+        await trio.sleep(20)
+        before = len(fetches.seen)
+        await trio.sleep(60)
+        assert len(fetches.seen) > before
+        assert not any(topic.partitions for _, body in fetches.seen[before:] for topic in body.topics)
 
 
 async def test_thousands_of_idle_partitions_take_the_steps_and_the_bytes_of_a_few(autojump_clock: MockClock) -> None:

@@ -9,6 +9,7 @@ everything.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
@@ -23,7 +24,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import BatchTooLargeError, ResponseTooLargeError, SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool, Purpose
-from sarameya.observe import Observer, Retrying
+from sarameya.observe import FetchBufferFull, Observer, Retrying
 from sarameya.protocol.backoff import Attempts, Backoff
 from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.protocol.fetch_cursor import Elsewhere, Failed, LeaseOver, NearerReplica, Nothing, Records, Redispatch
@@ -35,6 +36,12 @@ _NEWEST_WITH_NAMES = 12
 _NO_ID = UUID(int=0)
 _ANSWER_BYTES, _PARTITION_BYTES = 300, 400
 """The most that an answer, and each partition in it, takes beside records: names are 249 characters at most."""
+
+_COLD_BYTES = 2**16
+"""The most that a fetch may bring, beside a first batch that is larger, whose partitions had nothing the last time."""
+
+_SHORT_SECONDS = 5.0
+"""Without any room in the budget for so long, it is told."""
 
 _NO_SUCH_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND})
 _SESSION_BROKEN = frozenset({ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR})
@@ -83,6 +90,9 @@ class BrokerConsumer:
         self._names_by_id = True
         self._hurried: Attempts | None = None
         self._something = trio.Event()
+        # Since when there is nothing left of the budget for whoever is wanted here.
+        self._short_since = math.inf
+        self._is_told_short = False
 
     @property
     def subscribed(self) -> tuple[PartitionConsumer, ...]:
@@ -92,6 +102,9 @@ class BrokerConsumer:
     def subscribe(self, consumer: PartitionConsumer) -> None:
         """Take a partition on; it is in the next fetch that goes out."""
         self._subscribed[consumer.partition] = consumer
+        if self._session.told(consumer.partition) is not None:
+            # The broker would say nothing of it before there is something that is new to who was here before.
+            self._session.begin_anew()
         consumer.on_change = lambda: self._has_changed(consumer)
         if consumer.lease_until > trio.current_time():
             self._leased[consumer] = None
@@ -137,7 +150,8 @@ class BrokerConsumer:
             if self._suspects:
                 await self._fetch_suspect()
                 continue
-            held = [c for c in self._holding if c.is_held(now, self._config.max_processing_time)]
+            config = self._config
+            held = [c for c in self._holding if c.is_held(now, config.max_processing_time)]
             if not self._session.wanted or (held and not self._hot):
                 if self._holding:  # whose room may come from what others give back
                     self._budget.tell_of_room(self._wake)
@@ -145,12 +159,11 @@ class BrokerConsumer:
                 continue
             size = self._reserve()
             if not size:
-                self._budget.tell_of_room(self._wake)
-                await self._wait_for_room(())
+                await self._wait_for_budget(now)
                 continue
+            self._short_since, self._is_told_short = math.inf, False
             try:
-                # While a busy partition is about to have room again, nobody long-polls for the idle ones.
-                await self._fetch_all(size, 0.0 if held else self._config.fetch_max_wait)
+                await self._fetch_all(size, self._max_wait(held))
             finally:
                 self._budget.settle(size)
 
@@ -162,7 +175,7 @@ class BrokerConsumer:
             self._note_topic_id(consumer)
         names_by_id = not self._without_topic_id
         if names_by_id != self._names_by_id:
-            self._session.lost()  # what is called otherwise is something else to the broker
+            self._session.begin_anew()  # what is called otherwise is something else to the broker
         if size != self._fetch_size or names_by_id != self._names_by_id:
             self._fetch_size, self._names_by_id = size, names_by_id
             again = dict.fromkeys(self._subscribed.values())
@@ -194,12 +207,24 @@ class BrokerConsumer:
                     self._let_go(consumer)
                     self._give_back(consumer, LeaseOver())
 
+    def _max_wait(self, held: Sequence[PartitionConsumer]) -> float:
+        """For how long the broker may hold a fetch. While a busy partition is about to have room again, nobody
+        long-polls for the idle ones; and not for long while one is full at all, or it might run dry meanwhile."""
+        config = self._config
+        if held:
+            return 0.0
+        if any(consumer.is_full for consumer in self._holding):
+            return min(config.fetch_max_wait, config.max_processing_time)
+        return config.fetch_max_wait
+
     def _reserve(self) -> int:
         """What the next fetch may bring, taken from the budget."""
         config, wanted = self._config, self._session.wanted
         holding = [c.share for c in self._holding if c.partition in wanted]
         holds = config.max_response_bytes - _ANSWER_BYTES - len(wanted) * _PARTITION_BYTES
-        most = min(config.fetch_max_bytes, max(holds, 1), len(wanted) * self._fetch_size)
+        # Where nothing is expected, little is kept from others for as long as the broker may wait for something.
+        likely = len(wanted) * self._fetch_size if self._hot else min(self._fetch_size, _COLD_BYTES)
+        most = min(config.fetch_max_bytes, max(holds, 1), likely)
         return self._budget.reserve(most, len(wanted) - len(holding), holding)
 
     async def _wait_for_room(self, held: Sequence[PartitionConsumer]) -> None:
@@ -212,6 +237,19 @@ class BrokerConsumer:
                 scope.deadline = min(until)
             await self._something.wait()
 
+    async def _wait_for_budget(self, now: float) -> None:
+        """Until something is given back; once that has taken long, it is told."""
+        self._budget.tell_of_room(self._wake)
+        self._short_since = min(self._short_since, now)
+        if self._is_told_short:
+            await self._wait_for_room(())
+            return
+        with trio.move_on_at(self._short_since + _SHORT_SECONDS) as patience:
+            await self._wait_for_room(())
+        if patience.cancelled_caught:
+            self._is_told_short = True
+            self._observer(FetchBufferFull(self.node_id, self._budget.held, _SHORT_SECONDS))
+
     # -- asking -------------------------------------------------------------------------------------
 
     async def _fetch_all(self, size: int, max_wait: float) -> None:
@@ -219,7 +257,7 @@ class BrokerConsumer:
         try:
             answer = await self._fetch(plan, size, max_wait)
         except ResponseTooLargeError as error:
-            self._session.lost()
+            self._session.begin_anew()
             self._suspects = list(self._session.wanted)
             await self._slow_down(f"larger than max_response_bytes, so each partition is asked for alone: {error}")
         except SarameyaError as error:
@@ -323,7 +361,7 @@ class BrokerConsumer:
             if answer.error_code in _NO_SUCH_SESSION:
                 self._session.refused()
             else:
-                self._session.lost()
+                self._session.begin_anew()
             return True
         if answer.error_code:
             self._give_all_back(f"fetch: {ErrorCode.describe(answer.error_code)}")
@@ -385,7 +423,7 @@ class BrokerConsumer:
         return True
 
     def _give_all_back(self, cause: str) -> None:
-        self._session.lost()
+        self._session.begin_anew()
         for consumer in tuple(self._subscribed.values()):
             self._let_go(consumer)
             self._give_back(consumer, Redispatch(cause))

@@ -79,7 +79,7 @@ class Fetcher:
             self._nursery = nursery
             nursery.start_soon(self._backpressure.run)
             task_status.started()
-            await self._watch_topic_ids()
+            await self._watch_metadata()
 
     def stop(self) -> None:
         """Stop reading now. Once this returns, nothing is delivered to any partition consumer any more."""
@@ -183,16 +183,29 @@ class Fetcher:
         self._observer(ReadReplicaChanged(consumer.partition, node_id, "the leader says it is nearer"))
         self._read_from(consumer, node_id)
 
-    # -- another topic of the same name -------------------------------------------------------------
+    # -- what metadata tells, and brokers do not ----------------------------------------------------
 
-    async def _watch_topic_ids(self) -> None:
-        """Brokers that are asked for a topic by its name do not say that it is another one now; metadata does."""
+    async def _watch_metadata(self) -> None:
+        """A broker that is asked for a topic by its name does not say that it is another one now. Nor does one that was
+        a leader, and is cut off from the others, say that it is not any more."""
         while True:
             await self._metadata.next()
-            for broker in self._brokers.values():
+            for broker in tuple(self._brokers.values()):
                 for consumer in broker.subscribed:
                     if self._fails_as_recreated(consumer):
                         broker.unsubscribe(consumer)
+                    elif (leader := self._later_leader(consumer)) not in (None, broker.node_id):
+                        broker.unsubscribe(consumer)
+                        self._observer(LeaderChanged(consumer.partition, broker.node_id, leader, "metadata tells"))
+                        self._subscribe(consumer, leader)
+
+    def _later_leader(self, consumer: PartitionConsumer) -> int | None:
+        """Who leads the partition in a later epoch than that in which it is being read; None: nobody, or it is not read
+        from a leader."""
+        metadata = self._metadata.current
+        found = metadata.partition(consumer.partition)
+        is_later = found is not None and found.leader_epoch > consumer.cursor.leader_epoch
+        return metadata.leader(consumer.partition) if is_later and consumer.replica is None else None
 
     def _fails_as_recreated(self, consumer: PartitionConsumer) -> bool:
         """Whether the topic that was read is gone, and another one has its name: then the claim fails."""

@@ -82,9 +82,14 @@ class PartitionConsumer:
         """Whether a fetch should name this partition: there is room, and it is not paused."""
         return not self.is_paused and self.has_room
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a fetch should not name this partition because of what it has to be taken, and is being."""
+        return not (self.is_paused or self.is_backpressured or self.has_room)
+
     def is_held(self, now: float, patience: float) -> bool:
-        """Whether it may have room any moment: full, but not for longer than `patience`, and being taken from."""
-        return not (self.is_paused or self.is_backpressured or self.has_room) and now < self.full_since + patience
+        """Whether it may have room any moment: full, but not for longer than `patience`."""
+        return self.is_full and now < self.full_since + patience
 
     def deliver(self, records: Records) -> None:
         """Hand over fetched records; there must be room. What comes after `end` is for nobody."""

@@ -110,6 +110,7 @@ class Resets:
         move = Move(consumer.partition, before, after, before == consumer.began_at, consumer.reach_from_here())
         consumer.cursor.move(after)
         self._on_reset(move)
+        consumer.on_arrival()  # its claim may be waiting, at the old position
         gone = max(start - before, 0)
         name = describe_policy(policy)
         self._observer(OffsetReset(consumer.partition, before, after, name, reason, start, end, gone))

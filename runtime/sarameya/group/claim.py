@@ -26,7 +26,7 @@ from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
 from sarameya.protocol.column_reader import ColumnReader
 from sarameya.protocol.fetch_cursor import Records
-from sarameya.protocol.records import RawBatch, decode, decode_slices
+from sarameya.protocol.records import RawBatch, Slices, decode, decode_slices
 
 _Decoded = TypeVar("_Decoded")
 
@@ -35,6 +35,8 @@ _SLICED_FROM = 1000
 _LOOKED_AT = 8
 _MESSAGE_BYTES = 200
 """What a message takes beside its key and value: itself, its numbers, what bytes objects begin with."""
+_HEADER_BYTES = 100
+"""What a header takes beside its key and value."""
 
 
 def _nobody() -> None:
@@ -56,11 +58,12 @@ class Claim:
         self._fetched: Records | None = None
         self._undecoded: deque[RawBatch] = deque()
         # Of the first of them, if it has very many messages.
-        self._slices: Iterator[list[Message]] | None = None
+        self._slices: Slices | None = None
         self._aborted: frozenset[int] = frozenset()
         self._batch: MessageBatch | None = None
         self._messages: Sequence[Message] = ()
         self._decoded_bytes = 0
+        self._kept = 0
         self._columns = ColumnReader(
             consumer.partition, check_crc=config.check_crcs, limit=config.fetch_max_decompressed_bytes
         )
@@ -156,13 +159,19 @@ class Claim:
         """Count `size` bytes that the handler keeps of this claim towards `Config.fetch_buffer_bytes`, until `release`.
 
         For a handler that collects what it takes: while it holds much, less of its partition is fetched. What is held
-        when the claim ends is given back by itself.
+        when the claim ends is given back by itself. Raises ValueError for less than nothing.
         """
+        if size < 0:
+            raise ValueError(f"{size} bytes: a size is at least 0")
+        self._kept += size
         self._consumer.share.hold(size)
         self._consumer.on_change()
 
     def release(self, size: int) -> None:
-        """Count these bytes, which `hold` was told of, no longer."""
+        """Count these bytes, which `hold` was told of, no longer. Raises ValueError for more than that."""
+        if not 0 <= size <= self._kept:
+            raise ValueError(f"{size} bytes: {self.topic_partition} holds {self._kept}")
+        self._kept -= size
         self._consumer.share.release(size)
         self._consumer.on_change()
 
@@ -197,20 +206,17 @@ class Claim:
                 if not by_columns:
                     self._begin_piece(taken)
                 return True
-            self._behind = self.position
-            self._hold_nothing()
-            self._release_decoded()
+            self._put_away()
             if self._undecoded:
                 if by_columns:
                     self._decode_columns()
                 else:
                     self._decode_next()
                 continue
-            if self._fetched is not None:
-                fetched, self._fetched = self._fetched, None
-                self._consumer.taken(fetched)
             self._fetched = records = self._consumer.receive_nowait()
             if records is None:
+                # Behind all that came; or where a position was moved to that the log does not have.
+                self._behind = self._consumer.cursor.position
                 return False
             # Where the position was reset it is not behind what came before, and may be lower.
             self._behind = records.position
@@ -228,6 +234,16 @@ class Claim:
         """Of the present batch's messages so many are taken, and none is to be."""
         self._from = self._until = taken
         self._left = iter(())
+
+    def _put_away(self) -> None:
+        """What is at hand has been dealt with, if all of it is taken."""
+        if self._taken >= len(self._messages):
+            self._behind = self.position
+            self._hold_nothing()
+            self._release_decoded()
+            if self._fetched is not None and not self._undecoded:
+                fetched, self._fetched = self._fetched, None
+                self._consumer.taken(fetched)
 
     def _hold_nothing(self) -> None:
         self._batch, self._messages = None, ()
@@ -263,7 +279,7 @@ class Claim:
         slices, self._slices = self._slices, None  # where anything is wrong it is begun anew, up to here
         messages = next(slices, [])
         if messages:
-            self._have(self._wanted(messages), [], max(messages[-1].offset + 1, self._behind))
+            self._have(self._wanted(messages), [], max(messages[-1].offset + 1, self._behind), slices.size_bytes)
             self._slices = slices
         else:
             self._undecoded.popleft()
@@ -305,8 +321,9 @@ class Claim:
     def _is_shown(self, raw: RawBatch) -> bool:
         return not raw.is_control and raw.base_offset not in self._aborted
 
-    def _have(self, messages: Sequence[Message], raws: Sequence[RawBatch], behind: int) -> None:
-        """These are next, and the position is `behind` them then. `raws` are dealt with by that."""
+    def _have(self, messages: Sequence[Message], raws: Sequence[RawBatch], behind: int, beside: int = 0) -> None:
+        """These are next, and the position is `behind` them then. `raws` are dealt with by that. So many bytes `beside`
+        them are kept for those that follow."""
         if messages:
             epoch = messages[-1].leader_epoch
             size = sum([raw.size_bytes for raw in raws])
@@ -318,7 +335,7 @@ class Claim:
                     self._undecoded.extendleft(reversed(raws))  # they stay the next ones
                     raise
             self._batch, self._messages = batch, batch.messages
-            self._decoded_bytes = len(messages) * _MESSAGE_BYTES
+            self._decoded_bytes = len(messages) * _MESSAGE_BYTES + beside
             self._decoded_bytes += size if raws and not raws[-1].is_compressed else _about(batch.messages)
             self._consumer.share.hold(self._decoded_bytes)
         else:
@@ -363,9 +380,12 @@ class Claim:
 
 
 def _about(messages: Sequence[Message]) -> int:
-    """How many bytes keys and values have, about: a few of them are looked at."""
+    """How many bytes keys, values and headers have, about: a few of them are looked at."""
     some = messages[:: len(messages) // _LOOKED_AT + 1]
-    size = sum(len(message.key or b"") + len(message.value or b"") for message in some)
+    size = 0
+    for message in some:
+        size += len(message.key or b"") + len(message.value or b"")
+        size += sum(_HEADER_BYTES + len(key) + len(value or b"") for key, value in message.headers)
     return len(messages) * size // len(some)
 
 

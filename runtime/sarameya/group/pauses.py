@@ -54,7 +54,7 @@ class Pauses:
         self._observer = observer
         self._now = Paused()
         # In order, so that a run under virtual time can be repeated to the letter.
-        self._watchers: dict[Watcher, None] = {}
+        self._watchers: dict[TopicPartition, dict[Watcher, None]] = {}
 
     @property
     def now(self) -> Paused:
@@ -65,43 +65,48 @@ class Pauses:
         """Pause these; those that are paused already stay so."""
         changed = sorted(partition for partition in _checked(partitions) if partition not in self._now)
         if changed:
-            self._change(self._now.everything, self._now.named ^ frozenset(changed))
+            self._change(self._now.everything, self._now.named ^ frozenset(changed), changed)
             self._observer(PartitionsPaused(self._group, tuple(changed), everything=False))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Resume these, whether they were paused by name or with everything."""
         changed = sorted(partition for partition in _checked(partitions) if partition in self._now)
         if changed:
-            self._change(self._now.everything, self._now.named ^ frozenset(changed))
+            self._change(self._now.everything, self._now.named ^ frozenset(changed), changed)
             self._observer(PartitionsResumed(self._group, tuple(changed), everything=False))
 
     def pause_all(self) -> None:
         """Pause every partition, those still to come included, and without exceptions."""
         if self._now != Paused(everything=True):
-            self._change(True, frozenset())
+            self._change(True, frozenset(), tuple(self._watchers))
             self._observer(PartitionsPaused(self._group, (), everything=True))
 
     def resume_all(self) -> None:
         """Nothing is paused any more."""
         if self._now:
-            self._change(False, frozenset())
+            self._change(False, frozenset(), tuple(self._watchers))
             self._observer(PartitionsResumed(self._group, (), everything=True))
 
     def watch(self, watcher: Watcher) -> None:
         """Tell `watcher` whether its partition is paused, now and at each change."""
-        self._watchers[watcher] = None
+        self._watchers.setdefault(watcher.topic_partition, {})[watcher] = None
         watcher._set_paused(watcher.topic_partition in self._now)
 
     def unwatch(self, watcher: Watcher) -> None:
         """Tell it no more."""
-        self._watchers.pop(watcher, None)
+        partition = watcher.topic_partition
+        watchers = self._watchers.get(partition, {})
+        watchers.pop(watcher, None)
+        if not watchers:
+            self._watchers.pop(partition, None)
 
-    def _change(self, everything: bool, named: frozenset[TopicPartition]) -> None:
+    def _change(self, everything: bool, named: frozenset[TopicPartition], touched: Iterable[TopicPartition]) -> None:
+        """Only those of `touched` partitions may have changed."""
         before, self._now = self._now, Paused(everything, named)
-        for watcher in tuple(self._watchers):
-            partition = watcher.topic_partition
+        for partition in touched:
             if (partition in before) != (partition in self._now):
-                watcher._set_paused(partition in self._now)
+                for watcher in tuple(self._watchers.get(partition, ())):
+                    watcher._set_paused(partition in self._now)
 
 
 class Pausing:

@@ -96,6 +96,8 @@ class Stream:
         self._held = current = self._current
         if current is not None and current._taken < len(current._messages) and current._advance_nowait(by_columns):
             return current
+        if current is not None and not current.is_paused:
+            current._put_away()  # its next turn may be far off
         while self._line:
             self._held = claim = next(iter(self._line))
             self._line.move_to_end(claim)  # whatever comes of it, the others are next
@@ -106,8 +108,10 @@ class Stream:
         return None
 
     def _add(self, claim: Claim) -> None:
+        last = next(reversed(self._claims), claim.topic_partition)
         self._claims[claim.topic_partition] = claim
-        self._claims = dict(sorted(self._claims.items()))
+        if claim.topic_partition < last:  # most come in their order, and there may be thousands
+            self._claims = dict(sorted(self._claims.items()))
         claim._turn = self._turn
         claim._consumer.pace = self._pace
         claim._on_arrival = partial(self._arrived, claim)

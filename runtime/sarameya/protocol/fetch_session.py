@@ -59,6 +59,7 @@ class FetchSession:
         self._told: dict[TopicPartition, Ask] = {}
         self._changed: dict[TopicPartition, Ask] = {}
         self._forgotten: dict[tuple[TopicPartition, uuid.UUID | None], None] = {}
+        self._begins_anew = False
 
     @property
     def wanted(self) -> Mapping[TopicPartition, Ask]:
@@ -76,10 +77,10 @@ class FetchSession:
         self._wanted.pop(partition, None)
         self._wanted[partition] = ask
         told = self._told.get(partition)
-        if told is None or told.topic_id == ask.topic_id:
-            self._forgotten.pop((partition, ask.topic_id), None)
-        else:  # to the broker it is another topic's partition
-            self._forgotten[partition, told.topic_id] = None
+        if told is not None and told.topic_id != ask.topic_id:
+            # Another topic's, and brokers that go by names cannot forget the one and be told of the other at once.
+            self.begin_anew()
+        self._forgotten.pop((partition, ask.topic_id), None)
         if told == ask:
             self._changed.pop(partition, None)
         else:
@@ -95,8 +96,9 @@ class FetchSession:
             self._forgotten[partition, told.topic_id] = None
 
     def plan(self) -> FetchPlan:
-        """The next request. Say then what has become of it: `answered`, `refused` or `lost`."""
-        if self._epoch == _FIRST_EPOCH:
+        """The next request. Say then what has become of it: `answered`, `refused` or, by `begin_anew`, lost."""
+        if self._begins_anew or self._epoch == _FIRST_EPOCH:
+            self._begins_anew, self._epoch = False, _FIRST_EPOCH
             plan = FetchPlan(self._id, _FIRST_EPOCH, dict(self._wanted))
             self._told = dict(self._wanted)
         else:
@@ -116,6 +118,7 @@ class FetchSession:
         """The broker knows no such session, or not at this point: begin another."""
         self._id, self._epoch = NO_SESSION_ID, _FIRST_EPOCH
 
-    def lost(self) -> None:
-        """The request or its answer is lost: begin another session, and give up the one that there may be."""
-        self._epoch = _FIRST_EPOCH
+    def begin_anew(self) -> None:
+        """The next request names everything, and begins another session in place of the one that there may be: where an
+        answer was lost, or what the broker knows is to be known to it as new."""
+        self._begins_anew = True

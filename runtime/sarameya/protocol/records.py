@@ -89,17 +89,30 @@ def decode(
 
 def decode_slices(
     raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
-) -> Iterator[list[Message]]:
+) -> Slices:
     """The same messages, a thousand at most at a time: a batch of a few kilobytes may hold millions of small ones.
 
-    Raises as `decode` does, when it comes to what is wrong.
+    Raises as `decode` does, here or when it comes to what is wrong.
     """
     if raw.magic != 2:
-        yield decode(raw, partition, check_crc=check_crc, limit=limit)
-        return
-    read = _guarded(_begin_slices, raw, partition, check_crc, limit)
-    while messages := _guarded(lambda *_: next(read, []), raw, partition, False, limit):
-        yield messages
+        return Slices(0, iter([decode(raw, partition, check_crc=check_crc, limit=limit)]))
+    size, read = _guarded(_begin_slices, raw, partition, check_crc, limit)
+    return Slices(size, iter(lambda: _guarded(lambda *_: next(read, []), raw, partition, False, limit), []))
+
+
+class Slices:
+    """An iterator over the messages of a batch, list by list. `size_bytes`: what it holds in the meantime, beside the
+    bytes that were fetched."""
+
+    def __init__(self, size_bytes: int, lists: Iterator[list[Message]]) -> None:
+        self.size_bytes = size_bytes
+        self._lists = lists
+
+    def __iter__(self) -> Iterator[list[Message]]:
+        return self._lists
+
+    def __next__(self) -> list[Message]:
+        return next(self._lists)
 
 
 def decode_columns(
@@ -168,10 +181,11 @@ def _messages(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: 
     return _made(records, raw.record_count or 0, raw, partition, raw.base_offset - 1)
 
 
-def _begin_slices(raw: RawBatch, partition: TopicPartition, _: bool, limit: int) -> Iterator[list[Message]]:
-    """What can be found out about the whole batch is, before this returns."""
+def _begin_slices(raw: RawBatch, partition: TopicPartition, _: bool, limit: int) -> tuple[int, Iterator[list[Message]]]:
+    """What can be found out about the whole batch is, before this returns. With how much it was decompressed to."""
     plain = _plain(raw, partition, limit)
-    return _slices(plain, slices(plain[V2_HEADER.size :], raw.record_count or 0, limit), raw, partition)
+    made = _slices(plain, slices(plain[V2_HEADER.size :], raw.record_count or 0, limit), raw, partition)
+    return len(plain) if raw.is_compressed else 0, made
 
 
 def _slices(
