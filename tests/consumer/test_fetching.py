@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from typing import Any
 
@@ -29,7 +30,16 @@ from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import build
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
-from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
+from tests.group.kit import (
+    Recorder,
+    claim_failure,
+    committed,
+    deadline,
+    eventually,
+    fill,
+    orders,
+    start_member,
+)
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -331,6 +341,34 @@ async def test_partition_whose_leader_cannot_serve_waits_and_says_so_while_other
         await handler.received(1)
         attempts = [e.attempt for e in member.seen(Retrying) if e.what == "leader of orders-0"]
         assert attempts == [1, 2, 3, 4, 5], "one retry after the other, counted"
+
+
+async def test_next_fetch_is_on_the_wire_before_what_the_last_one_brought_is_handed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Over a socket, where a request is sent at once."""
+
+    def write(descriptor: int, data: bytes) -> int:
+        if int.from_bytes(data[4:6], "big") == Api.FETCH:
+            seen.append("fetch")
+        return write_through(descriptor, data)
+
+    async def note(session: Session, claim: Claim, message: Message) -> None:
+        seen.append("message")
+
+    write_through = os.write
+    monkeypatch.setattr("sarameya.net.transport.os.write", write)
+    seen: list[str] = []
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster, deadline(30) as nursery:
+        for _ in range(10):
+            cluster.produce("orders", 0, b"x" * 1000)
+        handler = Recorder(note)
+        # Of each fetch there comes one message, and there is always room for another one.
+        await start_member(nursery, cluster, handler, fetch_max_partition_bytes=1000, channel_buffer_fetches=20)
+        await handler.received(10)
+    fetches = [seen[:place].count("fetch") for place, what in enumerate(seen) if what == "message"]
+    assert len(fetches) == 10
+    assert all(before >= number + 2 for number, before in enumerate(fetches)), "what brought it, and the next"
 
 
 # -- backpressure ---------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from trio.testing import MockClock
 from sarameya import BatchTooLargeError, Claim, ConsumerGroupHandler, Message, Session
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import FetchBufferFull, Retrying
+from sarameya.protocol.compression import Codec
+from sarameya.protocol.records import build
 from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, claim_failure, deadline, eventually, fill, orders, start_member
 
@@ -78,6 +80,33 @@ async def test_answer_too_large_only_for_all_its_partitions_together_fails_none_
         assert {
             (body.max_bytes, p.partition_max_bytes) for body in alone for t in body.topics for p in t.partitions
         } == {(1, 1)}, "a record batch each"
+
+
+async def test_giant_record_and_thousands_of_headers_hold_up_nobody_and_are_given_back(
+    autojump_clock: MockClock,
+) -> None:
+    """A record twice as large as the whole budget, and one of 10,000 headers that is small as long as it is packed."""
+
+    async def wait_on_giants(session: Session, claim: Claim, message: Message) -> None:
+        if claim.partition < 2:
+            await released.wait()
+
+    released = trio.Event()
+    headers = tuple((f"header-{number}", b"") for number in range(10_000))
+    async with orders(3) as cluster, deadline() as nursery:
+        cluster.append_raw("orders", 0, build([(0, None, b"x" * 16_000_000, ())]), last_offset=0)
+        cluster.append_raw("orders", 1, build([(0, None, b"x", headers)] * 20, codec=Codec.ZSTD), last_offset=19)
+        handler = Recorder(wait_on_giants)
+        member = await start_member(nursery, cluster, handler, fetch_buffer_bytes=8_000_000)
+        await eventually(lambda: len(handler.messages) == 2)
+        for _ in range(100):
+            cluster.produce("orders", 2, b"y" * 10_000)
+            await trio.sleep(0.1)
+        assert handler.offsets("orders", 2) == list(range(100))
+        assert member.group.buffered_bytes > 16_000_000 + 10_000 * 100, "what is there is counted"
+        released.set()
+        await handler.received(121)
+        await eventually(lambda: member.group.buffered_bytes == 0)
 
 
 async def test_budget_that_others_hold_all_of_is_told_once_and_reading_goes_on_when_they_let_go(

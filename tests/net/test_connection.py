@@ -21,7 +21,7 @@ from sarameya.errors import (
     UnsupportedVersionError,
 )
 from sarameya.net.connection import Connection
-from sarameya.protocol.versions import Api
+from sarameya.protocol.versions import Api, VersionRange
 
 ServerStream = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
@@ -222,3 +222,41 @@ async def test_field_that_cannot_be_encoded_is_a_protocol_error_and_leaves_the_c
         with pytest.raises(ProtocolError, match="cannot be encoded"):
             await connection.request(HeartbeatRequest, 1.0, group_id="g", generation_id=2**40, member_id="m")
         assert connection.is_open
+
+
+# -- over a socket -----------------------------------------------------------------------------------------
+
+
+async def test_request_is_on_the_wire_before_any_other_task_has_its_turn() -> None:
+    ours, theirs = trio.socket.socketpair()
+    connection = Connection(trio.SocketStream(ours), "peer:9092", "test", 1 << 20)
+    connection._versions = {Api.HEARTBEAT: VersionRange(0, 4)}
+    request = connection.request(HeartbeatRequest, 1.0, **HEARTBEAT)
+    request.send(None)  # its first step
+    with theirs:
+        assert (await theirs.recv(100))[4:6] == struct.pack(">h", Api.HEARTBEAT)
+    request.close()
+    ours.close()
+
+
+async def test_requests_that_do_not_fit_into_a_socket_are_sent_in_their_order() -> None:
+    ours, theirs = trio.socket.socketpair()
+    connection = Connection(trio.SocketStream(ours), "peer:9092", "test", 1 << 20)
+    connection._versions = {Api.HEARTBEAT: VersionRange(0, 4)}
+    async with trio.open_nursery() as nursery:
+        await nursery.start(connection.run)
+        for generation in range(200):
+
+            async def ask(generation: int = generation) -> None:
+                fields = {**HEARTBEAT, "generation_id": generation, "member_id": "m" * 30_000}
+                with pytest.raises(ConnectionLostError):
+                    await connection.request(HeartbeatRequest, 60.0, **fields)
+
+            nursery.start_soon(ask)
+            await trio.lowlevel.checkpoint()
+        stream = trio.SocketStream(theirs)
+        found = [(await next_request(stream))[2] for _ in range(200)]  # type: ignore[arg-type]
+        connection.close()
+    assert found == sorted(found)
+    assert len(set(found)) == 200
+    await stream.aclose()

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from sarameya.net.transport import receiver
+from sarameya.net.transport import receiver, sender_now
 
 
 async def tcp_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
@@ -113,3 +113,23 @@ async def test_large_answer_that_comes_in_pieces_wakes_its_reader_a_few_times():
                 awaited -= await receive_into(memoryview(buffer), awaited)
                 woken += 1
     assert woken < 32
+
+
+async def test_sender_sends_at_once_what_there_is_room_for():
+    ours, theirs = socket_pair()
+    async with ours, theirs:
+        send_now = sender_now(ours)
+        assert send_now(b"abc") == 3
+        assert await theirs.receive_some(10) == b"abc"
+        data = bytes(2**24)
+        sent = send_now(data)
+        assert 0 < sent < len(data)
+        assert send_now(data) == 0
+        await trio.aclose_forcefully(ours)
+        assert send_now(b"abc") == 0
+
+
+async def test_sender_of_a_stream_that_cannot_tell_sends_nothing():
+    ours, theirs = memory_stream_pair()
+    async with ours, theirs:
+        assert sender_now(ours)(b"abc") == 0

@@ -76,8 +76,8 @@ class BrokerConsumer:
         self._subscribed: dict[TopicPartition, PartitionConsumer] = {}
         self._session = FetchSession()
         self._topics: dict[UUID, str] = {}
-        # Only these are looked at before a fetch: who may have changed, who has anything that waits to be taken (so
-        # that its room depends on the budget), who reads from here, or no nearer, for a time only.
+        # Only these are looked at before a fetch: who may have changed, who has anything that is being taken (so that
+        # its room depends on the budget), who reads from here, or no nearer, for a time only.
         self._changed: dict[PartitionConsumer, None] = {}
         self._holding: dict[PartitionConsumer, None] = {}
         self._leased: dict[PartitionConsumer, None] = {}
@@ -182,7 +182,7 @@ class BrokerConsumer:
         self._changed, self._holding = {}, {}
         for consumer in again:
             cursor, partition = consumer.cursor, consumer.partition
-            if consumer.share.held:
+            if consumer.share.held and not (consumer.is_paused or consumer.is_backpressured):
                 self._holding[consumer] = None
             if not consumer.is_wanted:
                 self._want_no_more(partition)

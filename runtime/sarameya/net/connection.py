@@ -1,8 +1,9 @@
 """One connection to one broker: any number of requests in flight, each with its deadline.
 
-Two tasks own the stream, one each way; callers wait for their answer alone. A connection ends once and for
-all: on its first transport or protocol error, or on a request's deadline (answers come in order, so whatever
-stands behind a late one is late too). Whoever waits then gets the typed cause. Reconnecting is the pool's.
+Two tasks own the stream, one each way; callers wait for their answer alone. A request is sent in the caller's own step
+where that takes no waiting, so that it is on the wire before any other task has its turn. A connection ends once and
+for all: on its first transport or protocol error, or on a request's deadline (answers come in order, so whatever stands
+behind a late one is late too). Whoever waits then gets the typed cause. Reconnecting is the pool's.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sarameya.errors import (
     ResponseTooLargeError,
     SarameyaError,
 )
-from sarameya.net.transport import receiver
+from sarameya.net.transport import receiver, sender_now
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
 from sarameya.protocol.wire import ClientWire
 
@@ -47,6 +48,10 @@ class Connection:
         self._wire = ClientWire(client_id, max_response_bytes)
         self._waiters: dict[int, _Waiter] = {}
         self._something_to_send = trio.Event()
+        self._send_now = sender_now(stream)
+        # What has been begun, and not yet sent.
+        self._unsent = b""
+        self._is_writing = False
         self._versions: Mapping[int, VersionRange] = {}
         self._scope = trio.CancelScope()
         self._ended: SarameyaError | None = None
@@ -134,7 +139,7 @@ class Connection:
         except (struct.error, ValueError, TypeError) as error:
             raise ProtocolError(f"{type(request).__name__} cannot be encoded: {error}") from error
         waiter = self._waiters[correlation_id] = _Waiter()
-        self._something_to_send.set()
+        self._send()
         try:
             with trio.move_on_after(timeout):
                 await waiter.event.wait()
@@ -148,13 +153,24 @@ class Connection:
         assert self._ended is not None
         raise self._ended.again()
 
+    def _send(self) -> None:
+        """Send what is to be sent, or have it sent where that takes waiting."""
+        if not (self._is_writing or self._unsent):
+            data = self._wire.data_to_send()
+            self._unsent = data[self._send_now(data) :]
+            if not self._unsent:
+                return
+        self._something_to_send.set()
+
     async def _write(self) -> None:
         while True:
             await self._something_to_send.wait()
             self._something_to_send = trio.Event()
-            data = self._wire.data_to_send()
+            data, self._unsent = self._unsent + self._wire.data_to_send(), b""
             if data:
+                self._is_writing = True
                 await self._stream.send_all(data)
+                self._is_writing = False
 
     async def _read(self) -> None:
         receive_into = receiver(self._stream)

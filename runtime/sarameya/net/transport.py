@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from socket import SO_RCVLOWAT, SOL_SOCKET
@@ -34,6 +35,26 @@ many are sure to come: none of them is of any use alone, and a stream may wait f
 def receiver(stream: trio.abc.ReceiveStream) -> Receive:
     """How bytes of the stream are received. Raises as the stream does, and OSError."""
     return _SocketReceiver(stream.socket) if isinstance(stream, trio.SocketStream) else _StreamReceiver(stream)
+
+
+SendNow = Callable[[bytes], int]
+"""Sends as much of it as can be sent without waiting: how many bytes that is. Only while nobody else sends. Never
+raises: what keeps it from sending, whoever sends next meets again."""
+
+
+def sender_now(stream: trio.abc.SendStream) -> SendNow:
+    """How bytes are sent at once, where the stream can do that."""
+    if not isinstance(stream, trio.SocketStream) or os.name != "posix":  # elsewhere sockets are no files
+        return lambda data: 0
+    descriptor = stream.socket.fileno
+
+    def send(data: bytes) -> int:
+        try:
+            return os.write(descriptor(), data)
+        except OSError:
+            return 0
+
+    return send
 
 
 class _StreamReceiver:

@@ -20,8 +20,10 @@ import attrs
 
 _FETCHES = 8
 """No fetch may bring more than this part of the budget: its answer is in memory twice while it is handed over."""
-_WEIGHT = 1 / 16
-"""Of the newest record batch in the mean of their sizes."""
+_SMALL = 2**-12
+"""A record batch that takes this part of the budget is small; so are those that are not known yet."""
+_WEIGHT = 1 / 8
+"""Of the newest record batches in what is taken for usual: a geometric mean, which a giant hardly changes."""
 
 
 class ByteBudget:
@@ -46,7 +48,7 @@ class ByteBudget:
         self._exceeds_floors = False
         # What was last asked for of a partition.
         self._size = 1
-        self._mean_batch = 0.0
+        self._log_batch = max(math.log2(capacity * _SMALL), 0)
         self._enough = 1
         self._waiting: dict[Callable[[], None], None] = {}
 
@@ -59,7 +61,7 @@ class ByteBudget:
 
     def came(self, size: int, batches: int) -> None:
         """A fetch has brought so many record batches of one partition, of `size` bytes together."""
-        self._mean_batch += (size / batches - self._mean_batch) * (_WEIGHT if self._mean_batch else 1)
+        self._log_batch += (math.log2(max(size / batches, 1)) - self._log_batch) * _WEIGHT
 
     def fetch_size(self, at_most: int) -> int:
         """How much one fetch may ask for of one partition: `at_most`, or, where many share and little is left, half a
@@ -93,7 +95,9 @@ class ByteBudget:
         if not self._leaves_floors:
             size += empty * self._floor + sum(max(self._floor - share.held, 0) for share in holding)
         if self._exceeds_floors:
-            size = min(size, self.capacity - self.held - self.reserved)
+            # A giant is one partition's; the others are not to wait for it.
+            usual = sum(min(share.held, 4 * self._one_batch()) for share in self._shares if share.held)
+            size = min(size, self.capacity - usual - self.reserved)
         size = max(min(size, at_most, max(self.capacity // _FETCHES, 1)), 0)
         self.reserved += size
         return size
@@ -114,7 +118,7 @@ class ByteBudget:
 
     def _one_batch(self) -> int:
         """What most record batches fit in: a power of two, which stays unless it is plainly wrong."""
-        fits = 1.25 * self._mean_batch
+        fits = 1.25 * 2**self._log_batch
         if not self._enough / 4 <= fits <= self._enough:
             self._enough = 2 ** math.ceil(math.log2(max(fits, 1)))
         return self._enough

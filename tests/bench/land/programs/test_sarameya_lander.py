@@ -1,0 +1,51 @@
+"""Our landing program's sink: it ends where its topic ended, and then the group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import trio
+from trio.testing import MockClock
+
+from bench.land.programs.sarameya_lander import BoundedSink, UpTo
+from sarameya import Config, ConsumerGroup
+from sarameya.testing import memory_cluster, run_inline
+from tests.handlers.kit import FakeClaim, batch
+from tests.handlers.spark.kit import FakeEngine, FakeTable
+
+
+async def test_group_ends_once_each_partition_has_landed_to_its_end_and_is_committed(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    table = FakeTable(tmp_path)
+    ends = (5, 0, 2)
+    async with memory_cluster({"t": len(ends)}) as cluster:
+        for partition, end in enumerate(ends):
+            for _ in range(end):
+                cluster.produce("t", partition, b"value")
+        config = Config(offset_initial="oldest")
+        servers, transport = cluster.bootstrap_servers, cluster.transport
+        with trio.fail_after(200):  # nothing has come of age by then
+            async with (
+                ConsumerGroup(servers, "g", config, transport=transport, run_sync=run_inline) as group,
+                BoundedSink(table, ends, group, FakeEngine(1.0)) as sink,
+            ):
+                await group.consume(["t"], sink)
+        committed = {(at.partition, offset.offset) for at, offset in cluster.committed("g").items()}
+
+    print(table.times, table.landings, trio.current_time())
+    landed = {(landing.partition.partition, landing.from_offset, landing.to_offset) for landing in table.landings}
+    assert landed == {(0, 0, 5), (2, 0, 2)}
+    assert {(0, 5), (2, 2)} <= committed
+
+
+async def test_claim_goes_on_after_a_step_was_cancelled_and_ends_at_its_end(autojump_clock: MockClock) -> None:
+    claim = FakeClaim()
+    batches = UpTo(cast(Any, claim), 8).batches()
+    with trio.move_on_after(1) as waited:
+        await anext(batches)
+    claim.send(batch(0, 4), batch(4, 4), batch(8, 4))
+
+    assert waited.cancelled_caught
+    assert [each.next_offset async for each in batches] == [4, 8]

@@ -1,0 +1,52 @@
+"""What landings come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.common.results import Result
+from bench.land.contenders import CONTENDERS, OURS, SPARK
+from bench.land.figures import COLUMNS, GOALS, figures, table
+from bench.land.landed import Landed, Rows
+from bench.land.programs.landing import Outcome, Source, Task
+
+LANDED = Landed({0: Rows.whole(300, 2), 1: Rows.whole(100, 2)}, files=3)
+
+
+def result(name: str, seconds: float) -> Result:
+    return Result(name, name == OURS, runs=[figures(Outcome(seconds, 1.0, 1), LANDED)])
+
+
+def test_rate_is_of_the_rows_in_the_table() -> None:
+    told = figures(Outcome(seconds=2.0, cpu_seconds=3.5, peak_rss_bytes=1_000_000), LANDED)
+
+    assert [told[column.key] for column in COLUMNS] == [200.0, 2.0, 3.5, 1_000_000, 3]
+
+
+@pytest.mark.parametrize(("seconds", "reached"), [(1.0, True), (1.1, False)])
+def test_goal_is_so_many_times_the_rate_of_sparks_source(seconds: float, reached: bool) -> None:
+    [ratio] = table("local[2]", [result(OURS, seconds), result(SPARK, 1.25)], [], 0.0).ratios
+
+    assert (ratio.ours, ratio.theirs, ratio.reached) == (OURS, SPARK, reached)
+
+
+def test_landing_that_failed_has_no_ratio() -> None:
+    failed = Result(SPARK, failures=["partition 0 has nothing"])
+    shown = table("local[2]", [result(OURS, 1.0), failed], [], 0.0)
+
+    assert shown.has_failures
+    assert not shown.ratios
+
+
+def test_goals_are_of_contenders_that_there_are() -> None:
+    names = {contender.name for contender in CONTENDERS}
+
+    assert {name for pair in GOALS for name in pair} <= names
+
+
+def test_task_and_outcome_are_told_as_they_are() -> None:
+    task = Task("localhost:1", "g", Source("w", (1, 2)), Source("t", (3, 4)), "/d", "local[2]", "1g", ("a.jar",))
+    outcome = Outcome(1.5, 2.5, 3)
+
+    assert Task.of_json(task.to_json()) == task
+    assert Outcome.of_json(outcome.to_json().encode()) == outcome
