@@ -41,8 +41,8 @@ def rss_bytes(pid: int | str = "self") -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
 
 
-def peak_rss_bytes() -> int:
-    """Of this process. (What getrusage tells has in it the process that has started this one.)"""
-    lines = Path("/proc/self/status").read_text().splitlines()
+def peak_rss_bytes(pid: int | str = "self") -> int:
+    """Of this process, or another. (What getrusage tells has in it the process that has started this one.)"""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     [kilobytes] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
     return int(kilobytes) * 1024

@@ -1,0 +1,59 @@
+"""How fast a full topic lands in Parquet through Spark: the SparkSink beside Spark's own Kafka source.
+
+One broker of Apache Kafka, four partitions, filled before. Each contender is a program of its own with a JVM of its
+own and, but for the jars of the Kafka source, the same SparkSession: local[2], with as much memory for the driver as
+Spark gives it by default. "sarameya" is a SparkSink with a ParquetTable, as the one member of a fresh group, in the
+Python API: a service (`sarameya run`) does not end where its topic does. "spark-source" is Structured Streaming:
+readStream from Kafka, the earliest offsets, availableNow, writeStream to Parquet with a checkpoint. Options are the
+defaults, but for the oldest offset as the start and, in Spark's source, headers, so that both tables have the same
+columns.
+
+Before the clock starts, the program lands a small topic, so that Spark is there and all code has run once. THE FIGURE
+is rows / the seconds from before a consumer is made until all rows are in the table and their offsets are committed:
+ours to Kafka, Spark's to its checkpoint. CPU seconds are the program's and its JVM's in that time, peak RSS is the sum
+of each one's peak since it was started. The broker shares the machine and is in neither. "files" are those that
+readers see.
+
+The contenders take turns, each into a fresh local directory, which pyarrow reads in the end. A landing whose table has
+not each message once (by partition and offset, and the bytes of its value), and nothing else, is shown as failed and
+makes the exit code 1.
+
+`programs` land, `jars` collects the source's jars by Maven, `rounds` runs them, `landed` reads the tables, `figures`
+computes (pure).
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from bench.common.options import add_usual_options, positive, rounds_asked
+from bench.common.presenting import present
+from bench.land.contenders import CONTENDERS
+from bench.land.rounds import DRIVER_MEMORY, MASTER, PARTITIONS, SIZE, Plan, measure
+from tests.integration.real_kafka import KAFKA_VERSION
+
+REPEATS = 3
+MESSAGES = 2_000_000
+_QUICK_MESSAGES = 400_000
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    names = [contender.name for contender in CONTENDERS]
+    add_usual_options(parser, quick="one round, fewer messages", repeats=REPEATS, contenders=names)
+    parser.add_argument(
+        "--messages", type=positive, metavar="N", help=f"in all (default: {MESSAGES}, quick: {_QUICK_MESSAGES})"
+    )
+
+
+def main(options: argparse.Namespace) -> int:
+    """Measure and print, three minutes by default; 1 where a landing has failed. Raises JarsError, FillingError."""
+    plan = Plan(
+        contenders=[contender for contender in CONTENDERS if contender.name in options.contenders],
+        repeats=rounds_asked(options, REPEATS),
+        messages=options.messages or (_QUICK_MESSAGES if options.quick else MESSAGES),
+    )
+    about = (
+        f"Apache Kafka {KAFKA_VERSION}, one broker on this machine, {PARTITIONS} partitions, {plan.messages} messages"
+        f" of {SIZE} B, Spark {MASTER} with {DRIVER_MEMORY} for its driver, {plan.repeats} round(s)"
+    )
+    return present("land", about, measure(plan), options.json)

@@ -1,0 +1,1 @@
+"""The programs that land a topic, one for each contender."""

@@ -1,0 +1,121 @@
+"""What both landing programs share: what they are told and tell, their Spark, the clock.
+
+One argument, a `Task` as JSON, and one line of JSON on standard output, `Outcome`. Standard error is for people.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import cattrs
+from pyspark.sql import SparkSession
+
+from bench.common.processes import cpu_seconds, peak_rss_bytes
+from sarameya_handlers import SparkOptions
+from sarameya_handlers.spark import jvm
+
+
+@attrs.frozen
+class Source:
+    """A full topic."""
+
+    topic: str
+    ends: tuple[int, ...]
+    """Each partition's log end offset."""
+
+
+@attrs.frozen
+class Task:
+    bootstrap: str
+    group: str
+    """Fresh: what the names of consumer groups begin with."""
+    warm: Source
+    """Landed first, with the clock standing still."""
+    full: Source
+    directory: str
+    """Fresh. What is landed of `full` is to be in its subdirectory TABLE."""
+    master: str
+    driver_memory: str
+    jars: tuple[str, ...] = ()
+    """Of the Kafka source, for who uses it."""
+
+    @classmethod
+    def of_command_line(cls) -> Task:
+        return cls.of_json(sys.argv[1])
+
+    @classmethod
+    def of_json(cls, text: str) -> Task:
+        return cattrs.structure(json.loads(text), cls)
+
+    def to_json(self) -> str:
+        return json.dumps(cattrs.unstructure(self))
+
+
+TABLE = "table"
+
+Land = Callable[[SparkSession, Source, Path], None]
+"""Lands all that a topic has in a directory that is not there yet, and returns once it is there and its offsets are
+committed."""
+
+
+@attrs.frozen
+class Outcome:
+    """What one landing came to. Processor time and memory are of the program and its JVM together."""
+
+    seconds: float
+    """From before a consumer is made to all rows being in the table and their offsets committed."""
+    cpu_seconds: float
+    """In that time, user and system."""
+    peak_rss_bytes: int
+    """The sum of each one's peak since it was started."""
+
+    def to_json(self) -> str:
+        return json.dumps(attrs.asdict(self))
+
+    @classmethod
+    def of_json(cls, text: str | bytes) -> Outcome:
+        """Raises ValueError or TypeError for what is none."""
+        return cls(**json.loads(text))
+
+
+def main(task: Task, land: Land) -> None:
+    """Start Spark, land the one topic, then the other with the clock running, and tell what that came to."""
+    running = jvm.start(_options(task))
+    try:
+        land(running.session, task.warm, Path(task.directory, "warm"))
+        outcome = _measured(running.session, lambda: land(running.session, task.full, Path(task.directory, TABLE)))
+    finally:
+        running.stop()
+    print(outcome.to_json(), flush=True)
+
+
+def _measured(spark: SparkSession, work: Callable[[], None]) -> Outcome:
+    pids = [os.getpid(), _jvm_pid(spark)]
+    before, began = _cpu(pids), time.perf_counter()
+    work()
+    seconds = time.perf_counter() - began
+    return Outcome(seconds, _cpu(pids) - before, sum(map(peak_rss_bytes, pids)))
+
+
+def _cpu(pids: Sequence[int]) -> float:
+    return sum(map(cpu_seconds, pids))
+
+
+def _jvm_pid(spark: SparkSession) -> int:
+    jvm_view: Any = spark.sparkContext._jvm
+    return int(jvm_view.java.lang.ProcessHandle.current().pid())
+
+
+def _options(task: Task) -> SparkOptions:
+    """The same for both, but for the jars: the sink's, with all of its defaults."""
+    conf: dict[str, str] = {"spark.driver.memory": task.driver_memory}
+    if task.jars:
+        conf["spark.jars"] = ",".join(task.jars)
+    return SparkOptions(master=task.master, app_name="bench-land", conf=conf)
