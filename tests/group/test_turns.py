@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterable, Callable
+from functools import partial
 
 import pytest
 import trio
@@ -10,26 +12,44 @@ import trio
 from sarameya import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.group.claim import Claim
-from sarameya.model import TopicPartition
+from sarameya.group.stream import Stream
+from sarameya.model import Message, TopicPartition
 from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.protocol.fetch_cursor import FetchCursor, Records
 from sarameya.protocol.records import build, split
 
-PARTITION = TopicPartition("orders", 0)
+Feed = Claim | Stream
 
 
-def full_claim(batches: int, messages: int) -> Claim:
+def full_claim(batches: int, messages: int, number: int = 0) -> Claim:
     """A claim with so many record batches of so many messages at hand."""
-    consumer = PartitionConsumer(FetchCursor(PARTITION, 0), 10, ByteBudget(2**30).open())
+    partition = TopicPartition("orders", number)
+    consumer = PartitionConsumer(FetchCursor(partition, 0), 10, ByteBudget(2**30).open())
     claim = Claim(consumer, Config())
     data = b"".join(
         build([(0, None, b"x" * 50, ())] * messages, base_offset=number * messages) for number in range(batches)
     )
-    consumer.deliver(Records(tuple(split(data, PARTITION, 0)), len(data), 0))
+    consumer.deliver(Records(tuple(split(data, partition, 0)), len(data), 0))
     return claim
 
 
-async def turns_of_others(claim: Claim, total: int, seconds_a_message: float) -> list[float]:
+def full_stream(partitions: int, batches: int, messages: int) -> Stream:
+    """A stream with the same at hand, of so many partitions."""
+    stream = Stream(0, lambda claim: None)
+    for number in range(partitions):
+        stream._add(full_claim(batches // partitions, messages, number))
+    return stream
+
+
+FEEDS = {
+    "claim": full_claim,
+    "stream": partial(full_stream, 1),
+    "stream of two": partial(full_stream, 2),
+}
+each_feed = pytest.mark.parametrize("full", FEEDS.values(), ids=FEEDS.keys())
+
+
+async def turns_of_others(feed: AsyncIterable[Message], total: int, seconds_a_message: float) -> list[float]:
     """The times between two turns of another task while all `total` messages are taken and computed on."""
     gaps: list[float] = []
 
@@ -44,7 +64,7 @@ async def turns_of_others(claim: Claim, total: int, seconds_a_message: float) ->
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others)
         taken = 0
-        async for _ in claim:
+        async for _ in feed:
             if seconds_a_message:
                 until = time.perf_counter() + seconds_a_message
                 while time.perf_counter() < until:
@@ -56,14 +76,20 @@ async def turns_of_others(claim: Claim, total: int, seconds_a_message: float) ->
     return gaps
 
 
-async def test_a_thousand_messages_and_not_many_fewer_are_handed_out_between_two_checkpoints() -> None:
-    for batches in (1, 20_000 // 50):
-        gaps = await turns_of_others(full_claim(batches, 20_000 // batches), 20_000, 0.0)
+@each_feed
+async def test_a_thousand_messages_and_not_many_fewer_are_handed_out_between_two_checkpoints(
+    full: Callable[[int, int], Feed],
+) -> None:
+    for batches in (2, 20_000 // 50):
+        gaps = await turns_of_others(full(batches, 20_000 // batches), 20_000, 0.0)
         # A busy machine makes turns shorter, since they are bounded by time as well.
         assert 19 <= len(gaps) <= 200
 
 
-async def test_batches_are_handed_out_without_a_checkpoint_for_a_thousand_messages_or_one_of_them_at_most() -> None:
+@each_feed
+async def test_batches_are_handed_out_without_a_checkpoint_for_a_thousand_messages_or_one_of_them_at_most(
+    full: Callable[[int, int], Feed],
+) -> None:
     class Steps(trio.abc.Instrument):
         count = 0
 
@@ -73,7 +99,7 @@ async def test_batches_are_handed_out_without_a_checkpoint_for_a_thousand_messag
     me, steps = trio.lowlevel.current_task(), Steps()
     trio.lowlevel.add_instrument(steps)
     taken = since = seen = 0
-    async for batch in full_claim(10, 10_000).batches():
+    async for batch in full(10, 10_000).batches():
         if steps.count != seen:
             seen, since = steps.count, 0
         assert since <= 1000
