@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import ErrorCode, LogTruncatedError, TopicPartition, TopicRecreatedError
+from sarameya import Claim, ErrorCode, LogTruncatedError, Session, TopicPartition, TopicRecreatedError
 from sarameya.embedded import EmbeddedCluster, apis
 from sarameya.embedded.apis import Call
 from sarameya.observe import OffsetReset
@@ -17,6 +17,16 @@ from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
 
 PARTITION = TopicPartition("orders", 0)
+
+
+class ByBatches(Recorder):
+    """Takes batches, and marks them."""
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        async for batch in claim.batches():
+            self.messages += batch
+            session.mark_batch(batch)
+            self._note(None)
 
 
 async def unclean_election(cluster: EmbeddedCluster, offset: int, leader: int) -> None:
@@ -70,11 +80,14 @@ async def test_log_cut_above_what_was_read_is_read_on_as_if_nothing_had_been(aut
         assert not member.seen(OffsetReset)
 
 
-async def test_log_cut_while_nobody_read_is_found_out_by_the_epoch_of_the_commit(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("reader", [Recorder, ByBatches], ids=["messages", "batches"])
+async def test_log_cut_while_nobody_read_is_found_out_by_the_epoch_of_the_commit(
+    autojump_clock: MockClock, reader: type[Recorder]
+) -> None:
     async with orders(brokers=2) as cluster, deadline() as nursery:
         cluster.move_leader("orders", 0, 1)  # so that the epoch is not the first one
         fill(cluster, 20)
-        handler = Recorder()
+        handler = reader()
         member = await start_member(nursery, cluster, handler)
         await handler.received(20)
         await member.close()
