@@ -12,16 +12,18 @@ from trio.testing import MockClock
 from sarameya import (
     CorruptRecordError,
     ErrorCode,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     RetriesExhaustedError,
     TopicAuthorizationError,
+    TopicRecreatedError,
 )
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import LeaderChanged, Retrying
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
 from tests.group.kit import committed, deadline, fill, orders
-from tests.group.standalone_kit import ORDERS, Counting, Watched, offsets_of
+from tests.group.standalone_kit import ORDERS, Counting, Watched, offsets_of, take
 from tests.group.test_cancellation import CancelAtStep
 
 
@@ -50,6 +52,42 @@ async def test_offset_outside_of_the_log_is_raised_where_its_claim_is_read(autoj
             with pytest.raises(OffsetOutOfRangeError, match=r"orders-0: offset 100 is outside the log \[0, 3\)"):
                 await anext(aiter(claims[ORDERS[0]]))
             assert await offsets_of(claims[ORDERS[1]], 3) == [0, 1, 2]
+
+
+async def test_log_cut_while_nobody_read_is_found_out_by_the_epoch_of_the_commit(autojump_clock: MockClock) -> None:
+    async with orders(brokers=2) as cluster, deadline():
+        cluster.move_leader("orders", 0, 1)  # so that the epoch is not the first one
+        fill(cluster, 20)
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0, "oldest") as claim:
+            for message in await take(claim, 20):
+                consumer.mark_message(message)
+        cluster.truncate("orders", 0, 15)
+        cluster.move_leader("orders", 0, 0)
+        fill(cluster, 20)  # so that the position is in the log again, among other messages
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0) as claim:
+            with pytest.raises(LogTruncatedError) as raised:
+                await anext(aiter(claim))
+            assert (raised.value.offset, raised.value.diverging_offset) == (20, 15)
+
+
+async def test_topic_made_again_is_raised_where_its_claims_are_read_and_no_mark_of_the_old_one_is_committed(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders(2) as cluster, deadline():
+        fill(cluster, 20, 0)
+        fill(cluster, 20, 1)
+        async with Watched(cluster, "g", autocommit_interval=1000.0) as consumer:
+            async with consumer.consume_partitions(ORDERS[:2], "oldest") as claims:
+                for claim in claims.values():
+                    consumer.mark_message((await take(claim, 20))[-1])
+                cluster.delete_topic("orders")
+                cluster.create_topic("orders", 2)
+                fill(cluster, 30, 0)
+                fill(cluster, 30, 1)
+                for claim in claims.values():
+                    with pytest.raises(TopicRecreatedError):
+                        await anext(aiter(claim))
+        assert committed(cluster) == {}, "it would be of the new topic"
 
 
 async def test_topic_that_may_not_be_read_is_raised_where_its_claim_is_read(autojump_clock: MockClock) -> None:
