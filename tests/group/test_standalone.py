@@ -142,6 +142,27 @@ async def test_iterators_end_with_their_block_and_with_the_consumer(autojump_clo
         await outlives.__aexit__(None, None, None)
 
 
+async def test_what_is_fetched_and_not_dealt_with_is_told_until_it_is_or_its_block_ends(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders(2) as cluster, deadline():
+        cluster.produce_many("orders", 0, [(None, b"x" * 1000)] * 50)
+        consumer = Watched(cluster)
+        assert consumer.buffered_bytes == 0
+        async with consumer:
+            async with consumer.consume_partitions(ORDERS[:2], "oldest") as claims:
+                await eventually(lambda: consumer.buffered_bytes > 50_000)
+                await take(claims[ORDERS[0]], 50)
+                assert consumer.buffered_bytes > 50_000, "the last one may still be worked on"
+                with trio.move_on_after(1):
+                    await take(claims[ORDERS[0]], 1)
+                assert consumer.buffered_bytes == 0
+                cluster.produce("orders", 1, b"x" * 1000)
+                await eventually(lambda: consumer.buffered_bytes > 1000)
+            assert consumer.buffered_bytes == 0
+        assert consumer.buffered_bytes == 0
+
+
 async def test_partition_that_is_read_already_is_refused_and_can_be_read_again_later(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 5)

@@ -24,7 +24,7 @@ from sarameya.group.marks import Marks
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.reading import CLOSED, Reading
-from sarameya.group.runtime import open_runtime
+from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.group.starts import StartOffset, parse_start
 from sarameya.model import CommittedOffset, TopicPartition, is_offset
 from sarameya.net.broker_pool import parse_bootstrap
@@ -80,6 +80,7 @@ class Consumer(Marks, Pausing):
         check_interceptors(self._interceptors)
         self._pauses = Pauses(group_id or "", self._observer)
         self._lifetime = self._run()
+        self._runtime: Runtime | None = None
         self._reading: Reading | None = None
 
     # -- the lifetime -------------------------------------------------------------------------------
@@ -119,10 +120,13 @@ class Consumer(Marks, Pausing):
             reading, running = Reading(runtime, self._pauses), trio.Event()
             runtime.shielded.start_soon(reading.run, running)
             await running.wait()
-            self._reading = reading
+            self._runtime, self._reading = runtime, reading
             if reading.offsets is not None:
                 self._ledger = reading.offsets.ledger
-            yield
+            try:
+                yield
+            finally:
+                self._runtime = None
 
     @property
     def _opened(self) -> Reading:
@@ -169,6 +173,12 @@ class Consumer(Marks, Pausing):
     def claims(self) -> Mapping[TopicPartition, Claim]:
         """What is being read."""
         return dict(self._opened.claims)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What has been fetched and not yet been dealt with, in bytes: at most `Config.fetch_buffer_bytes`, and one
+        record batch larger than was asked for from each broker. 0 outside of the block."""
+        return self._runtime.budget.held if self._runtime is not None else 0
 
     @asynccontextmanager
     async def consume_partition(
