@@ -94,6 +94,19 @@ async def test_what_a_large_batch_decompresses_to_is_held_until_all_of_it_is_dea
     assert budget.held == 0
 
 
+@pytest.mark.parametrize("by_batches", [False, True], ids=["messages", "batches"])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD], ids=["plain", "zstd"])
+async def test_what_a_batch_is_decoded_to_is_held_beside_what_was_fetched(codec: Codec, by_batches: bool) -> None:
+    """Messages of two sizes, the first one small; and what a message takes beside its key and value."""
+    budget = ByteBudget(2**30)
+    records = [(0, b"k" * 50, b"x" * (3000 if number % 2 else 100), ()) for number in range(100)]
+    data = build(records, codec=codec)
+    claim = claim_of(data, budget)
+    await anext(claim.batches() if by_batches else aiter(claim))
+    keys_and_values = 100 * 50 + 50 * 3100
+    assert keys_and_values + 100 * 100 < budget.held - len(data) < keys_and_values + 100 * 400
+
+
 async def test_headers_of_compressed_messages_are_held_too() -> None:
     budget = ByteBudget(2**30)
     headers = tuple((f"header-{number}", b"y" * 100) for number in range(20))
