@@ -6,8 +6,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from sarameya import ErrorCode
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import ReadReplicaChanged, Retrying
+from sarameya.protocol.versions import Api
 from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, deadline, fill, start_member
 
@@ -71,6 +73,27 @@ async def test_replica_that_is_gone_is_left_for_the_leader_at_once(
         assert trio.current_time() - began < 1.0
         assert [event.node_id for event in member.seen(ReadReplicaChanged)] == [1, None]
         assert fetches.seen[-1][0] == 0
+
+
+async def test_replica_that_fails_is_left_for_as_long_as_a_lease_though_the_leader_goes_on_naming_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with racked() as cluster, deadline() as nursery:
+        fill(cluster, 10)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, rack_id="b", metadata_max_age=20.0)
+        await handler.received(10)
+        await trio.sleep(15)
+        cluster.fail_next(Api.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, broker_id=1)
+        fill(cluster, 10)
+        await handler.received(20)
+        await trio.sleep(15)  # the lease of the replica, which it has failed in, would be over by now
+        assert [event.node_id for event in member.seen(ReadReplicaChanged)] == [1, None]
+        await trio.sleep(10)
+        assert [event.node_id for event in member.seen(ReadReplicaChanged)] == [1, None, 1, None]
+        fill(cluster, 10)
+        await handler.received(30)
+        assert handler.offsets("orders", 0) == list(range(30))
 
 
 async def test_replica_that_lacks_the_position_is_left_for_the_leader(autojump_clock: MockClock) -> None:
