@@ -177,7 +177,8 @@ class Config:
     fetch_buffer_bytes: int = size(
         64 * 2**20,
         "the most that all partitions together may have fetched, or be fetching, and not yet dealt with; resident"
-        " memory takes up to an eighth more for each broker, where an answer is received",
+        " memory takes up to an eighth more for each broker, where an answer is received, and what a compressed record"
+        " batch of each partition may become",
         low=1024,
     )
     fetch_max_decompressed_bytes: int = size(

@@ -411,6 +411,31 @@ async def test_buffers_of_a_slow_claim_stay_bounded(autojump_clock: MockClock) -
         assert handler.offsets("orders", 0) == list(range(100))
 
 
+@pytest.mark.parametrize("pace", [0.001, 0.01, 0.03, 0.09])
+async def test_idle_neighbours_of_a_slow_partition_that_goes_on_are_read_in_time(
+    autojump_clock: MockClock, pace: float
+) -> None:
+    late: list[float] = []
+
+    async def slow_on_zero(session: Session, claim: Claim, message: Message) -> None:
+        if claim.partition == 0:
+            await trio.sleep(pace)
+        else:
+            late.append(trio.current_time() - float(message.value or b""))
+
+    async with orders(4) as cluster, deadline() as nursery:
+        fill(cluster, int(10 / pace), 0)
+        # Quick enough never to be backpressured, slow enough to have its buffer full all the time.
+        await start_member(nursery, cluster, Recorder(slow_on_zero), fetch_max_partition_bytes=500)
+        await trio.sleep(2)
+        for number in range(40):
+            await trio.sleep(0.137)
+            cluster.produce("orders", 1 + number % 3, b"%f" % trio.current_time())
+        await trio.sleep(1)
+        assert len(late) == 40
+        assert max(late) < 0.02
+
+
 async def test_idle_neighbour_does_not_slow_a_busy_partition_down(autojump_clock: MockClock) -> None:
     """A full buffer is waited for, rather than long-polling for the idle ones meanwhile."""
 

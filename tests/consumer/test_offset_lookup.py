@@ -17,6 +17,7 @@ from sarameya.consumer.offset_lookup import OffsetLookup, Place
 from sarameya.embedded import EmbeddedCluster
 from sarameya.errors import KafkaError, RetriesExhaustedError, TopicAuthorizationError
 from sarameya.group.runtime import open_runtime
+from sarameya.net.log_offsets import LogOffset
 from sarameya.observe import Retrying
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.versions import Api
@@ -105,7 +106,7 @@ async def test_partition_that_moves_is_asked_of_its_new_leader(autojump_clock: M
     async with two_brokers() as cluster, deadline(), looking(cluster) as at:
         fill(cluster, 5, 0)
         cluster.move_leader("orders", 0, 1)
-        assert await at.lookup.find({PARTITIONS[0]: "newest"}) == {PARTITIONS[0]: 5}
+        assert (await at.lookup.find({PARTITIONS[0]: "newest"}))[PARTITIONS[0]].offset == 5
 
 
 async def test_each_of_several_places_is_found(autojump_clock: MockClock) -> None:
@@ -116,7 +117,21 @@ async def test_each_of_several_places_is_found(autojump_clock: MockClock) -> Non
         cluster.delete_records("orders", 0, 1)
         places: list[Place] = ["oldest", "newest", timedelta(seconds=3), 1_000_000]
         found = await at.lookup.find(dict(zip(PARTITIONS, places, strict=True)))
-        assert list(found.items()) == list(zip(PARTITIONS, [1, 5, 2, 5], strict=True))
+        assert [(tp, place.offset) for tp, place in found.items()] == list(zip(PARTITIONS, [1, 5, 2, 5], strict=True))
+
+
+async def test_leader_tells_an_epoch_with_the_offset_and_is_not_to_be_asked_about_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with two_brokers() as cluster, deadline(), looking(cluster) as at:
+        fill(cluster, 5, 0)
+        cluster.move_leader("orders", 0, 1)
+        fill(cluster, 5, 0)
+        places = {tp: (await at.lookup.find({tp: at_}))[tp] for tp, at_ in [(PARTITIONS[0], "newest")]}
+        epoch = cluster.log("orders", 0).leader_epoch
+        assert epoch > 0
+        assert places == {PARTITIONS[0]: LogOffset(10, epoch, epoch)}
+        assert (await at.lookup.find({PARTITIONS[0]: "oldest"}))[PARTITIONS[0]] == LogOffset(0, 0, epoch)
 
 
 async def test_nothing_wanted_is_found_at_once(autojump_clock: MockClock) -> None:
@@ -166,7 +181,7 @@ async def test_answer_without_an_offset_is_asked_for_again(
     async with orders(1) as cluster, deadline(), looking(cluster) as at:
         fill(cluster, 5)
         edit_answers(monkeypatch, Api.LIST_OFFSETS, forget_once)
-        assert await at.lookup.find({PARTITIONS[0]: "newest"}) == {PARTITIONS[0]: 5}
+        assert (await at.lookup.find({PARTITIONS[0]: "newest"}))[PARTITIONS[0]].offset == 5
         assert answers == 2
 
 

@@ -20,10 +20,11 @@ from sarameya import (
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.resets import OUT_OF_RANGE, TRUNCATED, Resets
+from sarameya.net.log_offsets import LogOffset
 from sarameya.observe import OffsetReset, Retrying
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.fetch_cursor import FetchCursor
+from sarameya.protocol.fetch_cursor import FetchCursor, Truncated
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
 from tests.group.kit import (
@@ -194,8 +195,8 @@ class Stub:
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         return 10, 90
 
-    async def find(self, wanted: dict[TopicPartition, object]) -> dict[TopicPartition, int]:
-        return {partition: {"oldest": 10, "newest": 90}.get(policy, 50) for partition, policy in wanted.items()}
+    async def find(self, wanted: dict[TopicPartition, object]) -> dict[TopicPartition, LogOffset]:
+        return {tp: LogOffset({"oldest": 10, "newest": 90}.get(policy, 50)) for tp, policy in wanted.items()}
 
 
 def resets(policy: str) -> tuple[Resets, list[Any]]:
@@ -212,8 +213,8 @@ def feed(position: int) -> PartitionConsumer:
 async def test_truncated_log_is_read_on_where_it_diverges_whatever_the_policy(policy: str) -> None:
     moving, told = resets(policy)
     consumer = feed(100)
-    assert await moving.truncated(consumer, 80)
-    assert consumer.cursor.position == 80
+    assert await moving.truncated(consumer, Truncated(80, 3))
+    assert (consumer.cursor.position, consumer.cursor.last_epoch) == (80, 3), "which may be cut again"
     assert told[1] == OffsetReset(PARTITION, 100, 80, policy, TRUNCATED, 10, 90, 0)
 
 
@@ -221,7 +222,7 @@ async def test_truncated_log_is_read_on_where_it_diverges_whatever_the_policy(po
 async def test_truncated_log_fails_its_claim_by_that_policy(diverging_offset: int | None) -> None:
     moving, told = resets("fail")
     consumer = feed(100)
-    assert not await moving.truncated(consumer, diverging_offset)
+    assert not await moving.truncated(consumer, Truncated(diverging_offset))
     with pytest.raises(LogTruncatedError) as caught:
         consumer.receive_nowait()
     error = caught.value
@@ -233,7 +234,7 @@ async def test_truncated_log_fails_its_claim_by_that_policy(diverging_offset: in
 async def test_truncated_log_that_does_not_tell_where_is_read_on_by_the_policy(policy: str, after: int) -> None:
     moving, told = resets(policy)
     consumer = feed(100)
-    assert await moving.truncated(consumer, None)
+    assert await moving.truncated(consumer, Truncated(None))
     assert consumer.cursor.position == after
     assert told[1] == OffsetReset(PARTITION, 100, after, policy, TRUNCATED, 10, 90, 0)
 
@@ -243,5 +244,5 @@ async def test_claim_that_has_ended_is_neither_moved_nor_failed(policy: str) -> 
     moving, told = resets(policy)
     consumer = feed(100)
     consumer.end()
-    assert not await moving.truncated(consumer, 80)
+    assert not await moving.truncated(consumer, Truncated(80, 3))
     assert (consumer.cursor.position, told, consumer.receive_nowait()) == (100, [], None)

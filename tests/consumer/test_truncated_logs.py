@@ -67,6 +67,58 @@ async def test_log_cut_below_what_was_read_is_read_on_where_it_differs(autojump_
         await eventually(lambda: committed(cluster).get("orders-0") == 25)
 
 
+async def test_log_that_is_cut_again_before_anything_was_read_loses_nothing(autojump_clock: MockClock) -> None:
+    """The second cut is found out by the epoch in which was written what stands before the first."""
+    async with orders(1, brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 20)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, offset_out_of_range="oldest")
+        await handler.received(20)
+        await unclean_election(cluster, 15, 1)
+        await eventually(lambda: bool(member.seen(OffsetReset)))
+        await unclean_election(cluster, 10, 0)
+        for i in range(20):
+            cluster.produce("orders", 0, b"new %d" % i)
+        await handler.received(40)
+        assert [m.value for m in handler.messages[20:]] == [b"new %d" % i for i in range(20)]
+        assert [(event.before, event.after) for event in member.seen(OffsetReset)] == [(20, 15), (15, 10)]
+
+
+@pytest.mark.parametrize("policy", ["newest", "by_duration:PT0.001S"])
+async def test_log_cut_below_a_start_that_was_looked_up_is_read_on_where_it_differs(
+    autojump_clock: MockClock, policy: str
+) -> None:
+    async with orders(1, brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 20)
+        handler = Recorder()
+        options = {"offset_initial": policy, "offset_out_of_range": "oldest"}
+        member = await start_member(nursery, cluster, handler, **options)
+        await eventually(lambda: committed(cluster).get("orders-0") == 20)
+        await unclean_election(cluster, 15, 1)
+        fill(cluster, 10)
+        await handler.received(10)
+        assert handler.offsets("orders", 0) == list(range(15, 25))
+        assert [(event.before, event.after) for event in member.seen(OffsetReset)] == [(20, 15)]
+
+
+async def test_log_cut_below_a_start_that_nobody_reads_from_yet_is_found_out_by_the_commit(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders(1, brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 20)
+        options = {"offset_initial": "newest", "offset_out_of_range": "oldest"}
+        first = await start_member(nursery, cluster, Recorder(), **options)
+        await eventually(lambda: committed(cluster).get("orders-0") == 20)
+        first.group.close_nowait()
+        await first.ended.wait()
+        await unclean_election(cluster, 15, 1)
+        fill(cluster, 10)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, **options)
+        await handler.received(10)
+        assert handler.offsets("orders", 0) == list(range(15, 25))
+
+
 async def test_log_cut_above_what_was_read_is_read_on_as_if_nothing_had_been(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)

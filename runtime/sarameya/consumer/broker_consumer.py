@@ -40,6 +40,8 @@ _ANSWER_BYTES, _PARTITION_BYTES = 300, 400
 _COLD_BYTES = 2**16
 """The most that a fetch may bring, beside a first batch that is larger, whose partitions had nothing the last time."""
 
+_NEIGHBOURS_WAIT = 0.005
+"""Seconds at most that idle partitions are not asked for while a busy one is about to have room again."""
 _SHORT_SECONDS = 5.0
 """Without any room in the budget for so long, it is told."""
 
@@ -155,8 +157,9 @@ class BrokerConsumer:
             if not self._session.wanted or (held and not self._hot):
                 if self._holding:  # whose room may come from what others give back
                     self._budget.tell_of_room(self._wake)
-                await self._wait_for_room(held)
-                continue
+                await self._wait_for_room(held, _NEIGHBOURS_WAIT if self._session.wanted else math.inf)
+                if self._something.is_set() or not self._session.wanted:
+                    continue
             size = self._reserve()
             if not size:
                 await self._wait_for_budget(now)
@@ -222,15 +225,18 @@ class BrokerConsumer:
         config, wanted = self._config, self._session.wanted
         holding = [c.share for c in self._holding if c.partition in wanted]
         holds = config.max_response_bytes - _ANSWER_BYTES - len(wanted) * _PARTITION_BYTES
-        # Where nothing is expected, little is kept from others for as long as the broker may wait for something.
-        likely = len(wanted) * self._fetch_size if self._hot else min(self._fetch_size, _COLD_BYTES)
-        most = min(config.fetch_max_bytes, max(holds, 1), likely)
+        # Where little is expected, little is kept from others for as long as the broker may wait for something.
+        least = max(min(self._fetch_size, _COLD_BYTES), config.fetch_min_bytes)
+        likely = max(len(self._hot) * self._fetch_size, least)
+        most = min(config.fetch_max_bytes, max(holds, 1), likely, len(wanted) * self._fetch_size)
         return self._budget.reserve(most, len(wanted) - len(holding), holding)
 
-    async def _wait_for_room(self, held: Sequence[PartitionConsumer]) -> None:
+    async def _wait_for_room(self, held: Sequence[PartitionConsumer], at_most: float = math.inf) -> None:
         """Until there is something else to choose from; no longer than `held` ones deserve patience."""
         with trio.CancelScope() as scope:
             until = [consumer.lease_until for consumer in self._leased]
+            if at_most < math.inf:
+                until.append(trio.current_time() + at_most)
             if held:
                 until.append(min(c.full_since for c in held) + self._config.max_processing_time)
             if until:

@@ -96,9 +96,16 @@ class Fetcher:
             if (errand := self._errands.get(consumer)) is not None:
                 errand.cancel()
 
-    def feed(self, partition: TopicPartition, offset: int, last_epoch: int = NO_LEADER_EPOCH) -> PartitionConsumer:
-        """A partition's feed, to be read from `offset` on. `last_epoch`: the leader epoch of what stands before it."""
-        cursor = FetchCursor(partition, offset, last_epoch)
+    def feed(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        last_epoch: int = NO_LEADER_EPOCH,
+        told_in: int = NO_LEADER_EPOCH,
+    ) -> PartitionConsumer:
+        """A partition's feed, to be read from `offset` on. `last_epoch`: the leader epoch of what stands before it;
+        `told_in`: that of the leader which has just said so, if one has."""
+        cursor = FetchCursor(partition, offset, last_epoch, told_in)
         return PartitionConsumer(cursor, self._config.channel_buffer_fetches, self._budget.open())
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:
@@ -165,8 +172,8 @@ class Fetcher:
                 self.read([consumer])
             case NearerReplica(node_id=node_id):
                 self._go_nearer(consumer, node_id)
-            case Truncated(offset=offset):
-                self._start(self._truncated, consumer, offset)
+            case Truncated():
+                self._start(self._truncated, consumer, why)
             case OutOfRange():
                 self._start(self._reset, consumer)
             case Redispatch(cause=cause):
@@ -274,10 +281,10 @@ class Fetcher:
             if await self._resets.out_of_range(consumer):
                 self.read([consumer])
 
-    async def _truncated(self, consumer: PartitionConsumer, offset: int | None) -> None:
+    async def _truncated(self, consumer: PartitionConsumer, found: Truncated) -> None:
         """The log was cut below the position."""
         with self._errand(consumer):
-            if await self._resets.truncated(consumer, offset):
+            if await self._resets.truncated(consumer, found):
                 self.read([consumer])
 
     @contextmanager

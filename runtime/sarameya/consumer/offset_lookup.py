@@ -20,7 +20,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import SarameyaError, kafka_error
 from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool
-from sarameya.net.log_offsets import LOG_END, LOG_START, Wanted, ask_leader, by_leader
+from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffset, Wanted, ask_leader, by_leader
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer
@@ -30,7 +30,8 @@ from sarameya.protocol.backoff import Backoff
 Place: TypeAlias = OffsetPolicy | int
 """What is looked for: a policy (but for `fail`, which has no place), or a time in milliseconds since 1970."""
 
-Take: TypeAlias = Callable[[Mapping[TopicPartition, int]], Awaitable[None]]
+Found: TypeAlias = dict[TopicPartition, LogOffset]
+Take: TypeAlias = Callable[[Mapping[TopicPartition, LogOffset]], Awaitable[None]]
 
 _FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 
@@ -57,7 +58,7 @@ class OffsetLookup:
         self._backoff = backoff
         self._wall_clock = wall_clock
 
-    async def find(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, int]:
+    async def find(self, wanted: Mapping[TopicPartition, Place]) -> Found:
         """The offset for each partition: of an end of its log, or of the first message at or after a time; the log's
         end, as it was before that was asked, where every message is older. Under `read_committed` a log ends at its
         first open transaction.
@@ -65,9 +66,9 @@ class OffsetLookup:
         Retries until every one is known; bound it with a cancel scope. Raises TopicAuthorizationError, or KafkaError
         for a log too old to have timestamps, and RetriesExhaustedError.
         """
-        found: dict[TopicPartition, int] = {}
+        found: Found = {}
 
-        async def keep(some: Mapping[TopicPartition, int]) -> None:
+        async def keep(some: Mapping[TopicPartition, LogOffset]) -> None:
             found.update(some)
 
         await self.find_each(wanted, keep)
@@ -82,8 +83,8 @@ class OffsetLookup:
         """Where the log begins, and where it ends for who reads all of it, open transactions too."""
         ends: list[int] = []
 
-        async def keep(found: Mapping[TopicPartition, int]) -> None:
-            ends.extend(found.values())
+        async def keep(found: Mapping[TopicPartition, LogOffset]) -> None:
+            ends.extend(place.offset for place in found.values())
 
         await self._search({partition: "oldest"}, keep, "read_uncommitted")
         await self._search({partition: "newest"}, keep, "read_uncommitted")
@@ -134,9 +135,9 @@ class _Search:
         self._metadata = metadata
         self._isolation = isolation
         self._times = times
-        self._ends: Wanted = {}
+        self._ends: Found = {}
         self._nursery = nursery
-        self._results, self._found = trio.open_memory_channel[Wanted | SarameyaError](math.inf)
+        self._results, self._found = trio.open_memory_channel[Found | SarameyaError](math.inf)
 
     def begin(self, retries: Retries) -> None:
         # For a time the end first: what is written between two answers is not skipped.
@@ -171,19 +172,19 @@ class _Search:
         if missing:
             await self._ask_again({partition: wanted[partition] for partition in missing}, missing, retries)
 
-    def _take(self, wanted: Wanted, found: Wanted, missing: dict[TopicPartition, str]) -> Wanted:
+    def _take(self, wanted: Wanted, found: Found, missing: dict[TopicPartition, str]) -> Wanted:
         """Hand on what is known now; what is to be asked for by time, now that the log's end is known."""
-        known: Wanted = {}
+        known: Found = {}
         by_time: Wanted = {}
-        for partition, offset in found.items():
+        for partition, place in found.items():
             if wanted[partition] >= 0:
-                known[partition] = offset if offset >= 0 else self._ends[partition]
-            elif offset < 0:
+                known[partition] = place if place.offset >= 0 else self._ends[partition]
+            elif place.offset < 0:
                 missing[partition] = "no offset in the answer"
             elif self._times[partition] >= 0:
-                self._ends[partition], by_time[partition] = offset, self._times[partition]
+                self._ends[partition], by_time[partition] = place, self._times[partition]
             else:
-                known[partition] = offset
+                known[partition] = place
         if known:
             self._results.send_nowait(known)
         return by_time
@@ -199,7 +200,7 @@ class _Search:
         self._ask(wanted, retries)
 
 
-def _some(result: Wanted | SarameyaError) -> Wanted:
+def _some(result: Found | SarameyaError) -> Found:
     if isinstance(result, SarameyaError):
         raise result
     return result

@@ -18,9 +18,11 @@ from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.errors import LogTruncatedError, OffsetOutOfRangeError, RetriesExhaustedError, SarameyaError
 from sarameya.model import TopicPartition
+from sarameya.net.log_offsets import LogOffset
 from sarameya.observe import Observer, OffsetReset, Retrying
 from sarameya.offset_policy import OffsetPolicy, describe_policy
 from sarameya.protocol.backoff import Attempts, Backoff
+from sarameya.protocol.fetch_cursor import Truncated
 from sarameya.protocol.offset_ledger import Reach
 
 OUT_OF_RANGE = "the offset is out of range"
@@ -83,32 +85,34 @@ class Resets:
             return False
         return self._move(consumer, after, policy, OUT_OF_RANGE, log)
 
-    async def truncated(self, consumer: PartitionConsumer, diverging_offset: int | None) -> bool:
-        """What was read from `diverging_offset` on is no longer what stands in the log: an election has cut it
-        (KIP-320). As `out_of_range`, but that any policy other than `fail` goes on where the log diverges; where that
-        is not known (None), by the policy."""
+    async def truncated(self, consumer: PartitionConsumer, found: Truncated) -> bool:
+        """What was read from there on is no longer what stands in the log: an election has cut it (KIP-320). As
+        `out_of_range`, but that any policy other than `fail` goes on where the log diverges; where that is not known,
+        by the policy."""
         partition = consumer.partition
         policy = self._config.offset_out_of_range_of(partition.topic)
         try:
             if policy == "fail":
-                raise LogTruncatedError(partition, consumer.cursor.position, diverging_offset)
+                raise LogTruncatedError(partition, consumer.cursor.position, found.offset)
             log = await self._lookup.log_range(partition)
-            if diverging_offset is None:
-                diverging_offset = (await self._lookup.find({partition: policy}))[partition]
+            if found.offset is None:
+                after = (await self._lookup.find({partition: policy}))[partition]
+            else:
+                after = LogOffset(found.offset, found.leader_epoch)
         except SarameyaError as error:
             _fail(consumer, error)
             return False
-        return self._move(consumer, diverging_offset, policy, TRUNCATED, log)
+        return self._move(consumer, after, policy, TRUNCATED, log)
 
     def _move(
-        self, consumer: PartitionConsumer, after: int, policy: OffsetPolicy, reason: str, log: tuple[int, int]
+        self, consumer: PartitionConsumer, found: LogOffset, policy: OffsetPolicy, reason: str, log: tuple[int, int]
     ) -> bool:
         if consumer.has_ended:
             return False
         start, end = log
-        before = consumer.cursor.position
+        before, after = consumer.cursor.position, found.offset
         move = Move(consumer.partition, before, after, before == consumer.began_at, consumer.reach_from_here())
-        consumer.cursor.move(after)
+        consumer.cursor.move(after, found.leader_epoch, found.told_in)
         self._on_reset(move)
         consumer.on_arrival()  # its claim may be waiting, at the old position
         gone = max(start - before, 0)

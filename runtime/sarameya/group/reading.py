@@ -105,7 +105,7 @@ class Reading:
             raise RuntimeError(CLOSED)
         config, claims = self._runtime.config, {}
         for partition, start in starts.items():
-            consumer = self._fetcher.feed(partition, start.offset, start.leader_epoch)
+            consumer = self._fetcher.feed(partition, start.offset, start.leader_epoch, start.told_in)
             claim = claims[partition] = Claim(consumer, config, self._runtime.interceptors.consume)
             self._pauses.watch(claim)
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))

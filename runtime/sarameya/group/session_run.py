@@ -277,7 +277,9 @@ class SessionRun:
     def _begin(self, starts: Mapping[TopicPartition, Start]) -> None:
         if self._ended.is_set():
             return
-        consumers = [self._fetcher.feed(tp, start.offset, start.leader_epoch) for tp, start in starts.items()]
+        consumers = [
+            self._fetcher.feed(tp, start.offset, start.leader_epoch, start.told_in) for tp, start in starts.items()
+        ]
         for partition, start in starts.items():
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
         config, intercept = self._runtime.config, self._runtime.interceptors.consume

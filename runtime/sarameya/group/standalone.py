@@ -156,7 +156,8 @@ class Consumer(Marks, Pausing):
         place, wanted, reading = _place(at), _checked(partitions), self._opened
         with reading.call():
             await reading.reach(wanted)
-            return await reading.lookup.find(dict.fromkeys(wanted, place))
+            found = await reading.lookup.find(dict.fromkeys(wanted, place))
+        return {partition: place.offset for partition, place in found.items()}
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """What the group has committed, asked of its coordinator now.

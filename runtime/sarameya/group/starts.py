@@ -14,6 +14,7 @@ from sarameya.errors import HandlerError, NoCommittedOffsetError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition, is_offset
+from sarameya.net.log_offsets import LogOffset
 from sarameya.offset_policy import OffsetPolicy, describe_policy, parse_policy
 
 StartOffset: TypeAlias = int | OffsetPolicy | Literal["committed"]
@@ -29,6 +30,13 @@ class Start:
     why: str
     leader_epoch: int = NO_LEADER_EPOCH
     """Of what stands before the offset, where that is known (KIP-320)."""
+    told_in: int = NO_LEADER_EPOCH
+    """The epoch of the leader which has just told the offset, if one has."""
+
+    @classmethod
+    def at(cls, place: LogOffset, why: str) -> Start:
+        """Where a leader has just been asked."""
+        return cls(place.offset, why, place.leader_epoch, place.told_in)
 
 
 async def find_starts(
@@ -62,16 +70,16 @@ async def find_starts(
     if known or not policies:  # a member's streams begin with its first assignment, though it be empty
         begin(known)
 
-    async def take(found: Mapping[TopicPartition, int]) -> None:
+    async def take(found: Mapping[TopicPartition, LogOffset]) -> None:
         # Committed at once, so that a rejoin before the first mark does not resolve it anew and skip.
-        for partition, offset in found.items():
-            offsets.ledger.mark(partition, CommittedOffset(offset))
+        for partition, place in found.items():
+            offsets.ledger.mark(partition, CommittedOffset(place.offset, leader_epoch=place.leader_epoch))
         # These and no others: what else is marked may not be durable yet, where the handler commits itself.
         await offsets.commit(found)
         begin(
             {
-                tp: Start(offset, "added" if is_new(tp) else describe_policy(policies[tp]))
-                for tp, offset in found.items()
+                tp: Start.at(place, "added" if is_new(tp) else describe_policy(policies[tp]))
+                for tp, place in found.items()
             }
         )
 
@@ -116,14 +124,15 @@ async def find_chosen_starts(
             policies[partition] = config.offset_initial_of(partition.topic)
     _check(policies, offsets.group if offsets is not None else "")
     if policies:
-        for partition, offset in (await lookup.find(policies)).items():
-            starts[partition] = Start(offset, describe_policy(policies[partition]))
+        for partition, place in (await lookup.find(policies)).items():
+            starts[partition] = Start.at(place, describe_policy(policies[partition]))
     if offsets is not None:
         # So that the next start before the first mark does not resolve it anew and skip. Marks are the user's.
         ledger = offsets.ledger
         new = [tp for tp in policies if chosen[tp] == "committed" and ledger.marked(tp) is None]
         for partition in new:
-            ledger.mark(partition, CommittedOffset(starts[partition].offset))
+            start = starts[partition]
+            ledger.mark(partition, CommittedOffset(start.offset, leader_epoch=start.leader_epoch))
         if new:
             await offsets.commit(new)
     return {partition: starts[partition] for partition in chosen}

@@ -32,6 +32,7 @@ class Stream:
         self._index = index
         self._on_gone = on_gone
         self._claims: dict[TopicPartition, Claim] = {}
+        self._is_sorted = True
         self._going: list[Claim] = []
         # The claims that may have something, the next one first.
         self._line: OrderedDict[Claim, None] = OrderedDict()
@@ -51,7 +52,13 @@ class Stream:
     @property
     def claims(self) -> Mapping[TopicPartition, Claim]:
         """What this stream serves at the moment, by partition, ascending; it may be nothing."""
+        if not self._is_sorted:  # not for each that comes: there may be thousands
+            self._claims, self._is_sorted = dict(sorted(self._claims.items())), True
         return MappingProxyType(self._claims)
+
+    @property
+    def _count(self) -> int:
+        return len(self._claims)
 
     @property
     def has_ended(self) -> bool:
@@ -59,7 +66,7 @@ class Stream:
         return self._ended
 
     def __str__(self) -> str:
-        where = ", ".join(f"{tp} at {claim.position}" for tp, claim in self._claims.items())
+        where = ", ".join(f"{tp} at {claim.position}" for tp, claim in self.claims.items())
         return f"stream {self._index} ({where or 'no partitions'})"
 
     def __aiter__(self) -> StreamMessages:
@@ -108,10 +115,8 @@ class Stream:
         return None
 
     def _add(self, claim: Claim) -> None:
-        last = next(reversed(self._claims), claim.topic_partition)
         self._claims[claim.topic_partition] = claim
-        if claim.topic_partition < last:  # most come in their order, and there may be thousands
-            self._claims = dict(sorted(self._claims.items()))
+        self._is_sorted = False
         claim._turn = self._turn
         claim._consumer.pace = self._pace
         claim._on_arrival = partial(self._arrived, claim)

@@ -99,7 +99,7 @@ class Streams:
         """Range-wise, as the assignor of that name deals to members; what comes later goes to who has the least."""
         if self._read:
             for claim in claims:
-                yield min(self._streams, key=lambda running: len(running.stream.claims)), claim
+                yield min(self._streams, key=lambda running: running.stream._count), claim
         else:
             rest = iter(claims)
             each, more = divmod(len(claims), len(self._streams))

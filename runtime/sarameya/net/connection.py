@@ -1,6 +1,6 @@
 """One connection to one broker: any number of requests in flight, each with its deadline.
 
-Two tasks own the stream, one each way; callers wait for their answer alone. A request is sent in the caller's own step
+Two tasks own the stream, one each way; callers wait for their answer alone, and a third task looks to the deadlines. A request is sent in the caller's own step
 where that takes no waiting, so that it is on the wire before any other task has its turn. A connection ends once and
 for all: on its first transport or protocol error, or on a request's deadline (answers come in order, so whatever stands
 behind a late one is late too). Whoever waits then gets the typed cause. Reconnecting is the pool's.
@@ -8,6 +8,7 @@ behind a late one is late too). Whoever waits then gets the typed cause. Reconne
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -35,6 +36,9 @@ from sarameya.protocol.wire import ClientWire
 class _Waiter:
     """A caller's place for its answer."""
 
+    what: str
+    timeout: float
+    deadline: float
     event: trio.Event = attrs.field(factory=trio.Event)
     answer: Any = None
 
@@ -47,6 +51,8 @@ class Connection:
         self._stream = stream
         self._wire = ClientWire(client_id, max_response_bytes)
         self._waiters: dict[int, _Waiter] = {}
+        # Its deadline is when deadlines are looked at next: no later than the first of them.
+        self._patience = trio.CancelScope()
         self._something_to_send = trio.Event()
         self._send_now = sender_now(stream)
         # What has been begun, and not yet sent.
@@ -83,6 +89,7 @@ class Connection:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write)
                     nursery.start_soon(self._read)
+                    nursery.start_soon(self._watch)
                     task_status.started()
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as group:
             self._end(ConnectionLostError(f"{self.address}: {_first(group)}"))
@@ -138,14 +145,13 @@ class Connection:
             correlation_id = self._wire.send(request)
         except (struct.error, ValueError, TypeError) as error:
             raise ProtocolError(f"{type(request).__name__} cannot be encoded: {error}") from error
-        waiter = self._waiters[correlation_id] = _Waiter()
+        deadline = trio.current_time() + timeout
+        waiter = self._waiters[correlation_id] = _Waiter(type(request).__name__, timeout, deadline)
+        if deadline < self._patience.deadline:
+            self._patience.deadline = deadline
         self._send()
         try:
-            with trio.move_on_after(timeout):
-                await waiter.event.wait()
-            if not waiter.event.is_set():
-                what = type(request).__name__
-                self.close(RequestTimeoutError(f"{self.address}: no answer to {what} in {timeout:g} s"))
+            await waiter.event.wait()
         finally:
             del self._waiters[correlation_id]
         if waiter.answer is not None:
@@ -188,6 +194,18 @@ class Connection:
                 if (waiter := self._waiters.get(correlation_id)) is not None:
                     waiter.answer = answer
                     waiter.event.set()
+
+    async def _watch(self) -> None:
+        """End the connection once an answer is late. (A cancel scope a request would cost more than to encode it.)"""
+        while True:
+            waiting = [waiter for waiter in self._waiters.values() if not waiter.event.is_set()]
+            late = [waiter for waiter in waiting if waiter.deadline <= trio.current_time()]
+            if late:
+                self.close(
+                    RequestTimeoutError(f"{self.address}: no answer to {late[0].what} in {late[0].timeout:g} s")
+                )
+            with trio.CancelScope(deadline=min((w.deadline for w in waiting), default=math.inf)) as self._patience:
+                await trio.sleep_forever()
 
     def _end(self, cause: SarameyaError) -> None:
         if self._ended is None:

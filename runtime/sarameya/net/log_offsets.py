@@ -51,11 +51,22 @@ _FOR_GOOD = frozenset(
 # -- asking once ------------------------------------------------------------------------------------
 
 
+@attrs.frozen(slots=True)
+class LogOffset:
+    """A place in a log."""
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    """What is told with it: by this it is found out, later, whether the log was cut below it (KIP-320)."""
+    told_in: int = NO_LEADER_EPOCH
+    """The epoch of the leader that told it, as far as we know: it is not to be asked whether that is so."""
+
+
 @attrs.define(slots=True)
 class Answers:
     """What asking each leader once has brought; every partition that was asked for stands in one of these."""
 
-    found: dict[TopicPartition, int] = attrs.field(factory=dict)
+    found: dict[TopicPartition, LogOffset] = attrs.field(factory=dict)
     refused: dict[TopicPartition, int] = attrs.field(factory=dict)
     """The broker's error code."""
     unanswered: dict[TopicPartition, str] = attrs.field(factory=dict)
@@ -123,7 +134,7 @@ async def ask_leader(
     except SarameyaError as error:
         answers.unanswered = dict.fromkeys(wanted, str(error))
     else:
-        _take(answer, wanted, answers)
+        _take(answer, wanted, metadata, answers)
     return answers
 
 
@@ -152,7 +163,7 @@ def _epoch(metadata: ClusterMetadata, partition: TopicPartition) -> int:
     return NO_LEADER_EPOCH if found is None else found.leader_epoch
 
 
-def _take(answer: Any, wanted: Iterable[TopicPartition], answers: Answers) -> None:
+def _take(answer: Any, wanted: Iterable[TopicPartition], metadata: ClusterMetadata, answers: Answers) -> None:
     left = dict.fromkeys(wanted, "left out of the answer")
     for topic in answer.topics:
         for part in topic.partitions:
@@ -162,7 +173,7 @@ def _take(answer: Any, wanted: Iterable[TopicPartition], answers: Answers) -> No
             if part.error_code:
                 answers.refused[partition] = part.error_code
             else:
-                answers.found[partition] = part.offset
+                answers.found[partition] = LogOffset(part.offset, part.leader_epoch, _epoch(metadata, partition))
     answers.unanswered |= left
 
 
@@ -223,7 +234,7 @@ class LogOffsetReader:
         known = {partition: at for partition, at in wanted.items() if metadata.partition(partition) is not None}
         missing |= {partition: "no such partition" for partition in wanted if partition not in known}
         answers = await ask_leaders(self._pool, metadata, known)
-        found |= answers.found
+        found |= {partition: place.offset for partition, place in answers.found.items()}
         again = dict(answers.unanswered)
         for partition, code in answers.refused.items():
             (missing if code in _FOR_GOOD else again)[partition] = ErrorCode.describe(code)

@@ -14,6 +14,10 @@ _WORTH_A_WAKE = 2**20
 """Bytes. A broker's large answer comes in pieces of 64 KiB; waking for each takes a twentieth of all time."""
 
 
+_SOCKETS_ARE_FILES = os.name == "posix"
+"""So that one call of the kernel's does what takes trio, which is ready for everything, many steps."""
+
+
 class Transport(Protocol):
     """Opens streams. Raises OSError where nobody answers at the address."""
 
@@ -44,7 +48,7 @@ raises: what keeps it from sending, whoever sends next meets again."""
 
 def sender_now(stream: trio.abc.SendStream) -> SendNow:
     """How bytes are sent at once, where the stream can do that."""
-    if not isinstance(stream, trio.SocketStream) or os.name != "posix":  # elsewhere sockets are no files
+    if not isinstance(stream, trio.SocketStream) or not _SOCKETS_ARE_FILES:
         return lambda data: 0
     descriptor = stream.socket.fileno
 
@@ -69,7 +73,10 @@ class _StreamReceiver:
 
 class _SocketReceiver:
     """Straight from the kernel into the buffer, and not in small pieces, each of which would wake the task: the kernel
-    is told how many bytes are worth it (SO_RCVLOWAT)."""
+    is told how many bytes are worth it (SO_RCVLOWAT).
+
+    It waits before it asks: a small answer's reader would ask in vain each time, which is slow to find out.
+    """
 
     def __init__(self, socket: trio.socket.SocketType) -> None:
         self._socket = socket
@@ -81,4 +88,13 @@ class _SocketReceiver:
             self._worth_it = worth_it
             with suppress(OSError):  # where this is not to be had, it is woken more often
                 self._socket.setsockopt(SOL_SOCKET, SO_RCVLOWAT, worth_it)
-        return await self._socket.recv_into(buffer)
+        if not _SOCKETS_ARE_FILES:
+            return await self._socket.recv_into(buffer)
+        while True:
+            if (descriptor := self._socket.fileno()) < 0:
+                raise trio.ClosedResourceError("the stream is closed")
+            await trio.lowlevel.wait_readable(descriptor)
+            try:
+                return os.readv(descriptor, (buffer,))
+            except BlockingIOError:
+                continue  # woken for nothing

@@ -53,9 +53,11 @@ class OutOfRange:
 
 @attrs.frozen(slots=True)
 class Truncated:
-    """What was read from `offset` on is not what stands in the log (KIP-320); None: nobody knows from where on."""
+    """What was read from `offset` on is not what stands in the log (KIP-320); None: nobody knows from where on.
+    `leader_epoch`: of what stands before that."""
 
     offset: int | None
+    leader_epoch: int = NO_LEADER_EPOCH
 
 
 @attrs.frozen(slots=True)
@@ -125,9 +127,12 @@ class FetchCursor:
     last_stable_offset: int = -1
     """Where the first open transaction begins: read_committed reads no further."""
 
-    def move(self, position: int) -> None:
-        """Go on reading at `position`; what stands before it is not known."""
-        self.position, self.last_epoch = position, NO_LEADER_EPOCH
+    def move(self, position: int, last_epoch: int = NO_LEADER_EPOCH, told_in: int = NO_LEADER_EPOCH) -> None:
+        """Go on reading at `position`. Without `last_epoch`, what stands before that is not known. `told_in`: the epoch
+        of the leader that told it, and so is not to be asked whether it is right."""
+        self.position, self.last_epoch = position, last_epoch
+        if told_in > NO_LEADER_EPOCH:
+            self.leader_epoch = told_in
 
     def is_to_be_checked(self, leader_epoch: int) -> bool:
         """Whether a leader of this epoch may have a log that differs from what has been read: it is another one than
@@ -141,7 +146,7 @@ class FetchCursor:
             return self._refused(answer.error_code)
         if answer.end_offset < 0 or answer.leader_epoch < 0:
             return Truncated(None)  # it knows nothing of the epoch in which was written what we have read
-        return Truncated(answer.end_offset) if answer.end_offset < self.position else Nothing()
+        return Truncated(answer.end_offset, answer.leader_epoch) if answer.end_offset < self.position else Nothing()
 
     def take(self, answer: Any, asked: int) -> Outcome:
         """Take in one partition's part of a fetch answer (a FetchResponse `PartitionData`).
@@ -153,7 +158,7 @@ class FetchCursor:
         if answer.error_code:
             return self._refused(answer.error_code)
         if (diverging := answer.diverging_epoch) is not None and diverging.end_offset >= 0:
-            return Truncated(min(diverging.end_offset, asked))
+            return Truncated(min(diverging.end_offset, asked), diverging.epoch)
         self.high_water_mark, self.last_stable_offset = answer.high_watermark, answer.last_stable_offset
         data = answer.records
         if not data:
