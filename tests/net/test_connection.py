@@ -147,6 +147,28 @@ async def test_late_answer_ends_the_connection_with_a_timeout(autojump_clock: Mo
         assert isinstance(behind[0], RequestTimeoutError), "what stands behind a late answer is late too"
 
 
+async def test_each_request_has_its_own_deadline_and_those_of_answered_or_given_up_ones_end_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async with connected() as (connection, stream):
+        await negotiate(connection, stream, (Api.HEARTBEAT, 0, 4))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: connection.request(HeartbeatRequest, 5.0, **HEARTBEAT))
+            _, version, correlation_id = await next_request(stream)
+            await stream.send_all(answer(HeartbeatResponse[version](error_code=0), correlation_id))
+        with trio.move_on_after(1.0):
+            await connection.request(HeartbeatRequest, 7.0, **HEARTBEAT)
+        failures: list[BaseException] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(failing, lambda: connection.request(HeartbeatRequest, 60.0, **HEARTBEAT), failures)
+            await trio.sleep(20.0)
+            assert connection.is_open
+            with pytest.raises(RequestTimeoutError, match="no answer to HeartbeatRequest in 10 s"):
+                await connection.request(HeartbeatRequest, 10.0, **HEARTBEAT)
+            assert trio.current_time() == pytest.approx(31.0)
+        assert len(failures) == 1
+
+
 async def test_cancelled_caller_gives_up_its_answer_not_the_connection() -> None:
     async with connected() as (connection, stream):
         await negotiate(connection, stream, (Api.HEARTBEAT, 0, 4))

@@ -1,9 +1,10 @@
 """One connection to one broker: any number of requests in flight, each with its deadline.
 
-Two tasks own the stream, one each way; callers wait for their answer alone, and a third task looks to the deadlines. A request is sent in the caller's own step
-where that takes no waiting, so that it is on the wire before any other task has its turn. A connection ends once and
-for all: on its first transport or protocol error, or on a request's deadline (answers come in order, so whatever stands
-behind a late one is late too). Whoever waits then gets the typed cause. Reconnecting is the pool's.
+Two tasks own the stream, one each way; callers wait for their answer alone, and a third task looks to the deadlines. A
+request is sent in the caller's own step where that takes no waiting, so that it is on the wire before any other task
+has its turn. A connection ends once and for all: on its first transport or protocol error, or on a request's deadline
+(answers come in order, so whatever stands behind a late one is late too). Whoever waits then gets the typed cause.
+Reconnecting is the pool's.
 """
 
 from __future__ import annotations
@@ -201,9 +202,7 @@ class Connection:
             waiting = [waiter for waiter in self._waiters.values() if not waiter.event.is_set()]
             late = [waiter for waiter in waiting if waiter.deadline <= trio.current_time()]
             if late:
-                self.close(
-                    RequestTimeoutError(f"{self.address}: no answer to {late[0].what} in {late[0].timeout:g} s")
-                )
+                self.close(RequestTimeoutError(f"{self.address}: no answer to {late[0].what} in {late[0].timeout:g} s"))
             with trio.CancelScope(deadline=min((w.deadline for w in waiting), default=math.inf)) as self._patience:
                 await trio.sleep_forever()
 
