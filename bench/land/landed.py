@@ -36,7 +36,10 @@ class Landed:
 
 def read(table: Path) -> Landed:
     """Read all rows of a directory of Parquet files, but for what is hidden there, by another reader than Spark."""
+    table.mkdir(exist_ok=True)  # who has landed nothing has not made it
     dataset = pyarrow.dataset.dataset(table, format="parquet")
+    if not dataset.files:
+        return Landed({}, 0)
     columns = {
         "partition": pyarrow.dataset.field("partition"),
         "offset": pyarrow.dataset.field("offset"),

@@ -69,7 +69,7 @@ def measure(plan: Plan) -> Iterator[Table]:
 
 
 def _attempt(kafka: RealKafka, warm: Filled, full: Filled, contender: Contender, number: int) -> Figures | str:
-    with tempfile.TemporaryDirectory(prefix="sarameya-land-") as directory:
+    with tempfile.TemporaryDirectory(prefix="sarameya-land-", ignore_cleanup_errors=True) as directory:
         task = Task(
             bootstrap=kafka.bootstrap_servers[0],
             group=f"{contender.name}-{number}",
@@ -82,7 +82,7 @@ def _attempt(kafka: RealKafka, warm: Filled, full: Filled, contender: Contender,
         os.sync()  # or else the disk is still written to by the one before
         failures: list[str] = []
         try:
-            outcome = trio.run(_run, contender.command(task), _START_SECONDS + sum(full.ends) / _SLOWEST)
+            outcome = trio.run(run_program, contender.command(task), _START_SECONDS + sum(full.ends) / _SLOWEST)
         except* MemberError as raised:
             failures += (str(error) for error in leaves(raised))
         if failures:
@@ -91,7 +91,7 @@ def _attempt(kafka: RealKafka, warm: Filled, full: Filled, contender: Contender,
         return fault(landed, full.ends, SIZE) or figures(outcome, landed)
 
 
-async def _run(command: Sequence[str], seconds: float) -> Outcome:
+async def run_program(command: Sequence[str], seconds: float) -> Outcome:
     """What the program tells in its last line. Raises MemberError where it does not, or does not end well."""
     async with open_program(command, Outcome.of_json) as program:
         await program.until(lambda: bool(program.lines), "what it came to", seconds)

@@ -40,6 +40,10 @@ def test_table_with_each_message_once_has_no_fault(tmp_path: Path) -> None:
     assert fault(read(tmp_path), ends=[3, 2], size=2) is None
 
 
+def test_table_that_nothing_has_landed_in_is_empty(tmp_path: Path) -> None:
+    assert read(tmp_path) == read(tmp_path / "none") == Landed({}, 0)
+
+
 WHOLE = Rows.whole(3, 2)
 
 

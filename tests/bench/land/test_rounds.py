@@ -1,0 +1,39 @@
+"""A landing program, as the bench runs it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from bench.land.programs.landing import Outcome
+from bench.land.rounds import run_program
+from bench.members.rounds import leaves
+
+pytestmark = pytest.mark.integration
+
+OUTCOME = Outcome(1.5, 2.5, 3)
+
+
+async def run(code: str, seconds: float = 60.0) -> Outcome:
+    return await run_program([sys.executable, "-c", code], seconds)
+
+
+async def test_program_that_tells_its_outcome_is_taken_at_its_word() -> None:
+    assert await run(f"print({OUTCOME.to_json()!r})") == OUTCOME
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import sys; sys.exit('no\\nbroker')", "ended with 1: broker"),
+        (f"print({OUTCOME.to_json()!r}, flush=True); raise SystemExit(3)", "ended with 3: without a word"),
+        ("import time; time.sleep(600)", "did not tell what it came to within 0.5 s: without a word"),
+    ],
+    ids=["no outcome", "failed after it", "too slow"],
+)
+async def test_program_that_does_not_end_well_has_failed(code: str, told: str) -> None:
+    with pytest.raises(ExceptionGroup) as raised:
+        await run(code, seconds=0.5 if "sleep" in code else 60.0)
+
+    assert [str(error) for error in leaves(raised.value)] == [told]
