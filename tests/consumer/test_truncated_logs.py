@@ -13,7 +13,7 @@ from sarameya.embedded.apis import Call
 from sarameya.observe import OffsetReset
 from sarameya.protocol import versions
 from sarameya.protocol.versions import Api
-from tests.consumer.kit import watch_fetches
+from tests.consumer.kit import on_request, watch_fetches
 from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
 
 PARTITION = TopicPartition("orders", 0)
@@ -117,6 +117,20 @@ async def test_log_cut_below_a_start_that_nobody_reads_from_yet_is_found_out_by_
         await start_member(nursery, cluster, handler, **options)
         await handler.received(10)
         assert handler.offsets("orders", 0) == list(range(15, 25))
+
+
+async def test_leader_that_has_just_told_where_to_begin_is_not_asked_whether_that_is_right(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Call] = []
+    on_request(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, asked.append)
+    async with orders(brokers=2) as cluster, deadline() as nursery:
+        fill(cluster, 20)
+        cluster.move_leader("orders", 0, 1)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, offset_initial="oldest")
+        await handler.received(20)
+        assert not asked
 
 
 async def test_log_cut_above_what_was_read_is_read_on_as_if_nothing_had_been(autojump_clock: MockClock) -> None:

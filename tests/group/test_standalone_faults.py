@@ -19,9 +19,10 @@ from sarameya import (
     TopicRecreatedError,
 )
 from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded.apis import Call
 from sarameya.observe import LeaderChanged, Retrying
 from sarameya.protocol.versions import Api
-from tests.consumer.kit import edit_answers
+from tests.consumer.kit import edit_answers, on_request
 from tests.group.kit import committed, deadline, fill, orders
 from tests.group.standalone_kit import ORDERS, Counting, Watched, offsets_of, take
 from tests.group.test_cancellation import CancelAtStep
@@ -68,6 +69,51 @@ async def test_log_cut_while_nobody_read_is_found_out_by_the_epoch_of_the_commit
             with pytest.raises(LogTruncatedError) as raised:
                 await anext(aiter(claim))
             assert (raised.value.offset, raised.value.diverging_offset) == (20, 15)
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+async def test_log_cut_below_a_start_that_was_looked_up_is_found_out(
+    autojump_clock: MockClock, group_id: str | None
+) -> None:
+    async with orders(brokers=2) as cluster, deadline():
+        fill(cluster, 20)
+        async with Watched(cluster, group_id, offset_initial="newest") as consumer:
+            async with consumer.consume_partition("orders", 0) as claim:
+                await trio.sleep(1)
+                cluster.truncate("orders", 0, 15)
+                cluster.move_leader("orders", 0, 1)
+                fill(cluster, 20)
+                with pytest.raises(LogTruncatedError):
+                    await anext(aiter(claim))
+
+
+async def test_log_cut_below_a_start_that_nobody_reads_from_yet_is_found_out_by_the_commit(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders(brokers=2) as cluster, deadline():
+        fill(cluster, 20)
+        async with Watched(cluster, "g", offset_initial="newest") as consumer:
+            async with consumer.consume_partition("orders", 0):
+                assert committed(cluster) == {"orders-0": 20}
+        cluster.truncate("orders", 0, 15)
+        cluster.move_leader("orders", 0, 1)
+        fill(cluster, 20)
+        async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0) as claim:
+            with pytest.raises(LogTruncatedError):
+                await anext(aiter(claim))
+
+
+async def test_leader_that_has_just_told_where_to_begin_is_not_asked_whether_that_is_right(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Call] = []
+    on_request(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, asked.append)
+    async with orders(brokers=2) as cluster, deadline():
+        fill(cluster, 20)
+        cluster.move_leader("orders", 0, 1)
+        async with Watched(cluster) as consumer, consumer.consume_partition("orders", 0, "oldest") as claim:
+            assert await offsets_of(claim, 20) == list(range(20))
+        assert not asked
 
 
 async def test_topic_made_again_is_raised_where_its_claims_are_read_and_no_mark_of_the_old_one_is_committed(
