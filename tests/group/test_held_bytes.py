@@ -72,8 +72,8 @@ async def test_calls_that_are_cancelled_leave_the_next_one_all_there_is(
             assert len(handler.messages) == 320
 
 
-def claim_of(data: bytes, budget: ByteBudget) -> Claim:
-    partition = TopicPartition("orders", 0)
+def claim_of(data: bytes, budget: ByteBudget, number: int = 0) -> Claim:
+    partition = TopicPartition("orders", number)
     consumer = PartitionConsumer(FetchCursor(partition, 0), 2, budget.open())
     claim = Claim(consumer, Config())
     consumer.deliver(Records(tuple(split(data, partition, 0)), len(data), 0))
@@ -140,6 +140,26 @@ async def test_stream_does_not_hold_what_it_has_dealt_with_of_a_claim_whose_turn
             await done.wait()
             assert held[-1] <= held[0], "of each what is buffered, and decoded only of the one that is being read"
             nursery.cancel_scope.cancel()
+
+
+async def test_what_a_paused_claim_has_set_aside_stays_held_while_its_stream_reads_others(
+    autojump_clock: MockClock,
+) -> None:
+    budget, stream = ByteBudget(2**30), Stream(0, lambda claim: None)
+    for number in range(2):
+        stream._add(claim_of(build([(0, None, b"x" * 1000, ())] * 10), budget, number))
+    messages = aiter(stream)
+    assert (await anext(messages)).partition == 0
+    paused = stream.claims[TopicPartition("orders", 0)]
+    before = paused._consumer.share.held
+    paused._set_paused(True)
+    assert [(await anext(messages)).partition for _ in range(10)] == [1] * 10
+    assert paused._consumer.share.held == before
+    paused._set_paused(False)
+    assert [(await anext(messages)).offset for _ in range(9)] == list(range(1, 10))
+    with trio.move_on_after(1):
+        await anext(messages)
+    assert budget.held == 0
 
 
 async def test_handler_releases_no_more_than_it_holds() -> None:
