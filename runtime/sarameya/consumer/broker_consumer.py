@@ -16,7 +16,6 @@ from uuid import UUID
 
 import attrs
 import trio
-from kafka.protocol.consumer import FetchRequest
 
 from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
@@ -28,12 +27,12 @@ from sarameya.observe import FetchBufferFull, Observer, Retrying
 from sarameya.protocol.backoff import Attempts, Backoff
 from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.protocol.fetch_cursor import Elsewhere, Failed, LeaseOver, NearerReplica, Nothing, Records, Redispatch
+from sarameya.protocol.fetch_request import FetchRequest
 from sarameya.protocol.fetch_session import NO_SESSION_EPOCH, NO_SESSION_ID, Ask, FetchPlan, FetchSession
 from sarameya.protocol.transactions import ISOLATION_LEVELS
 
 _NEWEST_WITH_NAMES = 12
 """From 13 on, Fetch names topics by their ids (KIP-516)."""
-_NO_ID = UUID(int=0)
 _ANSWER_BYTES, _PARTITION_BYTES = 300, 400
 """The most that an answer, and each partition in it, takes beside records: names are 249 characters at most."""
 
@@ -313,21 +312,6 @@ class BrokerConsumer:
 
     async def _fetch(self, plan: FetchPlan, size: int, max_wait: float) -> Any:
         config = self._config
-        asked: dict[tuple[str, UUID | None], list[Any]] = {}
-        for (topic, number), ask in plan.asks.items():
-            asked.setdefault((topic, ask.topic_id), []).append(
-                FetchRequest.FetchTopic.FetchPartition(
-                    partition=number,
-                    current_leader_epoch=ask.leader_epoch,
-                    fetch_offset=ask.position,
-                    last_fetched_epoch=-1,
-                    log_start_offset=-1,
-                    partition_max_bytes=ask.max_bytes,
-                )
-            )
-        forgotten: dict[tuple[str, UUID | None], list[int]] = {}
-        for (topic, number), topic_id in plan.forgotten:
-            forgotten.setdefault((topic, topic_id), []).append(number)
         try:
             return await self._pool.request(
                 self.node_id,
@@ -335,21 +319,11 @@ class BrokerConsumer:
                 FetchRequest,
                 config.request_timeout + max_wait,
                 newest=None if self._names_by_id else _NEWEST_WITH_NAMES,
-                replica_id=-1,
+                plan=plan,
                 max_wait_ms=round(max_wait * 1000),
                 min_bytes=config.fetch_min_bytes,
                 max_bytes=size,
                 isolation_level=ISOLATION_LEVELS[config.isolation_level],
-                session_id=plan.session_id,
-                session_epoch=plan.session_epoch,
-                topics=[
-                    FetchRequest.FetchTopic(topic=topic, topic_id=topic_id or _NO_ID, partitions=partitions)
-                    for (topic, topic_id), partitions in asked.items()
-                ],
-                forgotten_topics_data=[
-                    FetchRequest.ForgottenTopic(topic=topic, topic_id=topic_id or _NO_ID, partitions=partitions)
-                    for (topic, topic_id), partitions in forgotten.items()
-                ],
                 # A leader that is told it may name a nearer replica instead of sending records (KIP-392), and it is
                 # told for all its partitions at once.
                 rack_id="" if any(c.replica is None for c in self._leased) else config.rack_id,

@@ -29,3 +29,10 @@ def unsigned_varint(frame: bytes | memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
     raise ValueError("a varint of more than five bytes")
+
+
+def as_unsigned_varint(number: int) -> bytes:
+    """How a number of at least 0 is written."""
+    if number < 0x80:
+        return bytes((number,))
+    return bytes((number & 0x7F | 0x80,)) + as_unsigned_varint(number >> 7)
