@@ -101,7 +101,7 @@ def test_request_is_written_as_kafka_python_writes_it(version: int, plan: FetchP
     request = FetchRequest[version](plan=plan, **more)
     assert request.encode() == theirs(version, plan, **more)
     assert request.API_KEY == Theirs.API_KEY
-    assert request.API_VERSION == version
+    assert version == request.API_VERSION
 
 
 @pytest.mark.parametrize("version", SPOKEN)

@@ -128,8 +128,8 @@ class Connection:
     async def request(
         self, message: type[ApiMessage], timeout: float, *, newest: int | None = None, **fields: Any
     ) -> Any:
-        """Send a request (kafka-python's, or one of ours of that make) in the negotiated version, or an older one that is
-        the `newest` to use here, and wait for its answer, `timeout` seconds at most.
+        """Send a request in the negotiated version, or an older one that is the `newest` to use here, and wait for its
+        answer, `timeout` seconds at most. `message` is kafka-python's, or one of ours that is used as theirs are.
 
         Fields that the version does not know are left out. Cancellation gives the answer up, not the
         connection. Raises ConnectionLostError, RequestTimeoutError, ProtocolError, UnsupportedVersionError.
