@@ -1,10 +1,10 @@
 """The partitions read from one broker, fetched together: one task, one connection, one request at a time.
 
 Owns which partitions are subscribed here, and the fetch session with the broker. Hand-over never blocks the loop: a
-partition whose buffer is full, or which is paused, is left out of the next fetch, and where that leaves none, none goes
-out. The next fetch is on the wire before any claim has had its turn at what the last one brought. Whatever this broker
-cannot serve goes back to the dispatcher (`fetcher.py`), which finds out where it belongs; on a lost connection that is
-everything.
+partition whose buffer is full, or which is paused, is left out of the next fetch, and where that leaves none, none
+goes out. The next fetch is on the wire before any claim has had its turn at what the last one brought, unless that is
+little. Whatever this broker cannot serve goes back to the dispatcher (`fetcher.py`), which finds out where it belongs; on
+a lost connection that is everything.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ _ANSWER_BYTES, _PARTITION_BYTES = 300, 400
 _COLD_BYTES = 2**16
 """The most that a fetch may bring, beside a first batch that is larger, whose partitions had nothing the last time."""
 
+_FEW_BYTES = 2**14
+"""An answer that brings fewer is handed out before the next fetch: messages come a few at a time, and are waited for."""
 _NEIGHBOURS_WAIT = 0.005
 """Seconds at most that idle partitions are not asked for while a busy one is about to have room again."""
 _SHORT_SECONDS = 5.0
@@ -88,6 +90,8 @@ class BrokerConsumer:
         # One of these has made an answer too large.
         self._suspects: list[TopicPartition] = []
         self._fetch_size = 0
+        # Bytes of records, by the last answer.
+        self._delivered = 0
         self._names_by_id = True
         self._hurried: Attempts | None = None
         self._something = trio.Event()
@@ -268,7 +272,13 @@ class BrokerConsumer:
         except SarameyaError as error:
             self._give_all_back(str(error))
         else:
+            self._delivered = 0
             brought = self._fan_out(plan, answer)
+            if 0 < self._delivered < _FEW_BYTES:
+                # What claims do with little is done sooner than the next fetch is sent, which also wakes the broker:
+                # that may have the processor then. One checkpoint is not enough: woken tasks go on in any order.
+                await trio.lowlevel.checkpoint()
+                await trio.lowlevel.checkpoint()
             if brought or trio.current_time() >= began + max_wait / 2:
                 self._hurried = None
             else:
@@ -386,6 +396,7 @@ class BrokerConsumer:
         match outcome:
             case Records():
                 consumer.deliver(outcome)
+                self._delivered += outcome.size_bytes
                 self._budget.came(outcome.size_bytes, len(outcome.batches))
                 self._changed[consumer] = None
                 self._on_delivery(consumer)
