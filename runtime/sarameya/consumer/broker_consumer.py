@@ -3,8 +3,8 @@
 Owns which partitions are subscribed here, and the fetch session with the broker. Hand-over never blocks the loop: a
 partition whose buffer is full, or which is paused, is left out of the next fetch, and where that leaves none, none
 goes out. The next fetch is on the wire before any claim has had its turn at what the last one brought, unless that is
-little. Whatever this broker cannot serve goes back to the dispatcher (`fetcher.py`), which finds out where it belongs; on
-a lost connection that is everything.
+little. Whatever this broker cannot serve goes back to the dispatcher (`fetcher.py`), which finds out where it belongs;
+on a lost connection that is everything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COLD_BYTES = 2**16
 """The most that a fetch may bring, beside a first batch that is larger, whose partitions had nothing the last time."""
 
 _FEW_BYTES = 2**14
-"""An answer that brings fewer is handed out before the next fetch: messages come a few at a time, and are waited for."""
+"""An answer that brings fewer is handed out before the next fetch: its messages have come alone, and are waited for."""
 _NEIGHBOURS_WAIT = 0.005
 """Seconds at most that idle partitions are not asked for while a busy one is about to have room again."""
 _SHORT_SECONDS = 5.0
