@@ -114,8 +114,8 @@ async def test_kafka_s_own_tool_reads_the_embedded_broker_s_log_as_it_reads_kafk
         (record["key"], content(record)) for record in their_offsets
     ]
     assert [content(record) for record in offsets if record["key"]["data"]["group"] == COMES_AND_GOES] == [
-        (0, {"offset": 0, "leaderEpoch": -1, "metadata": "", "commitTimestamp": "<time>"}),
-        (1, {"offset": 0, "leaderEpoch": -1, "metadata": "", "commitTimestamp": "<time>"}),
+        (0, {"offset": 0, "leaderEpoch": 0, "metadata": "", "commitTimestamp": "<time>"}),
+        (1, {"offset": 0, "leaderEpoch": 0, "metadata": "", "commitTimestamp": "<time>"}),
         (0, {"offset": 2, "leaderEpoch": -1, "metadata": "zwei übrig", "commitTimestamp": "<time>"}),
         (1, {"offset": 3, "leaderEpoch": 0, "metadata": "", "commitTimestamp": "<time>"}),
         (1, None),
