@@ -155,8 +155,7 @@ class BrokerConsumer:
             if self._suspects:
                 await self._fetch_suspect()
                 continue
-            config = self._config
-            held = [c for c in self._holding if c.is_held(now, config.max_processing_time)]
+            held = [c for c in self._holding if c.is_held(now, self._config.max_processing_time)]
             if not self._session.wanted or (held and not self._hot):
                 if self._holding:  # whose room may come from what others give back
                     self._budget.tell_of_room(self._wake)

@@ -31,6 +31,7 @@ class ByteBudget:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self._largest_fetch = max(capacity // _FETCHES, 1)
         self.held = 0
         """By all shares together."""
         self.reserved = 0
@@ -72,7 +73,7 @@ class ByteBudget:
         partition.
         """
         self._deal()
-        at_most = min(at_most, max(self.capacity // _FETCHES, 1))
+        at_most = min(at_most, self._largest_fetch)
         half = max(self._floor // 2, 1)
         if half >= at_most:
             self._is_tight = self._leaves_floors = self._exceeds_floors = False
@@ -96,9 +97,10 @@ class ByteBudget:
             size += empty * self._floor + sum(max(self._floor - share.held, 0) for share in holding)
         if self._exceeds_floors:
             # A giant is one partition's; the others are not to wait for it.
-            usual = sum(min(share.held, 4 * self._one_batch()) for share in self._shares if share.held)
+            giant = 4 * self._one_batch()
+            usual = sum(min(share.held, giant) for share in self._shares if share.held)
             size = min(size, self.capacity - usual - self.reserved)
-        size = max(min(size, at_most, max(self.capacity // _FETCHES, 1)), 0)
+        size = max(min(size, at_most, self._largest_fetch), 0)
         self.reserved += size
         return size
 
