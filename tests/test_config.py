@@ -30,6 +30,7 @@ ABOVE_ZERO = {
     "close_timeout",
     "max_processing_time",
     "autocommit_interval",
+    "delivery_timeout",
 }
 FROM_ZERO = {"rebalance_margin", "claim_grace"}
 WHOLE_FROM = {
@@ -40,9 +41,12 @@ WHOLE_FROM = {
     "fetch_buffer_bytes": 1024,
     "fetch_max_decompressed_bytes": 1024,
     "channel_buffer_fetches": 1,
+    "produce_batch_bytes": 1,
+    "max_request_bytes": 1024,
 }
 ONE_OF = {
     "isolation_level": {"read_uncommitted", "read_committed"},
+    "compression": {"none", "gzip", "snappy", "lz4", "zstd"},
 }
 POLICIES = {"offset_initial", "offset_out_of_range"}
 BOOLEANS = {"check_crcs", "autocommit"}

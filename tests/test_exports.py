@@ -13,7 +13,7 @@ import pytest
 import sarameya
 import sarameya.embedded
 import sarameya.testing
-from sarameya import Consumer, ConsumerGroup, Session
+from sarameya import Consumer, ConsumerGroup, DescribedGroup, GroupAdmin, Listing, Producer, Session
 from sarameya.embedded import EmbeddedCluster, GroupDescription
 from sarameya.protocol.assignors import ASSIGNORS
 
@@ -46,7 +46,11 @@ def names(module: ModuleType) -> set[Any]:
     [
         (ConsumerGroup, [sarameya]),
         (Consumer, [sarameya]),
+        (Producer, [sarameya]),
         (Session, [sarameya]),
+        (GroupAdmin, [sarameya]),
+        (DescribedGroup, [sarameya]),
+        (Listing, [sarameya]),
         (EmbeddedCluster, [sarameya, sarameya.embedded, sarameya.testing]),
         (GroupDescription, [sarameya, sarameya.embedded]),
     ],

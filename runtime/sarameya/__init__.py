@@ -1,6 +1,7 @@
 """Sarameya: a Kafka consumer-group runtime on trio.
 
 group/      what you write and hold: ConsumerGroup, ConsumerGroupHandler, Session, Claim; Consumer
+producer/   what you send with: Producer
 consumer/   fetching and fanning out      net/       connections, metadata, the coordinator
 protocol/   pure state machines, formats  embedded/  a broker in the process
 model, errors, config, observe            testing/   the test kit        service/  the command line
@@ -19,6 +20,7 @@ from sarameya.errors import (
     ConnectionLostError,
     CorruptRecordError,
     DecompressionLimitError,
+    DeliveryTimeoutError,
     FencedInstanceError,
     GroupAuthorizationError,
     GroupError,
@@ -26,6 +28,7 @@ from sarameya.errors import (
     InterceptorError,
     KafkaError,
     LogTruncatedError,
+    MessageTooLargeError,
     NoCommittedOffsetError,
     OffsetOutOfRangeError,
     ProtocolError,
@@ -55,13 +58,18 @@ from sarameya.model import (
     CommittedOffset,
     Generation,
     GroupMetadata,
+    LogRange,
     Message,
     TimestampType,
     TopicPartition,
 )
+from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffsets
 from sarameya.net.transport import TcpTransport, Transport
 from sarameya.observe import Event, Observer, log_event
 from sarameya.option_kinds import unknown_option
+from sarameya.producer.producer import Producer
+from sarameya.producer.record import ProducerRecord, RecordMetadata
 from sarameya.protocol.assignors import (
     Assignor,
     CooperativeStickyAssignor,
@@ -72,16 +80,22 @@ from sarameya.protocol.assignors import (
     Subscription,
     TopicLayout,
 )
+from sarameya.protocol.described_groups import DescribedGroup, DescribedMember, ListedGroup, Listing
+from sarameya.protocol.metadata import Broker, ClusterMetadata
 
 __all__ = [
+    "LOG_END",
+    "LOG_START",
     "Assignment",
     "Assignor",
     "AssignorError",
     "BatchTooLargeError",
+    "Broker",
     "Claim",
     "ClaimBatches",
     "ClaimError",
     "ClaimMessages",
+    "ClusterMetadata",
     "CommitError",
     "CommittedOffset",
     "Config",
@@ -95,28 +109,40 @@ __all__ = [
     "CooperativeStickyAssignor",
     "CorruptRecordError",
     "DecompressionLimitError",
+    "DeliveryTimeoutError",
+    "DescribedGroup",
+    "DescribedMember",
     "ErrorCode",
     "Event",
     "FencedInstanceError",
     "Generation",
+    "GroupAdmin",
     "GroupAuthorizationError",
     "GroupError",
     "GroupMetadata",
     "HandlerError",
     "InterceptorError",
     "KafkaError",
+    "ListedGroup",
+    "Listing",
+    "LogOffsets",
+    "LogRange",
     "LogTruncatedError",
     "Message",
     "MessageBatch",
+    "MessageTooLargeError",
     "NoCommittedOffsetError",
     "Observer",
     "OffsetOutOfRangeError",
     "Paused",
+    "Producer",
+    "ProducerRecord",
     "ProtocolError",
     "RangeAssignor",
     "RebalanceDeadlineError",
     "RebalanceProtocol",
     "RecordError",
+    "RecordMetadata",
     "RequestTimeoutError",
     "ResponseTooLargeError",
     "RetriesExhaustedError",

@@ -34,6 +34,7 @@ from sarameya.option_kinds import (
 )
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 RebalanceStrategy = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
 """The built-in assignors, by Kafka's names; `protocol.assignors.ASSIGNORS` has each one's class."""
 
@@ -219,6 +220,24 @@ class Config:
         kafka="enable.auto.commit",
     )
     autocommit_interval: float = seconds(1.0, "seconds between autocommits", kafka="auto.commit.interval.ms")
+
+    # -- producing -------------------------------------------------------------------------------
+    delivery_timeout: float = seconds(
+        120.0,
+        "seconds from `send` to the acknowledgement, retries included, before it raises",
+        kafka="delivery.timeout.ms",
+    )
+    produce_batch_bytes: int = size(
+        256 * 2**10,
+        "the most that records of a partition have together that are sent as one batch; a larger one is sent alone",
+        kafka="batch.size",
+    )
+    max_request_bytes: int = size(
+        2**20, "a larger record is not sent, nor more than this to a broker at once", low=1024, kafka="max.request.size"
+    )
+    compression: Compression = option(
+        "none", one_of(*get_args(Compression)), "how batches are compressed", kafka="compression.type"
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.heartbeat_interval >= self.session_timeout:

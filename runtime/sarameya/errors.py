@@ -11,11 +11,13 @@
     ├── KafkaError                      a broker answered with an error code
     │   ├── UnknownTopicError
     │   ├── TopicAuthorizationError
+    │   ├── MessageTooLargeError        a record is larger than may be sent, or than its topic takes
     │   └── GroupError                  the group cannot be used as configured
     │       ├── GroupAuthorizationError
     │       ├── FencedInstanceError
     │       └── CommitError             a commit was refused for good
     ├── RetriesExhaustedError           what was tried again as often, or for as long, as the options allow
+    ├── DeliveryTimeoutError            a record was not acknowledged in time                   (retriable)
     ├── NoCommittedOffsetError          nothing says where to begin, and the policy is `fail`
     ├── OffsetOutOfRangeError           the position is not in the log and the policy is `fail`
     ├── LogTruncatedError               the log was cut below the position and the policy is `fail`
@@ -37,6 +39,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Self
 
@@ -124,7 +127,11 @@ class UnknownTopicError(KafkaError):
 
 
 class TopicAuthorizationError(KafkaError):
-    """The principal may not read the topic: it lacks the READ or DESCRIBE ACL on it."""
+    """The principal may not use the topic: it lacks the READ, WRITE or DESCRIBE ACL on it."""
+
+
+class MessageTooLargeError(KafkaError):
+    """A record is larger than `Config.max_request_bytes`, or than its topic takes: it was not stored."""
 
 
 class GroupError(KafkaError):
@@ -155,6 +162,24 @@ class RetriesExhaustedError(SarameyaError):
 
     def __str__(self) -> str:
         return f"{self.what}: gave up after {self.attempts} tries in {self.elapsed:.1f} s; last: {self.cause}"
+
+
+class DeliveryTimeoutError(SarameyaError):
+    """A record was not acknowledged in `Config.delivery_timeout`. `trouble` is what was last in the way.
+
+    It may have been stored all the same: what was sent, and not answered, is not known.
+    """
+
+    retriable = True
+
+    def __init__(self, what: str, timeout: float, trouble: str) -> None:
+        super().__init__(what, timeout, trouble)
+        self.what = what
+        self.timeout = timeout
+        self.trouble = trouble
+
+    def __str__(self) -> str:
+        return f"{self.what}: not acknowledged in {self.timeout:g} s (delivery_timeout): {self.trouble}"
 
 
 class NoCommittedOffsetError(SarameyaError):
@@ -429,10 +454,13 @@ _CLASSES: dict[ErrorCode, type[KafkaError]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: TopicAuthorizationError,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicError,
     ErrorCode.INVALID_TOPIC_EXCEPTION: UnknownTopicError,
+    ErrorCode.MESSAGE_TOO_LARGE: MessageTooLargeError,
 }
 
 
-def kafka_error(code: int, context: str, fallback: type[KafkaError] = KafkaError) -> KafkaError:
+def kafka_error(
+    code: int, context: str, fallback: type[KafkaError] = KafkaError, advice: Mapping[ErrorCode, str] = ADVICE
+) -> KafkaError:
     """The typed error for a broker's code, with advice where there is any."""
     known = ErrorCode.of(code)
-    return _CLASSES.get(known, fallback)(code, context, ADVICE.get(known, ""))
+    return _CLASSES.get(known, fallback)(code, context, advice.get(known, ""))

@@ -102,6 +102,12 @@ class MessageBatch:
     `next_offset` is the position behind the batch: at least `messages[-1].offset + 1`, more where control
     records or compacted gaps follow. Marking `next_offset` is always right. `size_bytes` is the size
     on the wire. A batch is never empty.
+
+    `from_offset` is the position before the batch: the `next_offset` of what its claim handed out before, or where the
+    claim began. So the ranges [from_offset, next_offset) of a claim's batches are contiguous, and what the log hides
+    (control records, aborted and compacted ones) lies inside of them. But where the position was moved meanwhile, since
+    its log no longer had it (`OffsetReset`), it is where it was moved to: that it is not the `next_offset` before tells
+    that records are missing. By default, for batches made by hand, the first message's offset.
     """
 
     topic: str
@@ -110,6 +116,11 @@ class MessageBatch:
     next_offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     size_bytes: int = 0
+    from_offset: int = attrs.field()
+
+    @from_offset.default
+    def _first(self) -> int:
+        return self.messages[0].offset if self.messages else self.next_offset
 
     @property
     def topic_partition(self) -> TopicPartition:

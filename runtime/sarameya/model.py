@@ -105,6 +105,15 @@ class CommittedOffset:
     leader_epoch: int = NO_LEADER_EPOCH
 
 
+@attrs.frozen(slots=True)
+class LogRange:
+    """What a partition's log has: the offsets from `start` on, up to but not including `end`, the next one to be
+    written (the high water mark: what stands beyond is not safe on all replicas yet, and is shown to nobody)."""
+
+    start: int
+    end: int
+
+
 Assignment = Mapping[str, tuple[int, ...]]
 """topic -> its assigned partitions, ascending."""
 

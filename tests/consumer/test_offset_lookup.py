@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Config, ErrorCode, Event, TopicPartition
+from sarameya import Config, ErrorCode, Event, LogRange, TopicPartition
 from sarameya.consumer.offset_lookup import OffsetLookup, Place
 from sarameya.embedded import EmbeddedCluster
 from sarameya.errors import KafkaError, RetriesExhaustedError, TopicAuthorizationError
@@ -193,7 +193,7 @@ async def test_range_of_a_log_counts_open_transactions(
         edit_answers(monkeypatch, Api.LIST_OFFSETS, lambda request, _: asked.append(request.isolation_level))
         fill(cluster, 5)
         cluster.delete_records("orders", 0, 2)
-        assert await at.lookup.log_range(PARTITIONS[0]) == (2, 5)
+        assert await at.lookup.log_range(PARTITIONS[0]) == LogRange(2, 5)
         assert asked == [0, 0]
         await at.lookup.find({PARTITIONS[0]: "newest"})
         assert asked == [0, 0, 1]

@@ -11,6 +11,7 @@ from trio.testing import MockClock
 from sarameya import (
     Config,
     ErrorCode,
+    LogRange,
     LogTruncatedError,
     OffsetOutOfRangeError,
     RetriesExhaustedError,
@@ -192,8 +193,8 @@ async def test_broker_that_never_serves_what_is_in_its_log_is_given_up_as_the_op
 class Stub:
     """A lookup that knows one log."""
 
-    async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
-        return 10, 90
+    async def log_range(self, partition: TopicPartition) -> LogRange:
+        return LogRange(10, 90)
 
     async def find(self, wanted: dict[TopicPartition, object]) -> dict[TopicPartition, LogOffset]:
         return {tp: LogOffset({"oldest": 10, "newest": 90}.get(policy, 50)) for tp, policy in wanted.items()}

@@ -30,6 +30,7 @@ def shown() -> dict[str, Any]:
 async def test_handler_reads_all_and_marks_it(
     autojump_clock: MockClock, shown: dict[str, Any], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    shown["ENOUGH"] = 20
     async with orders(1) as cluster, deadline() as nursery:
         fill(cluster, 30, 0)
         member = await start_member(nursery, cluster, shown[name]())
@@ -59,5 +60,6 @@ def test_errors_and_events_that_are_named_exist() -> None:
 
 
 def test_what_is_asked_of_a_claim_and_a_group_exists() -> None:
-    for owner, name in re.findall(r"`(claim|group)\.(\w+)(?:\(\))?`", PAGE):
-        assert hasattr({"claim": sarameya.Claim, "group": sarameya.ConsumerGroup}[owner], name)
+    owners = {"claim": sarameya.Claim, "group": sarameya.ConsumerGroup, "batch": sarameya.MessageBatch}
+    for owner, name in re.findall(r"`(claim|group|batch)\.(\w+)(?:\(\))?`", PAGE):
+        assert hasattr(owners[owner], name)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from sarameya import Config
+from sarameya import CommittedOffset, Config
+from sarameya.observe import ClaimStarted
 from sarameya.offset_policy import parse_policy
 from sarameya.service.groups.command import _to
-from tests.group.kit import deadline, orders
-from tests.group.standalone_kit import Watched, take
+from tests.group.kit import Recorder, deadline, eventually, failure, fill, orders, start_member
+from tests.group.standalone_kit import ORDERS, Watched, take
 
 PAGE = (Path(__file__).parents[2] / "docs" / "offsets.md").read_text(encoding="utf-8")
 
@@ -63,6 +64,27 @@ async def test_interceptor_changes_what_is_read(autojump_clock: MockClock, shown
             async with consumer.consume_partition("orders", 0, "oldest") as claim:
                 [message] = await take(claim, 1)
                 assert message.value == b"hello"
+
+
+async def test_sink_begins_where_it_has_landed_unless_the_log_is_another_one(
+    autojump_clock: MockClock, shown: dict[str, Any]
+) -> None:
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 10)
+        looks = Recorder()
+        await start_member(nursery, cluster, looks, group="other")
+        await looks.received(10)
+        topic_id = looks.sessions[0].topic_id("orders")
+        landed = {ORDERS[0]: CommittedOffset(7, "up to 7", 0)}
+        member = await start_member(nursery, cluster, shown["Sink"](landed, topic_id))
+        await eventually(lambda: cluster.committed("g").get(ORDERS[0]) == CommittedOffset(10, "up to 10"))
+        assert [event.offset for event in member.seen(ClaimStarted)] == [7]
+        await member.close()
+        beyond = {ORDERS[0]: CommittedOffset(11, "up to 11", 0)}
+        for other in (shown["Sink"](landed, "0" * 32), shown["Sink"](beyond, topic_id)):
+            member = await start_member(nursery, cluster, other)
+            await member.ended.wait()
+            assert "is not what has landed" in str(failure(member))
 
 
 async def test_reader_begins_an_hour_ago(autojump_clock: MockClock, shown: dict[str, Any]) -> None:

@@ -188,6 +188,24 @@ async def test_answer_that_leaves_the_group_out_is_a_protocol_error(
             await admin.describe("g")
 
 
+async def test_epochs_end_where_the_leaders_say_and_what_nobody_can_tell_is_left_out(autojump_clock: MockClock) -> None:
+    async with orders(3, brokers=2) as cluster, admin_of(cluster) as (admin, _), deadline():
+        for number in range(3):
+            fill(cluster, 5, number)
+            cluster.move_leader("orders", number, (number + 1) % 2)
+            fill(cluster, 5, number)
+        last = cluster.log("orders", 0).leader_epoch
+        cluster.truncate("orders", 1, 3)
+        cluster.move_leader("orders", 1, 1)
+        fill(cluster, 20, 1)
+        epochs = {TopicPartition("orders", number): epoch for number, epoch in enumerate((last, last, -1, 0))}
+        await admin.metadata(["orders"])
+        assert await admin.epoch_ends(epochs) == {ORDERS_0: 10, TopicPartition("orders", 1): 3}
+        assert await admin.epoch_ends({ORDERS_0: last - 1}) == {ORDERS_0: 5}
+        cluster.fail_next(Api.OFFSET_FOR_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert await admin.epoch_ends({ORDERS_0: last}) == {}
+
+
 # -- changing ------------------------------------------------------------------------------------
 
 
@@ -197,6 +215,16 @@ async def test_commit_for_a_group_that_does_not_exist_makes_it(autojump_clock: M
         assert await admin.commit("g", offsets) == dict.fromkeys(offsets, ErrorCode.NONE)
         assert committed(cluster) == {"orders-0": 3, "orders-1": 4}
         assert (await admin.describe("g")).state == EMPTY
+
+
+async def test_commit_carries_metadata_and_leader_epoch_where_it_is_told_them(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, admin_of(cluster) as (admin, _), deadline():
+        offsets = {ORDERS_0: CommittedOffset(3, "a note", 0), TopicPartition("orders", 1): 4}
+        assert await admin.commit("g", offsets) == dict.fromkeys(offsets, ErrorCode.NONE)
+        assert await admin.committed("g") == {
+            ORDERS_0: CommittedOffset(3, "a note", 0),
+            TopicPartition("orders", 1): CommittedOffset(4),
+        }
 
 
 async def test_commit_for_a_group_with_a_member_is_refused_whole(autojump_clock: MockClock) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -136,6 +137,123 @@ def test_shares_are_opened_and_closed_at_the_same_cost_however_many_there_are() 
     assert calls(lambda: come_and_go(2000)) < 5 * calls(lambda: come_and_go(500))
 
 
+# -- what handlers keep ----------------------------------------------------------------------------------
+
+
+def keep(share: Share, size: int) -> bool:
+    """A handler that collects takes this much more, and deals with all of it where it is told. Whether it was."""
+    share.keep(size)
+    if share.may_keep_more:
+        return False
+    share.keep_less(share.kept)
+    return True
+
+
+def test_who_exhausts_what_handlers_may_keep_together_is_told_at_once() -> None:
+    budget = ByteBudget(64 * MIB)
+    shares = [budget.open() for _ in range(32)]
+    budget.fetch_size(MIB)
+    told: list[int] = []
+    for n, share in enumerate(shares * 4):
+        if keep(share, 2 * MIB):
+            told.append(n)
+            break
+    assert told == [8], "floors are a MiB: eight beyond theirs by one are an eighth of the budget"
+    assert not shares[8].kept
+    assert all(share.may_keep_more for share in shares)
+
+
+def test_partition_keeps_more_than_its_floor_but_no_more_than_leaves_it_a_fetch() -> None:
+    budget = ByteBudget(64 * MIB)
+    shares = [budget.open() for _ in range(1000)]
+    budget.fetch_size(MIB)
+    floor, kept = 32 * MIB // 1000, 0
+    while not keep(shares[0], MIB // 4):
+        kept += MIB // 4
+    assert kept == 7 * MIB, "an eighth, less what a fetch brings"
+    assert kept + MIB // 4 > floor + 7 * MIB
+
+
+def test_what_was_fetched_before_does_not_count_as_kept() -> None:
+    """Else who takes a fetch piece by piece would be told at the first one."""
+    budget = ByteBudget(64 * MIB)
+    shares = [budget.open() for _ in range(1000)]
+    budget.fetch_size(MIB)
+    for share in shares[:20]:
+        share.hold(MIB)
+    shares[0].hold(7 * MIB)
+    reserved = budget.reserve(8 * MIB, 980, shares[:20])
+    budget.fetch_size(MIB)
+    assert not shares[0].has_room
+    for share in shares[:20]:
+        share.keep(100_000)
+        assert share.may_keep_more
+    budget.settle(reserved)
+
+
+def test_who_keeps_little_has_room_whatever_others_keep() -> None:
+    budget = ByteBudget(64 * MIB)
+    one, other = budget.open(), budget.open()
+    budget.fetch_size(MIB)
+    one.keep(64 * MIB)
+    other.keep(8 * MIB)
+    assert (one.may_keep_more, other.may_keep_more) == (False, True)
+
+
+def test_share_that_is_closed_keeps_nothing() -> None:
+    budget = ByteBudget(1000)
+    share, other = budget.open(), budget.open()
+    share.keep(900)
+    share.close()
+    share.keep(10)
+    share.keep_less(900)
+    assert share.may_keep_more
+    assert (budget.held, budget._kept_excess) == (0, 0)
+    other.keep(400)
+    assert other.may_keep_more, "all floors are its own now"
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_nobody_waits_for_ever_where_all_deal_with_what_they_keep_when_told(data: st.DataObject) -> None:
+    """Handlers that only collect, and look at nothing but their own share, right after they have kept more. Whatever
+    came before: once all that was fetched is taken, every partition may be fetched, and there is budget for it, also
+    while brokers that have nothing are long-polled."""
+    capacity = data.draw(st.sampled_from([1024, 10_000, MIB, 64 * MIB]))
+    partition_bytes = data.draw(st.sampled_from([100, 10_000, MIB]))
+    budget = ByteBudget(capacity)
+    shares = [budget.open() for _ in range(data.draw(st.sampled_from([1, 2, 3, 20, 300])))]
+    fetched: dict[Share, int] = dict.fromkeys(shares, 0)
+    grows = data.draw(st.sampled_from([1, 3, 20]))  # what is compressed is more when it is kept
+
+    def take(share: Share, size: int) -> None:
+        fetched[share] -= size
+        share.keep(size * grows)
+        share.release(size)
+        if not share.may_keep_more:
+            share.keep_less(share.kept)
+
+    some = st.lists(st.integers(0, min(len(shares), 40) - 1), min_size=1, max_size=40, unique=True)
+    for _ in range(data.draw(st.integers(1, 30))):
+        chosen = [shares[place] for place in data.draw(some)]
+        if data.draw(st.booleans()):
+            for share, size in fetch(budget, chosen, 50 * MIB, partition_bytes).items():
+                fetched[share] += size
+                budget.came(max(size, 1), data.draw(st.integers(1, 3)))
+        else:
+            part = data.draw(st.sampled_from([1, 2, 5]))
+            for share in chosen:
+                take(share, fetched[share] // part)
+    for share in shares:
+        take(share, fetched[share])
+    budget.reserved += data.draw(st.integers(0, capacity // 8))
+    size = budget.fetch_size(partition_bytes)
+    assert all(share.has_room for share in shares)
+    holding = [share for share in shares if share.held]
+    assert budget.reserve(size, len(shares) - len(holding), holding) > 0
+    event(f"{sum(share.kept > budget._floor for share in shares) > 0=}")
+
+
 class Budgets(RuleBasedStateMachine):
     """In whatever order partitions come, are fetched, taken from, and go."""
 
@@ -187,10 +305,25 @@ class Budgets(RuleBasedStateMachine):
         self.budget.settle(self.on_their_way.pop()[0])
 
     @precondition(lambda self: self.shares)
+    @rule(data=st.data(), size=st.sampled_from([1, 300, MIB]))
+    def keep(self, data: st.DataObject, size: int) -> None:
+        """Of what is held, so that the budget is kept within."""
+        share = self.shares[data.draw(st.integers(0, len(self.shares) - 1))]
+        size = min(size, share.held - share.kept)
+        share.release(size)
+        share.keep(size)
+
+    @precondition(lambda self: self.shares)
+    @rule(data=st.data(), part=st.sampled_from([1, 2]))
+    def keep_less(self, data: st.DataObject, part: int) -> None:
+        share = self.shares[data.draw(st.integers(0, len(self.shares) - 1))]
+        share.keep_less(share.kept // part)
+
+    @precondition(lambda self: self.shares)
     @rule(data=st.data(), part=st.sampled_from([1, 2]))
     def take(self, data: st.DataObject, part: int) -> None:
         share = self.shares[data.draw(st.integers(0, len(self.shares) - 1))]
-        share.release(share.held // part)
+        share.release((share.held - share.kept) // part)
 
     @invariant()
     def it_is_kept(self) -> None:
@@ -205,6 +338,7 @@ class Budgets(RuleBasedStateMachine):
         budget = self.budget
         budget._deal()
         assert budget._excess == sum(max(share.held - budget._floor, 0) for share in self.shares)
+        assert budget._kept_excess == sum(max(share.kept - budget._floor, 0) for share in self.shares)
 
     @invariant()
     def whoever_has_nothing_may_have_something_unless_all_is_used_up(self) -> None:

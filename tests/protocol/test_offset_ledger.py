@@ -30,9 +30,22 @@ def test_fresh_ledger_is_clean() -> None:
 def test_mark_moves_forward_only() -> None:
     ledger = OffsetLedger({P0: at(5)})
     assert ledger.mark(P0, at(8))
-    assert not ledger.mark(P0, at(8, "again"))
+    assert not ledger.mark(P0, at(8))
     assert not ledger.mark(P0, at(7))
     assert ledger.dirty() == {P0: at(8)}
+
+
+def test_mark_where_the_mark_is_replaces_its_metadata_and_nothing_else() -> None:
+    ledger = OffsetLedger({P0: CommittedOffset(5, "old", 3)})
+    assert ledger.mark(P0, at(5, "new"))
+    assert ledger.dirty() == {P0: CommittedOffset(5, "new", 3)}, "what stands before it is of the same leader epoch"
+    ledger.acknowledge(send(ledger))
+    assert not ledger.mark(P0, at(5, "new")), "nothing new"
+    assert not ledger.mark(P0, at(5)), "what is said is not taken back by who says nothing"
+    assert not ledger.mark(P0, at(4, "newer"))
+    assert ledger.dirty() == {}
+    assert ledger.mark(P0, CommittedOffset(5, "newer", 4))
+    assert ledger.dirty() == {P0: CommittedOffset(5, "newer", 4)}
 
 
 def test_reset_moves_backward_only() -> None:
@@ -239,6 +252,34 @@ def test_position_moved_back_and_then_on_holds_back_what_is_still_ahead() -> Non
     assert moved.mark(100) == 70
     assert moved.move(70, 150)
     assert moved.mark(200) == 200
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_position_moved_forward_leaves_a_mark_with_metadata_where_it_is(is_first: bool) -> None:
+    """A sink's note, say, of what has landed: a commit without one, or beyond it, would be nobody's word."""
+    moved = Moved(None, 100, 100)
+    moved.ledger.mark(P0, at(90, "landed to 90"))
+    assert not moved.move(100, 150, is_first=is_first)
+    assert moved.ledger.dirty() == {P0: at(90, "landed to 90")}
+    assert moved.ledger.mark(P0, at(100, "landed to 100"))
+    assert moved.ledger.mark(P0, at(160, "landed to 160, but for what was gone"))
+
+
+@pytest.mark.parametrize(("before", "after"), [(100, 150), (100, 50)])
+def test_position_moved_sets_no_mark_where_the_handler_has_notes_of_its_own(before: int, after: int) -> None:
+    ledger = OffsetLedger({P0: None})
+    ledger.note(P0)
+    assert not ledger.position_moved(P0, before, after, is_first=True, reach=lambda: None)
+    assert ledger.dirty() == {}
+
+
+def test_position_moved_back_takes_a_mark_along_with_its_metadata() -> None:
+    """All that stands before it is told of by that. What a handler marks late is not taken for more."""
+    ledger = OffsetLedger({P0: at(80, "landed to 80")})
+    assert ledger.position_moved(P0, 100, 50, is_first=False, reach=lambda: None)
+    assert ledger.dirty() == {P0: at(50, "landed to 80")}
+    assert ledger.mark(P0, at(100, "landed to 100"))
+    assert ledger.dirty() == {P0: at(50, "landed to 100")}
 
 
 def test_partition_that_is_owned_anew_is_marked_freely() -> None:

@@ -13,12 +13,14 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from sarameya.errors import UnsupportedVersionError
 from sarameya.protocol.schemas import ConsumerGroupDescribeRequest
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
 
 MESSAGES = {
+    Api.PRODUCE: ProduceRequest,
     Api.FETCH: FetchRequest,
     Api.LIST_OFFSETS: ListOffsetsRequest,
     Api.METADATA: MetadataRequest,
@@ -32,6 +34,7 @@ MESSAGES = {
     Api.DESCRIBE_GROUPS: DescribeGroupsRequest,
     Api.LIST_GROUPS: ListGroupsRequest,
     Api.API_VERSIONS: ApiVersionsRequest,
+    Api.INIT_PRODUCER_ID: InitProducerIdRequest,
     Api.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest,
     Api.DELETE_GROUPS: DeleteGroupsRequest,
     Api.OFFSET_DELETE: OffsetDeleteRequest,

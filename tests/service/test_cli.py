@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
@@ -16,6 +18,8 @@ def greet(parser: argparse.ArgumentParser) -> None:
     def run(args: argparse.Namespace) -> int:
         if args.name == "ctrl-c":
             raise KeyboardInterrupt
+        if args.name == "ctrl-c in a nursery":
+            raise BaseExceptionGroup("", [KeyboardInterrupt()])
         if args.name == "bug":
             raise ValueError("a bug")
         print(f"hello {args.name}")
@@ -25,11 +29,23 @@ def greet(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
+class Broken:
+    """Something whose import raises what it likes."""
+
+    @property
+    def command(self) -> None:
+        raise RuntimeError("no licence")
+
+
+broken = Broken()
+
+
 @pytest.fixture(autouse=True)
 def plugged_in(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [
         EntryPoint("greet", f"{__name__}:greet", commands.ENTRY_POINT_GROUP),
         EntryPoint("absent", "made_up_module:command", commands.ENTRY_POINT_GROUP),
+        EntryPoint("broken", f"{__name__}:broken.command", commands.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(commands, "entry_points", EntryPoints(others).select)
 
@@ -44,6 +60,56 @@ def test_command_of_another_package_that_cannot_be_imported_is_told(capsys: pyte
     assert capsys.readouterr().err == (
         "sarameya: error: command 'absent' cannot be imported: No module named 'made_up_module'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "told"),
+    [
+        (["greet", "broken"], 7, ""),
+        (["broken"], 2, "sarameya: error: command 'broken' cannot be imported: RuntimeError: no licence\n"),
+    ],
+)
+def test_command_that_is_broken_says_so_where_it_is_called_and_stops_no_other(
+    argv: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == code
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize("name", ["greet", "run"])
+def test_command_that_is_called_as_another_is_left_out_and_told(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = [
+        EntryPoint("greet", f"{__name__}:greet", commands.ENTRY_POINT_GROUP),
+        EntryPoint(name, f"{__name__}:broken.command", commands.ENTRY_POINT_GROUP),
+    ]
+    monkeypatch.setattr(commands, "entry_points", EntryPoints(others).select)
+    main([name, "--help"])
+    assert capsys.readouterr().err == f"sarameya: there is another command {name!r}, of {__name__}, which is left out\n"
+    main(["--help"])
+    assert capsys.readouterr().err == ""
+
+
+def test_command_of_another_package_logs_as_ours_do() -> None:
+    # In a process of its own: logging is set up once.
+    program = (
+        "import logging, sys\n"
+        "from importlib.metadata import EntryPoint, EntryPoints\n"
+        "from sarameya.service import commands\n"
+        "from sarameya.service.cli import main\n"
+        "def add(parser):\n"
+        "    parser.description = 'All about logging.'\n"
+        "    parser.set_defaults(run=lambda args: logging.getLogger('theirs').info('heard') or 0)\n"
+        "entry = EntryPoint('say', '__main__:add', commands.ENTRY_POINT_GROUP)\n"
+        "commands.entry_points = EntryPoints([entry]).select\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    for argv, seen in (["say"], True), (["say", "--log-level", "warning"], False):
+        done = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, text=True, check=True)
+        assert ("INFO    heard" in done.stderr) is seen
+    done = subprocess.run([sys.executable, "-c", program, "say", "--help"], capture_output=True, text=True, check=True)
+    assert "All about logging." in done.stdout
 
 
 def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,8 +150,9 @@ def test_bad_usage_is_one_line_and_exit_code_2(
     assert capsys.readouterr() == ("", f"sarameya: error: {message}\n")
 
 
-def test_ctrl_c_before_a_command_takes_signals_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["greet", "ctrl-c"]) == 130
+@pytest.mark.parametrize("how", ["ctrl-c", "ctrl-c in a nursery"])
+def test_ctrl_c_that_a_command_does_not_take_is_quiet(how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["greet", how]) == 130
     assert capsys.readouterr() == ("", "")
 
 

@@ -23,6 +23,13 @@ def claim_error(partition: int, offset: int, cause: Exception) -> ClaimError:
     return ClaimError(TopicPartition("orders", partition), offset, 3, cause)
 
 
+class WithoutTextError(Exception):
+    """As pyspark's are, whose text is asked of a JVM, once that has gone."""
+
+    def __str__(self) -> str:
+        raise AssertionError("no JVM")
+
+
 def test_nested_exception_groups_become_a_line_for_each_failure_with_its_coordinates() -> None:
     error = ExceptionGroup(
         "outer",
@@ -55,6 +62,8 @@ def test_the_same_failure_twice_is_told_once() -> None:
             "orders-0 at offset 1, generation 3: ValueError: what",
         ),
         (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
+        (WithoutTextError(), "WithoutTextError"),
+        (claim_error(0, 1, WithoutTextError()), "ClaimError"),
     ],
 )
 def test_error_becomes_one_line(error: Exception, line: str) -> None:

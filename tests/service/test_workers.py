@@ -81,6 +81,17 @@ async def test_stop_lets_every_worker_drain(tmp_path: Path, capfd: pytest.Captur
     assert capfd.readouterr().out == "drained\n" * 2
 
 
+async def test_workers_have_the_environment_that_they_are_given_beside_ours(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OURS", "o")
+    program = "import os; os.write(1, (os.environ['OURS'] + os.environ['THEIRS']).encode())"
+    with trio.fail_after(20):
+        await Supervisor([[sys.executable, "-c", program]], policy()).run(Stop(), {"THEIRS": "t"})
+    assert capfd.readouterr().out == "ot"
+    assert "THEIRS" not in os.environ
+
+
 async def test_worker_that_fails_under_policy_stop_ends_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     commands = [worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", "raise SystemExit(1)")]
     with trio.fail_after(20):

@@ -1,7 +1,7 @@
 """Whether a new leader's log is the one that has been read (KIP-320): asked before the partition is read on.
 
 A leader that had not got all of the one before it makes an end to what others have read of that: it tells where the
-leader epoch, in which was written what we read last, ends in its own log (OffsetForLeaderEpoch). Partitions that come
+leader epoch, in which was written what we read last, ends in its own log (`net.leader_epochs`). Partitions that come
 for one broker at the same time share a request. What an answer means is `fetch_cursor.judge`'s, what is done about it
 the fetcher's.
 """
@@ -9,19 +9,15 @@ the fetcher's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import trio
-from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.errors import SarameyaError, UnsupportedVersionError
-from sarameya.model import TopicPartition, by_topic
-from sarameya.net.broker_pool import BrokerPool, Purpose
+from sarameya.model import TopicPartition
+from sarameya.net.broker_pool import BrokerPool
+from sarameya.net.leader_epochs import EpochAsked, ask_epoch_ends
 from sarameya.protocol.fetch_cursor import Nothing, Outcome, Redispatch
-
-_CONSUMER = -1
-_Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
 
 class EpochChecks:
@@ -49,50 +45,16 @@ class EpochChecks:
     async def _ask(self, leader: int) -> None:
         await trio.lowlevel.checkpoint()  # so that all which come now come along
         asked = self._waiting.pop(leader)
+        epochs = {tp: EpochAsked(consumer.cursor.last_epoch, epoch) for tp, (consumer, epoch) in asked.items()}
         try:
-            answer = await self._pool.request(
-                leader,
-                Purpose.METADATA,
-                OffsetForLeaderEpochRequest,
-                replica_id=_CONSUMER,
-                topics=_topics(asked),
-            )
+            said = await ask_epoch_ends(self._pool, leader, epochs)
         except UnsupportedVersionError:
             outcomes: Mapping[TopicPartition, Outcome] = {tp: Nothing() for tp in asked}  # it knows nothing of epochs
         except SarameyaError as error:
             outcomes = {tp: Redispatch(str(error)) for tp in asked}
         else:
-            outcomes = _judged(answer, asked)
+            outcomes = {tp: asked[tp][0].cursor.judge(part) for tp, part in said.items()}
         for partition, (consumer, leader_epoch) in asked.items():
             if not consumer.has_ended:
                 outcome = outcomes.get(partition, Redispatch("left out of the answer about leader epochs"))
                 self._on_outcome(consumer, leader, leader_epoch, outcome)
-
-
-def _topics(asked: Mapping[TopicPartition, tuple[PartitionConsumer, int]]) -> list[Any]:
-    return [
-        _Topic(
-            topic=topic,
-            partitions=[
-                _Topic.OffsetForLeaderPartition(
-                    partition=number,
-                    current_leader_epoch=asked[TopicPartition(topic, number)][1],
-                    leader_epoch=asked[TopicPartition(topic, number)][0].cursor.last_epoch,
-                )
-                for number in numbers
-            ],
-        )
-        for topic, numbers in by_topic(list(asked)).items()
-    ]
-
-
-def _judged(
-    answer: Any, asked: Mapping[TopicPartition, tuple[PartitionConsumer, int]]
-) -> dict[TopicPartition, Outcome]:
-    outcomes: dict[TopicPartition, Outcome] = {}
-    for topic in answer.topics:
-        for part in topic.partitions:
-            partition = TopicPartition(topic.topic, part.partition)
-            if partition in asked:
-                outcomes[partition] = asked[partition][0].cursor.judge(part)
-    return outcomes

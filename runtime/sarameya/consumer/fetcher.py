@@ -9,6 +9,7 @@ the log are `resets.py`'s.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -102,10 +103,12 @@ class Fetcher:
         offset: int,
         last_epoch: int = NO_LEADER_EPOCH,
         told_in: int = NO_LEADER_EPOCH,
+        topic_id: uuid.UUID | None = None,
     ) -> PartitionConsumer:
         """A partition's feed, to be read from `offset` on. `last_epoch`: the leader epoch of what stands before it;
-        `told_in`: that of the leader which has just said so, if one has."""
-        cursor = FetchCursor(partition, offset, last_epoch, told_in)
+        `told_in`: that of the leader which has just said so, if one has. `topic_id`: the topic that is meant, None for
+        the one that has the name."""
+        cursor = FetchCursor(partition, offset, last_epoch, told_in, topic_id)
         return PartitionConsumer(cursor, self._config.channel_buffer_fetches, self._budget.open())
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -18,7 +18,7 @@ import trio
 from sarameya.config import Config, IsolationLevel
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import SarameyaError, kafka_error
-from sarameya.model import TopicPartition
+from sarameya.model import LogRange, TopicPartition
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffset, Wanted, ask_leader, by_leader
 from sarameya.net.metadata_refresher import MetadataRefresher
@@ -66,30 +66,33 @@ class OffsetLookup:
         Retries until every one is known; bound it with a cancel scope. Raises TopicAuthorizationError, or KafkaError
         for a log too old to have timestamps, and RetriesExhaustedError.
         """
-        found: Found = {}
-
-        async def keep(some: Mapping[TopicPartition, LogOffset]) -> None:
-            found.update(some)
-
-        await self.find_each(wanted, keep)
-        return {partition: found[partition] for partition in wanted}
+        return await self._find(wanted, self._config.isolation_level)
 
     async def find_each(self, wanted: Mapping[TopicPartition, Place], take: Take) -> None:
         """As `find`, for who does not want one partition to wait for another: `take` is given offsets as they are
         found, each once. It is called for one thing after another, and what it raises ends the search."""
         await self._search(wanted, take, self._config.isolation_level)
 
-    async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
-        """Where the log begins, and where it ends for who reads all of it, open transactions too."""
-        ends: list[int] = []
+    async def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogRange]:
+        """Where these logs begin, and where they end for who reads all of them, open transactions too. Goes on asking,
+        and raises, as `find`."""
+        # The start first: it only moves forward, and so is never behind the end.
+        starts = await self._find(dict.fromkeys(partitions, "oldest"), "read_uncommitted")
+        ends = await self._find(dict.fromkeys(starts, "newest"), "read_uncommitted")
+        return {partition: LogRange(start.offset, ends[partition].offset) for partition, start in starts.items()}
 
-        async def keep(found: Mapping[TopicPartition, LogOffset]) -> None:
-            ends.extend(place.offset for place in found.values())
+    async def log_range(self, partition: TopicPartition) -> LogRange:
+        """As `log_ranges`, of one."""
+        return (await self.log_ranges([partition]))[partition]
 
-        await self._search({partition: "oldest"}, keep, "read_uncommitted")
-        await self._search({partition: "newest"}, keep, "read_uncommitted")
-        start, end = ends
-        return start, end
+    async def _find(self, wanted: Mapping[TopicPartition, Place], isolation: IsolationLevel) -> Found:
+        found: Found = {}
+
+        async def keep(some: Mapping[TopicPartition, LogOffset]) -> None:
+            found.update(some)
+
+        await self._search(wanted, keep, isolation)
+        return {partition: found[partition] for partition in wanted}
 
     async def _search(self, wanted: Mapping[TopicPartition, Place], take: Take, isolation: IsolationLevel) -> None:
         now = self._wall_clock()

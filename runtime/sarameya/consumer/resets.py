@@ -17,7 +17,7 @@ from sarameya.config import Config
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.errors import LogTruncatedError, OffsetOutOfRangeError, RetriesExhaustedError, SarameyaError
-from sarameya.model import TopicPartition
+from sarameya.model import LogRange, TopicPartition
 from sarameya.net.log_offsets import LogOffset
 from sarameya.observe import Observer, OffsetReset, Retrying
 from sarameya.offset_policy import OffsetPolicy, describe_policy
@@ -72,7 +72,7 @@ class Resets:
         policy = self._config.offset_out_of_range_of(partition.topic)
         try:
             log = await self._lookup.log_range(partition)
-            start, end = log
+            start, end = log.start, log.end
             if start <= position <= end:
                 # A replica that lags behind, or a log that was just being replaced: nothing is to be skipped for that.
                 await self._wait(consumer, f"offset {position} is out of range, but is in the log [{start}, {end}]")
@@ -105,19 +105,18 @@ class Resets:
         return self._move(consumer, after, policy, TRUNCATED, log)
 
     def _move(
-        self, consumer: PartitionConsumer, found: LogOffset, policy: OffsetPolicy, reason: str, log: tuple[int, int]
+        self, consumer: PartitionConsumer, found: LogOffset, policy: OffsetPolicy, reason: str, log: LogRange
     ) -> bool:
         if consumer.has_ended:
             return False
-        start, end = log
         before, after = consumer.cursor.position, found.offset
         move = Move(consumer.partition, before, after, before == consumer.began_at, consumer.reach_from_here())
         consumer.cursor.move(after, found.leader_epoch, found.told_in)
         self._on_reset(move)
         consumer.on_arrival()  # its claim may be waiting, at the old position
-        gone = max(start - before, 0)
+        gone = max(log.start - before, 0)
         name = describe_policy(policy)
-        self._observer(OffsetReset(consumer.partition, before, after, name, reason, start, end, gone))
+        self._observer(OffsetReset(consumer.partition, before, after, name, reason, log.start, log.end, gone))
         return True
 
     async def _wait(self, consumer: PartitionConsumer, cause: str) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import length_hint
 from typing import TypeVar
 
+import attrs
 import trio
 
 from sarameya.config import Config
@@ -55,6 +56,8 @@ class Claim:
         self._initial_offset = consumer.cursor.position
         # Behind everything that has been taken, but for the messages taken of the present batch.
         self._behind = consumer.cursor.position
+        # Behind the last batch that had messages: what is hidden behind it belongs to the next one's range.
+        self._reached = consumer.cursor.position
         self._fetched: Records | None = None
         self._undecoded: deque[RawBatch] = deque()
         # Of the first of them, if it has very many messages.
@@ -92,6 +95,13 @@ class Claim:
         return self._consumer.partition
 
     @property
+    def topic_id(self) -> str:
+        """The id of the topic that is read, as 32 hex digits; empty where brokers have none (before KIP-516), or as
+        long as no metadata has told of it. A topic that is made again under the name fails the claim."""
+        found = self._consumer.cursor.topic_id
+        return "" if found is None else found.hex
+
+    @property
     def initial_offset(self) -> int:
         """The offset at which the claim began."""
         return self._initial_offset
@@ -107,6 +117,20 @@ class Claim:
         if taken >= len(messages):
             return batch.next_offset
         return messages[taken - 1].offset + 1
+
+    @property
+    def from_offset(self) -> int:
+        """Where the range of what comes next begins: the `MessageBatch.from_offset` of the next batch. So far it is the
+        `next_offset` of what came last, and what lies between it and `position` holds nothing to hand out; where it is
+        not, the position was moved, and records are missing."""
+        batch, messages, taken = (
+            self._aside if self._aside[0] is not None else (self._batch, self._messages, self._taken)
+        )
+        if batch is None:
+            return self._reached
+        if not taken:
+            return batch.from_offset
+        return messages[taken - 1].offset + 1 if taken < len(messages) else batch.next_offset
 
     @property
     def _taken(self) -> int:
@@ -158,21 +182,39 @@ class Claim:
     def hold(self, size: int) -> None:
         """Count `size` bytes that the handler keeps of this claim towards `Config.fetch_buffer_bytes`, until `release`.
 
-        For a handler that collects what it takes: while it holds much, less of its partition is fetched. What is held
-        when the claim ends is given back by itself. Raises ValueError for less than nothing.
+        For a handler that collects what it takes: while it holds much, less of its partition is fetched, and in the end
+        nothing: `has_room` tells. What is held when the claim ends is given back by itself. Raises ValueError for less
+        than nothing.
         """
         if size < 0:
             raise ValueError(f"{size} bytes: a size is at least 0")
         self._kept += size
-        self._consumer.share.hold(size)
+        self._consumer.share.keep(size)
         self._consumer.on_change()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more of this partition comes while the handler keeps what it does (`hold`).
+
+        For a handler that collects: ask after each `hold`, and when this is False, deal with what is held rather than
+        wait for more, which may not come before others release something. If all claims' handlers do so, none ever
+        waits for another one's bytes, once what was fetched before is taken. It may also become False by what others
+        hold, or when partitions come: who remembers it should ask again before it acts on it. True where nothing is
+        held.
+
+        Together, handlers may keep each partition's even share of half of `Config.fetch_buffer_bytes`, and beyond that
+        an eighth of it, whoever takes it. What counts is what handlers keep. What was fetched and not
+        taken yet does not count: it is theirs to take without any room, so that nobody lands half a fetch only since
+        the other half is there already; nor does what is on its way. Pauses do not show in this.
+        """
+        return self._consumer.share.may_keep_more
 
     def release(self, size: int) -> None:
         """Count these bytes, which `hold` was told of, no longer. Raises ValueError for more than that."""
         if not 0 <= size <= self._kept:
             raise ValueError(f"{size} bytes: {self.topic_partition} holds {self._kept}")
         self._kept -= size
-        self._consumer.share.release(size)
+        self._consumer.share.keep_less(size)
         self._consumer.on_change()
 
     async def _advance(self, by_columns: bool = False) -> bool:
@@ -215,14 +257,18 @@ class Claim:
                 continue
             self._fetched = records = self._consumer.receive_nowait()
             if records is None:
-                # Behind all that came; or where a position was moved to that the log does not have.
-                self._behind = self._consumer.cursor.position
+                self._stand_at(self._consumer.cursor.position)
                 return False
-            # Where the position was reset it is not behind what came before, and may be lower.
-            self._behind = records.position
+            self._stand_at(records.position)
             self._undecoded.extend(records.batches)
             self._aborted = records.aborted
         return False
+
+    def _stand_at(self, position: int) -> None:
+        """Nothing is at hand, and reading goes on here: behind all that came, or where a position was moved to that its
+        log did not have, which may be lower."""
+        if position != self._behind:
+            self._behind = self._reached = position
 
     def _begin_piece(self, taken: int) -> None:
         """Of the present batch's messages so many are taken: lay ready what comes before the clock is looked at."""
@@ -327,14 +373,14 @@ class Claim:
         if messages:
             epoch = messages[-1].leader_epoch
             size = sum([raw.size_bytes for raw in raws])
-            batch = MessageBatch(*self.topic_partition, messages, behind, epoch, size)
+            batch = MessageBatch(*self.topic_partition, messages, behind, epoch, size, self._reached)
             if self._intercept is not None:
                 try:
                     batch = self._intercept(batch)
                 except InterceptorError:
                     self._undecoded.extendleft(reversed(raws))  # they stay the next ones
                     raise
-            self._batch, self._messages = batch, batch.messages
+            self._batch, self._messages, self._reached = batch, batch.messages, behind
             self._decoded_bytes = len(messages) * _MESSAGE_BYTES + beside
             self._decoded_bytes += size if raws and not raws[-1].is_compressed else _about(batch.messages)
             self._consumer.share.hold(self._decoded_bytes)
@@ -350,8 +396,8 @@ class Claim:
         self._lay_nothing_ready(len(self._messages))
         if not taken:
             return batch
-        rest = batch.messages[taken:]
-        return MessageBatch(batch.topic, batch.partition, rest, batch.next_offset, batch.leader_epoch, batch.size_bytes)
+        rest, begins = batch.messages[taken:], batch.messages[taken - 1].offset + 1
+        return attrs.evolve(batch, messages=rest, from_offset=begins)
 
     def _set_paused(self, paused: bool) -> None:
         """Hold back everything from the next step of an iterator on, or go on exactly there."""
@@ -370,7 +416,7 @@ class Claim:
 
     def _end(self) -> None:
         """The session ends: iterators end at their next step, and what is buffered is dropped."""
-        self._behind = self.position
+        self._behind, self._reached = self.position, self.from_offset
         self._ended = True
         self._hold_nothing()
         self._aside = (None, (), 0)

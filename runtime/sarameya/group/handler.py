@@ -54,11 +54,19 @@ class ConsumerGroupHandler(ABC):
     async def cleanup(self, session: Session) -> None:
         """Called once a session, after every claim has finished and before the last commit."""
 
-    async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+    async def start_offset(
+        self, partition: TopicPartition, committed: CommittedOffset | None
+    ) -> int | CommittedOffset | None:
         """The offset to begin at, or None for the usual one: committed, else `Config.offset_initial`.
 
         For a sink whose own table knows better than Kafka's commit what has landed. Called for each
         partition between `setup` and the claims. `committed` is None where the group has committed nothing.
+
+        A CommittedOffset says, besides, the leader epoch of what stands before it: then the leader is asked, before
+        anything is read, whether its log was cut below that (KIP-320), and if so `Config.offset_out_of_range` decides.
+        Nothing is committed by this: neither the offset nor its metadata. Marks go on from what the group has
+        committed; who begins before that, and wants it to move back, says so by `Session.reset_offset`. Metadata tells
+        that this handler's marks carry some: see `Session.mark_offset`.
         """
         return None
 

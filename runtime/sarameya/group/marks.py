@@ -26,6 +26,11 @@ class Marks(ABC):
     def mark_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
         """Everything before `offset`, the next one to read, has been dealt with. Marks only move forward.
 
+        `metadata` goes into the commit. A mark at the offset where the mark is already replaces it, and is committed,
+        unless it is empty or the same. Nothing else does: where the log no longer has the position and it is moved
+        (`Config.offset_out_of_range`), the mark goes along, but one with metadata does not go forward, since it would
+        stand beyond what its metadata tells of: who reads next comes to the same gap. Back it goes with its metadata.
+
         Raises ValueError for a partition that is not claimed here, or what is no offset.
         """
         _check(offset)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from sarameya.group.logs import Logs
 from sarameya.group.marks import Marks
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.pauses import Pauses, Pausing
-from sarameya.model import Assignment, Generation, GroupMetadata, TopicPartition
+from sarameya.model import Assignment, Generation, GroupMetadata, LogRange, TopicPartition
 
 
 class Session(Marks, Pausing):
@@ -20,6 +21,7 @@ class Session(Marks, Pausing):
         generation: Generation,
         offsets: OffsetManager,
         pauses: Pauses,
+        logs: Logs,
         *,
         end: Callable[[str], None],
         is_lost: Callable[[], bool],
@@ -32,6 +34,7 @@ class Session(Marks, Pausing):
         self._claims: Assignment = {}
         self._offsets = offsets
         self._pauses = pauses
+        self._logs = logs
         self._end = end
         self._is_lost = is_lost
 
@@ -66,6 +69,49 @@ class Session(Marks, Pausing):
     async def commit(self) -> None:
         """Commit all marks now. Raises CommitError, TopicAuthorizationError; see `Config.autocommit`."""
         await self._offsets.commit()
+
+    # -- the logs ------------------------------------------------------------------------------------
+
+    def topic_id(self, topic: str) -> str:
+        """The id of the topic that has this name, as 32 hex digits; empty where brokers have none (before KIP-516), or
+        cannot tell as the topic is just being deleted.
+
+        It stays the same for as long as partitions of the topic are claimed here: one that is made again under its name
+        meanwhile is not read for it (TopicRecreatedError). Raises ValueError for a topic of which none is.
+        """
+        if topic not in self._claims:
+            raise ValueError(f"{topic} is not claimed in this session (claims: {dict(self._claims)})")
+        found = self._logs.topic_id(topic)
+        return "" if found is None else found.hex
+
+    async def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogRange]:
+        """What these logs have, asked of their leaders now: from the first offset that is still there to the next one
+        to be written, whatever the isolation level.
+
+        From `setup` on, also before claims begin. Waits for partitions without a leader; bound it with a cancel scope.
+        Raises ValueError for partitions that are not claimed in this session, TopicAuthorizationError,
+        RetriesExhaustedError where the options bound retries.
+        """
+        return await self._logs.ranges(self._claimed(partitions))
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Where leader epochs end in the logs of who leads now (KIP-320): the offset behind the last record that was
+        written under an epoch or, where the log has none of that, under one before it.
+
+        Who has read, or landed, records up to an offset beyond the end of their epoch has some that the log lost: it
+        was cut in an election. None where the end cannot be told: of epoch -1 (records of old formats have none), by a
+        broker before 2.3, or whose log knows nothing of the epoch, nor of one before it. Waits and raises as
+        `log_ranges`.
+        """
+        self._claimed(epochs)
+        return await self._logs.epoch_ends(epochs)
+
+    def _claimed(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        for partition in wanted:
+            if partition.partition not in self._claims.get(partition.topic, ()):
+                raise self._not_claimed(partition)
+        return wanted
 
     def end(self, reason: str) -> None:
         """Ask for the end of this session: claims finish, marks are committed, the group is joined anew."""

@@ -35,6 +35,7 @@ from sarameya.group.claim import Claim
 from sarameya.group.deadline import Deadline, Tasks, in_order, most_of, stack_of
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_calls import HandlerCalls
+from sarameya.group.logs import Logs
 from sarameya.group.member import CloseWanted, Member, NewAssignment, SubscriptionChanged
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.outcome import Outcome
@@ -93,11 +94,13 @@ class SessionRun:
             runtime.budget,
             self._offsets.ledger.topic_gone,
         )
+        self._logs = Logs(runtime, self._lookup)
         self._session = Session(
             runtime.group,
             first.generation,
             self._offsets,
             pauses,
+            self._logs,
             end=self._end,
             is_lost=lambda: self._outcome.lost,
             group_instance_id=runtime.config.group_instance_id,
@@ -241,6 +244,7 @@ class SessionRun:
         committed: Mapping[TopicPartition, CommittedOffset | None] | None = None
         with trio.CancelScope() as self._fetch_scope:
             if not self._must_move_on:
+                await self._logs.reach(partitions)
                 try:
                     found = await self._offsets.fetch(partitions)
                     # A mark that is still to be committed counts: of a start that was resolved, and broken off before
@@ -278,7 +282,8 @@ class SessionRun:
         if self._ended.is_set():
             return
         consumers = [
-            self._fetcher.feed(tp, start.offset, start.leader_epoch, start.told_in) for tp, start in starts.items()
+            self._fetcher.feed(tp, start.offset, start.leader_epoch, start.told_in, self._logs.topic_id(tp.topic))
+            for tp, start in starts.items()
         ]
         for partition, start in starts.items():
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
@@ -288,6 +293,7 @@ class SessionRun:
 
     def _own(self, partitions: frozenset[TopicPartition]) -> None:
         self._owned = partitions
+        self._logs.keep({partition.topic for partition in partitions})
         # Commits go out under the group's generation, also while what it means for us waits for a slow hook.
         generation = self._next.generation if self._next is not None else self._generation
         self._session._moved(generation, by_topic(sorted(partitions)))

@@ -16,7 +16,7 @@ from sarameya.group.starts import Start
 from sarameya.model import CommittedOffset, TopicPartition
 
 Committed = Mapping[TopicPartition, CommittedOffset | None]
-Answers = dict[TopicPartition, int | None]
+Answers = dict[TopicPartition, int | CommittedOffset | None]
 Begin = Callable[[Mapping[TopicPartition, Start]], None]
 
 

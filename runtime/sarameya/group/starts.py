@@ -46,7 +46,7 @@ async def find_starts(
     lookup: OffsetLookup,
     config: Config,
     is_new: Callable[[TopicPartition], bool],
-    answers: dict[TopicPartition, int | None],
+    answers: dict[TopicPartition, int | CommittedOffset | None],
     begin: Callable[[Mapping[TopicPartition, Start]], None],
 ) -> None:
     """The start of each partition in `committed`; where nothing is and `is_new` (it was added while we ran), its very
@@ -59,9 +59,9 @@ async def find_starts(
         if partition not in answers:
             answers[partition] = await handler.start_offset(partition, commit)
         if (chosen := answers[partition]) is not None:
-            if not is_offset(chosen):
-                raise HandlerError(f"start_offset({partition}) returned {chosen!r}: must be an offset (an int) or None")
-            known[partition] = Start(chosen, "handler")
+            known[partition] = _told(partition, chosen)
+            if isinstance(chosen, CommittedOffset) and chosen.metadata:
+                offsets.ledger.note(partition)
         elif commit is not None:
             known[partition] = Start(commit.offset, "committed", commit.leader_epoch)
         else:
@@ -84,6 +84,17 @@ async def find_starts(
         )
 
     await lookup.find_each(policies, take)
+
+
+def _told(partition: TopicPartition, chosen: object) -> Start:
+    """Where the handler says. Raises HandlerError for what is no offset."""
+    place = chosen if isinstance(chosen, CommittedOffset) else CommittedOffset(chosen)  # type: ignore[arg-type]
+    epoch = place.leader_epoch
+    if not is_offset(place.offset) or isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < NO_LEADER_EPOCH:
+        raise HandlerError(
+            f"start_offset({partition}) returned {chosen!r}: must be an offset (an int), a CommittedOffset or None"
+        )
+    return Start(place.offset, "handler", epoch)
 
 
 def parse_start(value: Any) -> StartOffset:

@@ -33,6 +33,8 @@ class Purpose(Enum):
     OFFSETS = auto()
     """Commits go on while the broker holds a join: kept partitions are read through a rebalance (KIP-429)."""
     FETCH = auto()
+    PRODUCE = auto()
+    """Acknowledgements wait for replicas, and all that stands behind them waits along."""
     LEAVE = auto()
     """A leave must overtake a join that the broker still holds on the coordinator connection."""
 

@@ -7,7 +7,7 @@ moves. What the answers amount to, and what may be changed, is decided by those 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
@@ -18,10 +18,11 @@ import trio
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import KafkaError, RequestTimeoutError, SarameyaError, kafka_error
-from sarameya.model import NO_GENERATION, CommittedOffset, TopicPartition
+from sarameya.model import NO_GENERATION, NO_LEADER_EPOCH, CommittedOffset, TopicPartition
 from sarameya.net.admin_client import AdminClient, for_each
 from sarameya.net.broker_pool import BrokerPool, open_broker_pool
 from sarameya.net.coordinator import CoordinatorClient
+from sarameya.net.leader_epochs import EpochAsked, ask_epoch_ends
 from sarameya.net.log_offsets import LogOffsetReader, LogOffsets
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
@@ -110,9 +111,38 @@ class GroupAdmin:
         raise RequestTimeoutError(f"no metadata in {self._config.request_timeout:g} s")
 
     async def log_offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> LogOffsets:
-        """See `LogOffsetReader.find`; the topics must have been named to `metadata` before."""
+        """Where these logs begin (LOG_START), where they end (LOG_END: the next offset to be written), or where the
+        first message stands whose timestamp, in milliseconds since 1970, is at least this one.
+
+        What cannot be told is asked for a few times, and has its reason then. The topics must have been named to
+        `metadata` before.
+        """
         reader = LogOffsetReader(self._pool, self._metadata, self._config, self._observer)
         return await reader.find(partitions, timestamp)
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where each of these leader epochs ends in the log of who leads the partition now: the offset of the first
+        record of a later one, or the log's end (KIP-320). Those that nobody can tell are left out: of no epoch (-1), of
+        a partition without a leader, by a broker that is too old or cannot be asked. The topics must have been named to
+        `metadata` before.
+        """
+        metadata, leaders = self._metadata.current, dict[int, dict[TopicPartition, EpochAsked]]()
+        for partition, epoch in epochs.items():
+            leader, known = metadata.leader(partition), metadata.partition(partition)
+            if epoch > NO_LEADER_EPOCH and leader is not None and known is not None:
+                leaders.setdefault(leader, {})[partition] = EpochAsked(epoch, known.leader_epoch)
+        ends: dict[TopicPartition, int] = {}
+
+        async def ask(leader: int, wanted: Mapping[TopicPartition, EpochAsked]) -> None:
+            with suppress(SarameyaError):
+                for partition, told in (await ask_epoch_ends(self._pool, leader, wanted)).items():
+                    if not told.error_code and told.end_offset >= 0 and told.leader_epoch >= 0:
+                        ends[partition] = told.end_offset
+
+        async with trio.open_nursery() as nursery:
+            for leader, wanted in leaders.items():
+                nursery.start_soon(ask, leader, wanted)
+        return ends
 
     # -- groups -------------------------------------------------------------------------------------
 
@@ -144,7 +174,9 @@ class GroupAdmin:
         """All that the group has committed, of topics that this principal may see."""
         return await self._ask_coordinator(group, "committed offsets", partial(self._client.committed, group))
 
-    async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
+    ) -> dict[TopicPartition, int]:
         """Commit for a group without members, which is made if it does not exist; each partition's error code.
 
         The coordinator refuses all of it (UNKNOWN_MEMBER_ID) once the group has a member. A commit whose answer was
@@ -205,9 +237,12 @@ class GroupAdmin:
         return DescribedGroup(group, listed.state or "", coordinator, listed.type or "", listed.protocol_type)
 
     async def _commit(
-        self, group: str, offsets: Mapping[TopicPartition, int], coordinator: Broker
+        self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset], coordinator: Broker
     ) -> dict[TopicPartition, int]:
-        commits = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+        commits = {
+            partition: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+            for partition, offset in offsets.items()
+        }
         client = CoordinatorClient(self._pool, group, self._config)
         codes = await client.commit(coordinator.node_id, NO_GENERATION, _NO_MEMBER, commits)
         # Such a code is about the coordinator, and so about the whole commit.

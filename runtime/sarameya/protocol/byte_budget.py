@@ -9,6 +9,9 @@ Bytes on their way count as well: a fetch reserves what it may bring before it g
 may have a floor all the same, so it may be half as much again for a while. What cannot be bounded beforehand is a
 record batch larger than what was asked for, which a broker sends all the same where it is the first of an answer
 (KIP-74).
+
+Handlers may keep what they have taken. What is kept is given back when its handler says so, and by nothing else, so it
+has a bound of its own (`Share.may_keep_more`): one that is told must not wait for more, or may wait for ever.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ class ByteBudget:
         # it was last dealt out: where many come or go, that is done once.
         self._floor = capacity // 2
         self._excess = 0
+        # Of that excess, what handlers keep.
+        self._kept_excess = 0
         self._is_dealt = True
         self._is_tight = False
         # Where a fetch may ask for more than a floor of each partition, a few could use up the floors of all.
@@ -49,6 +54,7 @@ class ByteBudget:
         self._exceeds_floors = False
         # What was last asked for of a partition.
         self._size = 1
+        self._at_most = 1
         self._log_batch = max(math.log2(capacity * _SMALL), 0)
         self._enough = 1
         self._waiting: dict[Callable[[], None], None] = {}
@@ -73,7 +79,7 @@ class ByteBudget:
         partition.
         """
         self._deal()
-        at_most = min(at_most, self._largest_fetch)
+        self._at_most = at_most = min(at_most, self._largest_fetch)
         half = max(self._floor // 2, 1)
         if half >= at_most:
             self._is_tight = self._leaves_floors = self._exceeds_floors = False
@@ -131,6 +137,7 @@ class ByteBudget:
         self._is_dealt = True
         self._floor = self.capacity // 2 // max(len(self._shares), 1)
         self._excess = sum(max(share.held - self._floor, 0) for share in self._shares if share.held)
+        self._kept_excess = sum(max(share.kept - self._floor, 0) for share in self._shares if share.kept)
 
     def _told(self) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -144,6 +151,8 @@ class Share:
 
     _budget: ByteBudget
     held: int = 0
+    kept: int = 0
+    """What its handler says it keeps, of what is held."""
     _is_closed: bool = False
 
     @property
@@ -154,8 +163,47 @@ class Share:
         beyond = 0 if budget._is_tight else max(budget._spare, 0) // 2
         return not self.held or self.held + budget._size <= budget._floor + beyond
 
+    @property
+    def may_keep_more(self) -> bool:
+        """Whether more comes for a handler that waits for it and keeps what it does.
+
+        As long as all that keep anything are told so, those who wait have room once everything else is taken: beyond
+        floors they keep no more than an eighth of the budget together, so that a quarter is left, of which anybody may
+        have half, and another eighth for the long polls that are always out; and none keeps more beyond its floor than
+        that half, less what a fetch may bring. (Were a partition told by its own room only, one that keeps little could
+        take away, without a word, the room of another that keeps much and waits.) Within half a floor a partition has
+        room whatever the others do.
+
+        What counts is what handlers keep. What waits to be taken, here or elsewhere, and what is on its way is in
+        nobody's way for long; and where it is this partition's, to take it needs no room.
+        """
+        budget, kept = self._budget, self.kept
+        budget._deal()
+        if not kept or kept + min(max(budget._floor // 2, budget._one_batch()), budget._at_most) <= budget._floor:
+            return True
+        beyond = budget.capacity // 8 - budget._at_most
+        return kept <= budget._floor + beyond and budget._kept_excess <= budget.capacity // 8
+
+    def keep(self, size: int) -> None:
+        """The handler keeps so much more of what it has taken."""
+        if not self._is_closed:
+            self._keep(size)
+            self.hold(size)
+
+    def keep_less(self, size: int) -> None:
+        """So much less."""
+        if not self._is_closed:
+            self._keep(-size)
+            self.release(size)
+
+    def _keep(self, size: int) -> None:
+        budget, before = self._budget, self.kept
+        self.kept = after = before + size
+        if budget._is_dealt:
+            budget._kept_excess += max(after - budget._floor, 0) - max(before - budget._floor, 0)
+
     def hold(self, size: int) -> None:
-        """These bytes are kept from now on. Never refused: whoever asks `has_room` first keeps within the budget."""
+        """These bytes are held from now on. Never refused: whoever asks `has_room` first keeps within the budget."""
         if not self._is_closed:
             self._change(size)
 
@@ -170,7 +218,7 @@ class Share:
         if not self._is_closed:
             budget = self._budget
             budget.held -= self.held
-            self.held, self._is_closed = 0, True
+            self.held, self.kept, self._is_closed = 0, 0, True
             budget._shares.discard(self)
             budget._is_dealt = False
             budget._told()

@@ -69,6 +69,11 @@ class DescribedGroup:
     assignor: str = ""
     members: tuple[DescribedMember, ...] = ()
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it has members, or is about to: its offsets are theirs to commit, then."""
+        return self.state not in (EMPTY, DEAD)
+
 
 def listed_groups(answer: Any, broker: Broker) -> list[ListedGroup]:
     """What a broker has answered to ListGroups."""

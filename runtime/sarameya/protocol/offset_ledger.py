@@ -1,10 +1,13 @@
 """What has been marked and what has been committed, for each partition of a session. Pure.
 
-A mark is the next offset to read, with the metadata and leader epoch that go into the commit. Marks move
-forward, resets backward. Where a position was moved back, since its log no longer has it, marks for what was read
-before go no further than there. A partition is dirty until the very mark that was sent is acknowledged: one that moved
-while the request was under way stays dirty, and so does one that went back to what was committed before a request
-whose answer was lost, since the coordinator may have taken it.
+A mark is the next offset to read, with the metadata and leader epoch that go into the commit. Marks move forward,
+resets backward; a mark where the mark is already replaces its metadata, if it has any. Metadata is its handler's word
+on what stands before the mark: no other takes it off, or puts it further ahead.
+
+Where a position was moved back, since its log no longer has it, marks for what was read before go no further than
+there. A partition is dirty until the very mark that was sent is acknowledged: one that moved while the request was
+under way stays dirty, and so does one that went back to what was committed before a request whose answer was lost,
+since the coordinator may have taken it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TypeAlias
 
 import attrs
 
-from sarameya.model import CommittedOffset, TopicPartition
+from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition
 
 Reach: TypeAlias = Callable[[], int | None]
 """How far messages have been handed out since a position was moved: None before any of them were."""
@@ -39,7 +42,8 @@ class _MovedBack:
         """The same, or where the position was moved to, if what is marked has not been handed out since: then it is
         something of before, with all that stands before `start`."""
         reached = self.reach()
-        return offset if offset.offset <= (self.start if reached is None else reached) else CommittedOffset(self.start)
+        is_known = offset.offset <= (self.start if reached is None else reached)
+        return offset if is_known else CommittedOffset(self.start, offset.metadata)
 
 
 @attrs.define(slots=True)
@@ -49,6 +53,8 @@ class _Entry:
     sent: CommittedOffset | None = None
     """What the coordinator may have taken, or may take yet, instead of `committed`."""
     moved_back: _MovedBack | None = None
+    is_noted: bool = False
+    """The handler says in metadata of its own how far it has come, also where no mark has any yet."""
     is_void: bool = False
 
 
@@ -77,7 +83,8 @@ class OffsetLedger:
             self._entries.pop(partition, None)
 
     def mark(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
-        """Move the mark forward to `offset`; False, and nothing done, if it does not lie beyond the mark."""
+        """Move the mark forward to `offset`, or give it other metadata where it is; False, and nothing done, if it lies
+        before the mark, or says nothing new."""
         entry = self._entries[partition]
         if entry.is_void:
             return False
@@ -86,10 +93,17 @@ class OffsetLedger:
                 entry.moved_back = None
             else:
                 offset = entry.moved_back.bounded(offset)
-        if entry.marked is not None and offset.offset <= entry.marked.offset:
-            return False
+        if (marked := entry.marked) is not None and offset.offset <= marked.offset:
+            if offset.offset < marked.offset or offset.metadata in ("", marked.metadata):
+                return False
+            if offset.leader_epoch == NO_LEADER_EPOCH:  # what stands before it is the same as it was
+                offset = attrs.evolve(offset, leader_epoch=marked.leader_epoch)
         self._set(entry, offset)
         return True
+
+    def note(self, partition: TopicPartition) -> None:
+        """The handler says in metadata of its own how far it has come: marks with it are still to come."""
+        self._entries[partition].is_noted = True
 
     def reset(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
         """Move the mark back to `offset`; False, and nothing done, if it does not lie before the mark."""
@@ -114,20 +128,25 @@ class OffsetLedger:
     ) -> bool:
         """The log no longer has `before`, and is read on at `after`; True if that moves the mark.
 
-        Forward: what lies between is gone, and counts as dealt with. Back: the mark is not beyond `after`, nor is it
-        moved beyond by marks for what was handed out before; `reach` tells those from others. `is_first`: nothing has
-        been read, so that reading begins at `after`.
+        Forward: what lies between is gone, and counts as dealt with, but where the mark has metadata: it stays, since
+        that is not said by whoever wrote it (a sink, whose note is held against its table), and who reads next comes to
+        the same gap. Back: the mark is not beyond `after`, nor is it moved beyond by marks for what was handed out
+        before; `reach` tells those from others. What its metadata says of what stands before `after` still holds.
+        `is_first`: nothing has been read, so that reading begins at `after`.
         """
         entry = self._entries[partition]
         marked, moved = entry.marked, entry.moved_back
         end = before if moved is None else max(before, moved.end)
         entry.moved_back = _MovedBack(after, end, reach) if after < end else None
+        metadata = marked.metadata if marked is not None else ""
         if after > before:
-            moves = marked is None or marked.offset < after
+            moves = (marked is None or marked.offset < after) and not (metadata or entry.is_noted)
+        elif marked is not None:
+            moves = marked.offset > after
         else:
-            moves = is_first if marked is None else marked.offset > after
+            moves = is_first and not entry.is_noted
         if moves:
-            self._set(entry, CommittedOffset(after))
+            self._set(entry, CommittedOffset(after, metadata))
         return moves
 
     def _set(self, entry: _Entry, offset: CommittedOffset) -> None:

@@ -47,6 +47,7 @@ __all__ = [
     "decode",
     "decode_columns",
     "decode_slices",
+    "estimated_size",
     "is_truncated",
     "split",
 ]
@@ -279,6 +280,11 @@ def _uncompressed(raw: RawBatch, partition: TopicPartition, limit: int) -> memor
     if len(raw.log) - raw.end < _READ_BEYOND:
         return memoryview(raw.data + _PADDING)[:-_READ_BEYOND]
     return memoryview(raw.log)[raw.start : raw.end]
+
+
+def estimated_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Bytes that a v2 batch of this record alone has at most, without compression."""
+    return int(DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, list(headers)))
 
 
 def build(

@@ -52,6 +52,8 @@ class VersionRange(NamedTuple):
 
 
 CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
+    # From 3 on, it takes our record format; from 13 on, topics go by their ids.
+    Api.PRODUCE: VersionRange(3, 12),
     Api.FETCH: VersionRange(4, 17),
     Api.LIST_OFFSETS: VersionRange(1, 7),
     Api.METADATA: VersionRange(1, 12),
@@ -67,6 +69,7 @@ CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
     Api.DESCRIBE_GROUPS: VersionRange(0, 6),
     Api.LIST_GROUPS: VersionRange(0, 5),
     Api.API_VERSIONS: VersionRange(0, 3),
+    Api.INIT_PRODUCER_ID: VersionRange(0, 4),
     Api.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
     Api.DELETE_GROUPS: VersionRange(0, 2),
     Api.OFFSET_DELETE: VersionRange(0, 0),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from sarameya.service.commands import add_commands
-from sarameya.service.failures import ExitCode, report
+from sarameya.service.failures import ExitCode, leaves, report
 from sarameya.service.log_lines import add_logging_arguments
 
 
@@ -26,6 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:  # before the command could take the signal itself
         return ExitCode.on_signal(signal.SIGINT)
+    except BaseExceptionGroup as group:
+        if all(isinstance(leaf, KeyboardInterrupt) for leaf in leaves(group)):  # by way of its nurseries
+            return ExitCode.on_signal(signal.SIGINT)
+        raise
 
 
 def _run(argv: Sequence[str]) -> int:

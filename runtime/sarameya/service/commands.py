@@ -1,23 +1,28 @@
 """The subcommands: our own, and those of others by the entry-point group `sarameya.commands`.
 
-A command is a function that takes its `argparse.ArgumentParser`, adds its arguments and sets the default
-`run`, a callable from the parsed arguments to an exit code. The entry point's name is the subcommand's.
+A command is a function that takes its `argparse.ArgumentParser`, adds its arguments (and its `description`) and sets
+the default `run`, a callable from the parsed arguments to an exit code. The entry point's name is the subcommand's.
+What such a command may use of the service's stands in `sarameya.service`.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from sarameya.errors import HandlerError
 from sarameya.service import broker_command, run_command
 from sarameya.service.groups import command as groups_command
+from sarameya.service.log_lines import configure_logging
 
 ENTRY_POINT_GROUP = "sarameya.commands"
 
 AddArguments = Callable[[argparse.ArgumentParser], None]
+Run = Callable[[argparse.Namespace], int]
 
 _OURS: dict[str, tuple[AddArguments, str]] = {
     "run": (run_command.add_arguments, run_command.SUMMARY),
@@ -30,16 +35,32 @@ def add_commands(subparsers: Any, argv: Sequence[str], common: argparse.Argument
     """Add every command to `subparsers`; another package's is imported only when `argv` names it."""
     for name, (add_arguments, summary) in _OURS.items():
         add_arguments(subparsers.add_parser(name, parents=[common], help=summary, description=summary))
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
+    chosen = next((word for word in argv if not word.startswith("-")), None)
+    taken = set(_OURS)
+    for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         package = entry.dist.name if entry.dist else entry.module
-        parser = subparsers.add_parser(entry.name, parents=[common], help=f"(from {package})")
-        if entry.name in argv:
+        if entry.name in taken:
+            if entry.name == chosen:
+                told = f"there is another command {entry.name!r}, of {package}, which is left out"
+                print(f"sarameya: {told}", file=sys.stderr)
+            continue
+        taken.add(entry.name)
+        parser = subparsers.add_parser(entry.name, parents=[common], help=f"from {package}; see its own --help")
+        if entry.name == chosen:
             _load(entry)(parser)
+            parser.set_defaults(run=partial(_run, parser.get_default("run")))
 
 
 def _load(entry: EntryPoint) -> AddArguments:
+    """Raises HandlerError for what cannot be imported, whatever it is that its import raises."""
     try:
         add_arguments: AddArguments = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise HandlerError(f"command {entry.name!r} cannot be imported: {error}") from error
+    except Exception as error:
+        cause = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+        raise HandlerError(f"command {entry.name!r} cannot be imported: {cause}") from error
     return add_arguments
+
+
+def _run(run: Run, args: argparse.Namespace) -> int:
+    configure_logging("debug" if args.debug else args.log_level)
+    return run(args)

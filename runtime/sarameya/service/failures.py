@@ -73,7 +73,7 @@ def _lines(error: BaseException) -> list[str]:
     if isinstance(error, ConnectError):
         return [f"{error}; start the broker, or correct bootstrap_servers"]
     if isinstance(error, ClaimError):
-        return [_first_line(error)]
+        return [_first_line(error) or type(error).__name__]
     if isinstance(error, SarameyaError):
         return [str(error)]
     text = _first_line(error)
@@ -82,7 +82,11 @@ def _lines(error: BaseException) -> list[str]:
 
 def _first_line(error: BaseException) -> str:
     """The line that names it: foreign errors carry whole stacks of other languages in their text (py4j does)."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  it is told all the same (pyspark's ask a JVM for their text, which may be gone)
+        return ""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def report(error: BaseException, *, debug: bool) -> ExitCode:

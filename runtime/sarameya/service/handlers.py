@@ -26,9 +26,7 @@ def build_handler(name: str, options: Mapping[str, Any]) -> ConsumerGroupHandler
 
     Raises HandlerError if it cannot be found or imported or is no handler, ConfigError for a bad option.
     """
-    kind = _find(name)
-    if not (isinstance(kind, type) and issubclass(kind, ConsumerGroupHandler)):
-        raise HandlerError(f"handler {name!r} is no subclass of sarameya.ConsumerGroupHandler")
+    kind = handler_class(name)
     if hasattr(kind, "from_options"):
         handler = kind.from_options(options)
     else:
@@ -39,6 +37,14 @@ def build_handler(name: str, options: Mapping[str, Any]) -> ConsumerGroupHandler
             f"handler {name!r}: from_options returned a {type(handler).__name__}, not a ConsumerGroupHandler"
         )
     return handler
+
+
+def handler_class(name: str) -> Any:
+    """The class of the handler called `name`. Raises HandlerError as `build_handler` does."""
+    kind = _find(name)
+    if not (isinstance(kind, type) and issubclass(kind, ConsumerGroupHandler)):
+        raise HandlerError(f"handler {name!r} is no subclass of sarameya.ConsumerGroupHandler")
+    return kind
 
 
 def _find(name: str) -> Any:

@@ -21,6 +21,7 @@ from sarameya.service.failures import ExitCode
 from sarameya.service.handlers import build_handler
 from sarameya.service.log_lines import configure_logging
 from sarameya.service.runner import run_members
+from sarameya.service.shared import open_shared, to_environment, with_shared
 from sarameya.service.signals import Stop
 from sarameya.service.unfinished import Unfinished
 from sarameya.service.watchdog import Watchdog
@@ -58,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
         app = attrs.evolve(app, service=attrs.evolve(app.service, in_process=True))
     # An installed script, unlike `python -m`, does not look for modules where it was called.
     sys.path.insert(0, os.getcwd())
+    if args.worker:
+        app = with_shared(app)
     make_handler = partial(_make_handler, args.app_file, app)
     make_handler()  # a mistake in its options is told once, before anything is started
     if args.worker:
@@ -67,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         return signals.run(partial(_serve, apps, make_handler, args.until_eof))
     workers = app.service.workers
     supervisor = Supervisor([worker_command(args, n + 1, workers) for n in range(workers)], app.service)
-    return signals.run(partial(_supervise, supervisor, args.until_eof), before_exit=supervisor.kill_nowait)
+    return signals.run(partial(_supervise, app, supervisor, args.until_eof), before_exit=supervisor.kill_nowait)
 
 
 def member(app: App, number: int) -> App:
@@ -112,10 +115,11 @@ async def _serve(apps: list[App], make_handler: partial[ConsumerGroupHandler], u
     return ExitCode.OK
 
 
-async def _supervise(supervisor: Supervisor, until_eof: bool, stop: Stop) -> ExitCode:
+async def _supervise(app: App, supervisor: Supervisor, until_eof: bool, stop: Stop) -> ExitCode:
     async with trio.open_nursery() as nursery:
         if until_eof:
             nursery.start_soon(signals.stop_at_end_of_input, stop)
-        code = await supervisor.run(stop)
+        async with open_shared(app.handler) as options:
+            code = await supervisor.run(stop, to_environment(options))
         nursery.cancel_scope.cancel()
     return code

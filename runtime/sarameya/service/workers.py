@@ -8,9 +8,10 @@ left behind. Workers stand in process groups of their own, so that Ctrl-C on a t
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import trio
 
@@ -28,11 +29,16 @@ class Supervisor:
     def __init__(self, commands: Sequence[Sequence[str]], policy: ServiceSection) -> None:
         self._commands = commands
         self._policy = policy
+        self._environment: Mapping[str, str] = {}
         self._running: dict[int, trio.Process] = {}
         self._codes: list[int] = []
 
-    async def run(self, stop: Stop) -> ExitCode:
-        """Start the workers and return when all have ended: the worst of their exit codes."""
+    async def run(self, stop: Stop, environment: Mapping[str, str] | None = None) -> ExitCode:
+        """Start the workers and return when all have ended: the worst of their exit codes.
+
+        `environment` is theirs, beside ours.
+        """
+        self._environment = environment or {}
         async with trio.open_nursery() as nursery:
             for number, command in enumerate(self._commands, start=1):
                 nursery.start_soon(self._keep, number, command, stop)
@@ -64,7 +70,10 @@ class Supervisor:
                 await stop.wait()
 
     async def _run_once(self, number: int, command: Sequence[str], stop: Stop) -> int:
-        process = await trio.lowlevel.open_process(list(command), stdin=subprocess.PIPE, process_group=0)
+        environment = {**os.environ, **self._environment}
+        process = await trio.lowlevel.open_process(
+            list(command), env=environment, stdin=subprocess.PIPE, process_group=0
+        )
         self._running[number] = process
         logger.info("worker %d started (pid %d)", number, process.pid)
         try:

@@ -23,8 +23,8 @@ request_timeout = 3.0
 
 def read(*argv: str) -> Any:
     parser = argparse.ArgumentParser(exit_on_error=False)
-    parser.set_defaults(usage_error=lambda message: pytest.fail(message))
     add_cluster_arguments(parser)
+    parser.set_defaults(usage_error=lambda message: pytest.fail(message))
     return cluster(parser.parse_args(argv))
 
 

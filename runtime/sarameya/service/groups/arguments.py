@@ -1,4 +1,4 @@
-"""The arguments that the subcommands of `sarameya groups` share: where the cluster is, topics, times."""
+"""Arguments of commands that ask a cluster, those of `sarameya groups` and others': where it is, topics, times."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ class Cluster:
     group: str | None = None
 
 
+def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command of `sarameya groups` takes."""
+    add_cluster_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document, for programs")
+    add_logging_arguments(parser, default=argparse.SUPPRESS)
+
+
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """`--bootstrap-servers`, `--app` and their like; `cluster` reads them. They follow the subcommand."""
     place = parser.add_argument_group("the cluster")
@@ -56,8 +63,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"how long anything is tried ({DEFAULT_TIMEOUT:g})",
     )
-    place.add_argument("--json", action="store_true", help="print one JSON document, for programs")
-    add_logging_arguments(parser, default=argparse.SUPPRESS)
+    parser.set_defaults(usage_error=parser.error)
 
 
 def cluster(args: argparse.Namespace) -> Cluster:

@@ -24,7 +24,7 @@ from sarameya.service.failures import ExitCode
 from sarameya.service.groups import answers
 from sarameya.service.groups.arguments import (
     Cluster,
-    add_cluster_arguments,
+    add_shared_arguments,
     cluster,
     duration,
     group_names,
@@ -73,7 +73,7 @@ def _subcommand(
     commands: Any, name: str, summary: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
-    parser.set_defaults(run=run, usage_error=parser.error)
+    parser.set_defaults(run=run)
     return parser
 
 
@@ -87,19 +87,19 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
         metavar="STATE[,...]",
         help=f"list groups in these states only: {', '.join(_STATES)}",
     )
-    add_cluster_arguments(parser)
+    add_shared_arguments(parser)
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("groups", nargs="*", metavar="GROUP", help="the groups to describe")
     parser.add_argument("--all", action="store_true", help="describe every group of the cluster")
-    add_cluster_arguments(parser)
+    add_shared_arguments(parser)
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("groups", nargs="*", metavar="GROUP", help="the groups to remove")
     _add_execute(parser)
-    add_cluster_arguments(parser)
+    add_shared_arguments(parser)
 
 
 def _add_reset(parser: argparse.ArgumentParser) -> None:
@@ -120,14 +120,14 @@ def _add_reset(parser: argparse.ArgumentParser) -> None:
     for option, parse, metavar, text in values:
         target.add_argument(option, dest="target", type=parse, metavar=metavar, help=text)
     _add_execute(parser)
-    add_cluster_arguments(parser)
+    add_shared_arguments(parser)
 
 
 def _add_offsets_delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("group", nargs="?", metavar="GROUP", help="the group")
     _add_topics(parser)
     _add_execute(parser)
-    add_cluster_arguments(parser)
+    add_shared_arguments(parser)
 
 
 def _add_topics(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sarameya.errors import SarameyaError
-from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, DEAD, EMPTY, DescribedGroup, DescribedMember
+from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, DescribedGroup, DescribedMember
 from sarameya.service.groups.words import counted, listed
 
 _STATIC = " (a static member stays in the group until its session times out)"
@@ -24,7 +24,7 @@ def check_kind(group: DescribedGroup) -> None:
 def check_inactive(group: DescribedGroup) -> None:
     """Raise GroupChangeError for a group that has members, naming them; one that does not exist has none."""
     check_kind(group)
-    if group.state not in (EMPTY, DEAD):
+    if group.is_active:
         raise GroupChangeError(
             f"group {group.group!r} is active ({group.state}): {_members(group.members)}; stop its members first"
             + _STATIC * any(member.group_instance_id for member in group.members)

@@ -1,0 +1,166 @@
+"""A call of `send` or `send_many`: its records are given partitions, handed in, and waited for. Trio.
+
+Whoever waits no longer (too late, cancelled) gives up its own records and nobody else's, whatever batch they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import trio
+
+from sarameya.config import Config
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import DeliveryTimeoutError, KafkaError, MessageTooLargeError, SarameyaError, UnknownTopicError
+from sarameya.model import TopicPartition
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.producer.lane import Pending
+from sarameya.producer.outbox import Outbox
+from sarameya.producer.partitioner import Partitioner
+from sarameya.producer.record import ProducerRecord, RecordMetadata
+from sarameya.producer.sender import Sender
+from sarameya.producer.verdicts import refusal
+from sarameya.protocol.metadata import ClusterMetadata
+from sarameya.protocol.records import estimated_size
+
+CLOSED = "a Producer works inside of its block only: `async with Producer(...) as producer`"
+
+
+class Deliveries:
+    """All calls of one producer, until `close`."""
+
+    def __init__(
+        self, config: Config, metadata: MetadataRefresher, outbox: Outbox, sender: Sender, partitioner: Partitioner
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._outbox = outbox
+        self._sender = sender
+        self._partitioner = partitioner
+        self._calls: set[trio.CancelScope] = set()
+
+    def close(self) -> None:
+        """Whoever waits here gets RuntimeError."""
+        for scope in self._calls:
+            scope.cancel()
+
+    async def deliver(self, records: Sequence[ProducerRecord], now_ms: int) -> list[RecordMetadata]:
+        """As `Producer.send_many`; `now_ms` is the timestamp of records without one."""
+        deadline = trio.current_time() + self._config.delivery_timeout
+        for record in records:
+            self._check_size(record)
+        count = _Countdown(len(records))
+        with self._call():
+            await trio.lowlevel.checkpoint_if_cancelled()  # who is cancelled already sends nothing
+            pending = await self._prepare(records, now_ms, count, deadline)
+            self._sender.send_nowait(pending)
+            try:
+                with trio.move_on_at(deadline):
+                    await count.done.wait()
+            finally:
+                self._outbox.give_up([one for one in pending if one.outcome is None])
+        return self._outcomes(pending)
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """Nobody would answer a call once all is closed."""
+        with trio.CancelScope() as scope:
+            self._calls.add(scope)
+            try:
+                yield
+            finally:
+                self._calls.discard(scope)
+        if scope.cancelled_caught:
+            raise RuntimeError(CLOSED)
+
+    def _check_size(self, record: ProducerRecord) -> None:
+        size, most = estimated_size(record.key, record.value, record.headers), self._config.max_request_bytes
+        if size > most:
+            raise MessageTooLargeError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{record}, of {size} bytes",
+                f"max_request_bytes = {most} allows no more; raise it, or send less",
+            )
+
+    async def _prepare(
+        self, records: Sequence[ProducerRecord], now_ms: int, count: _Countdown, deadline: float
+    ) -> list[Pending]:
+        with trio.move_on_at(deadline):
+            metadata = await self._reach(records)
+            return [self._pending(record, metadata, now_ms, count) for record in records]
+        what = f"records for {', '.join(sorted({record.topic for record in records}))}"
+        raise DeliveryTimeoutError(what, self._config.delivery_timeout, "its partitions have not been found out")
+
+    async def _reach(self, records: Sequence[ProducerRecord]) -> ClusterMetadata:
+        """Metadata that tells of all that these name; of a partition that is not there only if there is none."""
+        topics = sorted({record.topic for record in records})
+        current = self._metadata.current
+        if current.missing(topics) or not all(_is_there(record, current) for record in records):
+            try:
+                return await self._metadata.reach_cluster(topics)
+            except KafkaError as error:
+                raise refusal(error.code, error.context) from None  # who sends wants other grants than who reads
+        return current
+
+    def _pending(self, record: ProducerRecord, metadata: ClusterMetadata, now_ms: int, count: _Countdown) -> Pending:
+        size = estimated_size(record.key, record.value, record.headers)
+        if not _is_there(record, metadata):
+            last = max(metadata.topics[record.topic].partitions)
+            advice = f"topic {record.topic!r} has the partitions 0 to {last}"
+            raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(record), advice)
+        number = self._choose(record, metadata, size) if record.partition is None else record.partition
+        return Pending(
+            partition=TopicPartition(record.topic, number),
+            timestamp=now_ms if record.timestamp is None else record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            size=size,
+            tell=count.tell,
+        )
+
+    def _choose(self, record: ProducerRecord, metadata: ClusterMetadata, size: int) -> int:
+        numbers = metadata.topics[record.topic].partitions
+        wanted = sorted(numbers) if record.key is None else ()
+        led = [n for n in wanted if metadata.leader(TopicPartition(record.topic, n)) is not None]
+        return self._partitioner.choose(record.topic, record.key, size, len(numbers), led)
+
+    def _outcomes(self, pending: Sequence[Pending]) -> list[RecordMetadata]:
+        """Raises the first that is an error."""
+        stored: list[RecordMetadata] = []
+        errors: list[SarameyaError] = []
+        for one in pending:
+            match one.outcome:
+                case RecordMetadata() as place:
+                    stored.append(place)
+                case SarameyaError() as error:
+                    errors.append(error)
+                case None:
+                    trouble = self._outbox.trouble(one.partition)
+                    what = f"record for {one.partition}"
+                    errors.append(DeliveryTimeoutError(what, self._config.delivery_timeout, trouble))
+        if errors:
+            if len(pending) > 1:
+                errors[0].add_note(f"{len(errors)} of {len(pending)} records were not acknowledged")
+            raise errors[0]
+        return stored
+
+
+def _is_there(record: ProducerRecord, metadata: ClusterMetadata) -> bool:
+    return record.partition is None or metadata.partition(TopicPartition(record.topic, record.partition)) is not None
+
+
+class _Countdown:
+    """`done` when so many records have an outcome."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self.done = trio.Event()
+        if not count:
+            self.done.set()
+
+    def tell(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self.done.set()

@@ -1,0 +1,246 @@
+"""What a producer was given and nobody has acknowledged yet: batches, sequences, tries. Pure: `now` is an argument.
+
+Each partition is a lane. Of a lane one batch is with a broker at a time, so records stay in order, and a broker, which
+remembers the last five, finds each repetition. Once it has been sent, a batch goes out again with the same bytes and
+the same sequence until its fate is known:
+
+    queue ──form──► batch ──send──► out ──stored, refused──► (told)
+                      ▲               │
+                      └──── again ────┘ ──renumber, halve──► queue
+
+Whose fate was given up (too late, or nobody waits any more) may be stored or not, or be so later: so the producer's
+epoch rises, and what has not arrived by then is refused (KIP-360).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from math import inf
+
+import attrs
+
+from sarameya.errors import RetriesExhaustedError, SarameyaError
+from sarameya.model import TopicPartition
+from sarameya.observe import Retrying
+from sarameya.producer.lane import Batch, Identity, Lane, Pending
+from sarameya.producer.record import UNKNOWN_OFFSET, RecordMetadata
+from sarameya.protocol.backoff import Attempts, Backoff
+from sarameya.protocol.compression import Codec
+from sarameya.protocol.records import build
+
+_MOST_SEQUENCES = 2**31
+"""Behind the last one they begin at 0 again."""
+
+
+@attrs.frozen(slots=True)
+class Due:
+    """What is to be sent now, by leader. `leaderless`: partitions that have records, and nobody to send them to.
+    `wake_at`: when there is more to do, if nothing happens before."""
+
+    requests: dict[int, list[Batch]]
+    leaderless: tuple[TopicPartition, ...]
+    wake_at: float
+
+
+class Outbox:
+    """All lanes of a producer. `identity` is set by its owner, whenever it is None and `has_work`."""
+
+    def __init__(self, backoff: Backoff, *, batch_bytes: int, request_bytes: int, codec: Codec) -> None:
+        self.identity: Identity | None = None
+        self._backoff = backoff
+        self._batch_bytes = batch_bytes
+        self._request_bytes = request_bytes
+        self._codec = codec
+        self._lanes: dict[TopicPartition, Lane] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is there that no broker has."""
+        return any(lane.has_work for lane in self._lanes.values())
+
+    def trouble(self, partition: TopicPartition) -> str:
+        """What was last in the way of this partition's records."""
+        return self._lanes[partition].trouble
+
+    def hold_up(self, cause: str) -> None:
+        """Nothing can be sent, for now."""
+        for lane in self._lanes.values():
+            lane.trouble = cause
+
+    # -- in -----------------------------------------------------------------------------------------
+
+    def add(self, pending: Pending) -> None:
+        lane = self._lanes.get(pending.partition)
+        if lane is None:
+            lane = self._lanes[pending.partition] = Lane(pending.partition, self._batch_bytes)
+        lane.queue.append(pending)
+
+    def give_up(self, records: Collection[Pending]) -> None:
+        """Nobody waits for these any more. What no broker has had is not sent."""
+        for pending in records:
+            pending.is_wanted = False
+        for partition in {pending.partition for pending in records}:
+            lane = self._lanes[partition]
+            lane.queue = deque(pending for pending in lane.queue if pending.is_wanted)
+            if not lane.is_out:
+                self._tidy(lane)
+
+    def fail_all(self, error: SarameyaError) -> None:
+        """Everything that is here fails, also what is with a broker."""
+        for lane in self._lanes.values():
+            self._renew(lane)
+            for pending in (*lane.release(), *lane.queue):
+                pending.settle(error.again())
+            lane.queue.clear()
+
+    # -- out ----------------------------------------------------------------------------------------
+
+    def due(self, leader: Callable[[TopicPartition], int | None], busy: Collection[int], now: float) -> Due:
+        """What is to be sent to leaders that are not `busy`; it is out from now on. Wants an `identity`."""
+        requests: dict[int, list[Batch]] = {}
+        room: dict[int, int] = {}
+        leaderless: list[TopicPartition] = []
+        wake_at = inf
+        for lane in tuple(self._lanes.values()):
+            if not lane.has_work:
+                continue
+            if lane.retry_at > now:
+                wake_at = min(wake_at, lane.retry_at)
+                continue
+            node = leader(lane.partition)
+            if node is None:
+                leaderless.append(lane.partition)
+            elif node not in busy:
+                size = len(lane.batch.data) if lane.batch else sum(p.size for p in lane.next_records())
+                if node in requests and size > room[node]:
+                    continue
+                requests.setdefault(node, []).append(self._send(lane))
+                room[node] = room.get(node, self._request_bytes) - size
+        return Due(requests, tuple(leaderless), wake_at)
+
+    def _send(self, lane: Lane) -> Batch:
+        batch = lane.batch = lane.batch or self._form(lane)
+        lane.is_out = True
+        lane.trouble = "the leader has not answered"
+        # Whoever has had a turn is the last to have the next.
+        self._lanes[lane.partition] = self._lanes.pop(lane.partition)
+        return batch
+
+    def _form(self, lane: Lane) -> Batch:
+        assert self.identity is not None, "a producer id comes first"
+        if lane.identity != self.identity:
+            lane.identity, lane.sequence = self.identity, 0
+        records = lane.next_records()
+        for _ in records:
+            lane.queue.popleft()
+        data = build(
+            [(pending.timestamp, pending.key, pending.value, pending.headers) for pending in records],
+            codec=self._codec,
+            producer_id=lane.identity.producer_id,
+            producer_epoch=lane.identity.epoch,
+            base_sequence=lane.sequence,
+        )
+        return Batch(lane.partition, tuple(records), lane.identity, lane.sequence, data)
+
+    # -- what has come of it ------------------------------------------------------------------------
+
+    def stored(self, batch: Batch, base_offset: int) -> None:
+        """It stands in the log, from `base_offset` on, or UNKNOWN_OFFSET."""
+        if (lane := self._lane(batch)) is None:
+            return
+        lane.sequence = (batch.base_sequence + len(batch.records)) % _MOST_SEQUENCES
+        lane.attempts = None
+        for place, pending in enumerate(lane.release()):
+            offset = base_offset + place if base_offset >= 0 else UNKNOWN_OFFSET
+            pending.settle(RecordMetadata(batch.partition.partition, offset))
+
+    def again(self, batch: Batch, cause: str, now: float) -> Retrying | None:
+        """Nobody knows whether it is stored, or it is not, for now: it is sent again, unless nobody waits for it."""
+        if (lane := self._lane(batch)) is None:
+            return None
+        lane.is_out = False
+        self._tidy(lane)
+        return self._wait(lane, cause, now)
+
+    def leaderless(self, partition: TopicPartition, cause: str, now: float) -> Retrying | None:
+        """There was nobody to send this partition's records to."""
+        return self._wait(self._lanes[partition], cause, now)
+
+    def renumber(self, batch: Batch, cause: str, now: float) -> Retrying | None:
+        """The broker does not take its sequence: its records are sent again under the next epoch."""
+        if (lane := self._lane(batch)) is None:
+            return None
+        self._renew(lane)
+        lane.put_back(lane.release())
+        return self._wait(lane, cause, now)
+
+    def halve(self, batch: Batch) -> bool:
+        """It is too large: its records are sent again, fewer together. False for a single one."""
+        if (lane := self._lane(batch)) is None:
+            return True
+        if len(batch.records) == 1:
+            return False
+        lane.most_bytes = sum(pending.size for pending in batch.records) // 2
+        lane.put_back(lane.release())
+        return True
+
+    def refused(
+        self, batch: Batch, error: SarameyaError, places: Collection[int] = (), *, is_fenced: bool = False
+    ) -> None:
+        """It is not stored, and will not be. `places` are those of the records that are to blame, if the broker names
+        them; the others are sent again. `is_fenced`: another producer id is wanted."""
+        if (lane := self._lane(batch)) is None:
+            return
+        self._renew(lane)
+        if is_fenced and self.identity is not None and self.identity.producer_id == batch.identity.producer_id:
+            self.identity = None
+        records = lane.release()
+        # Where it names none, or none that was there, all of them are.
+        blamed = {place for place in places if 0 <= place < len(records)} or range(len(records))
+        lane.put_back(pending for place, pending in enumerate(records) if place not in blamed)
+        for place in blamed:
+            records[place].settle(error.again())
+
+    def _lane(self, batch: Batch) -> Lane | None:
+        """None for one that was given up meanwhile."""
+        lane = self._lanes[batch.partition]
+        return lane if lane.batch is batch else None
+
+    def _wait(self, lane: Lane, cause: str, now: float) -> Retrying | None:
+        lane.trouble = cause
+        if not lane.has_work:
+            return None
+        attempts = lane.attempts.again(cause) if lane.attempts else Attempts.first(now, cause)
+        lane.attempts = attempts
+        what = f"produce to {lane.partition}"
+        if self._backoff.gives_up(attempts, now):
+            self._fail(lane, RetriesExhaustedError(what, attempts.attempt, now - attempts.since, cause))
+            return None
+        delay = self._backoff.delay(attempts.attempt)
+        lane.retry_at = now + delay
+        return Retrying(what, attempts.attempt, now - attempts.since, delay, cause)
+
+    def _fail(self, lane: Lane, error: SarameyaError) -> None:
+        """What was tried so often fails; what has only been waiting behind it is tried in its turn."""
+        self._renew(lane)
+        lane.attempts = None
+        for pending in lane.release() or tuple(self._taken(lane)):
+            pending.settle(error.again())
+
+    def _taken(self, lane: Lane) -> Iterator[Pending]:
+        while lane.queue:
+            yield lane.queue.popleft()
+
+    def _tidy(self, lane: Lane) -> None:
+        """Forget a batch that nobody waits for."""
+        if lane.batch is not None and not any(pending.is_wanted for pending in lane.batch.records):
+            self._renew(lane)
+            lane.release()
+        if not lane.has_work:
+            lane.attempts, lane.retry_at = None, -inf
+
+    def _renew(self, lane: Lane) -> None:
+        """What comes next in this lane has an epoch that its batch has not had, and begins at sequence 0."""
+        if lane.batch is not None and lane.batch.identity == self.identity:
+            self.identity = self.identity.next()

@@ -1,0 +1,131 @@
+"""What users hold: a producer whose `send` returns once a record is acknowledged, or raises why it is not."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from sarameya.config import Config
+from sarameya.model import Headers
+from sarameya.net.broker_pool import open_broker_pool, parse_bootstrap
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.net.transport import Transport
+from sarameya.observe import Observer, Observers
+from sarameya.producer.deliveries import CLOSED, Deliveries
+from sarameya.producer.outbox import Outbox
+from sarameya.producer.partitioner import Partitioner
+from sarameya.producer.record import ProducerRecord, RecordMetadata
+from sarameya.producer.sender import Sender
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.compression import Codec
+
+
+class Producer:
+    """Sends records, for the length of an `async with`:
+
+        async with Producer(["localhost:9092"]) as producer:
+            partition, offset = await producer.send("orders", b"value", key=b"key")
+
+    All in-sync replicas have acknowledged a record when `send` returns (acks=all). The producer is idempotent
+    (KIP-98): whatever is lost on the way and sent again stands in the log once, and records of a partition in the
+    order in which they were sent. It has no transactions. Any number of tasks may send at once; what they send to a
+    broker while it is busy goes there together. Topics are not created.
+
+    An error says that a record was not acknowledged; unless a broker has refused it, it may be stored all the same, or
+    be so shortly. Cancellation is like that too: what no broker has been sent yet is not sent any more.
+
+    The other arguments are those of `ConsumerGroup`. Making one does no I/O. Raises ConfigError for an address that
+    cannot be. At the end of the block nothing is waited for: who still sends then, in another task, gets RuntimeError.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: Sequence[str] | str,
+        config: Config | None = None,
+        *,
+        observers: Iterable[Observer] = (),
+        transport: Transport | None = None,
+        rng: random.Random | None = None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        parse_bootstrap(bootstrap_servers)
+        self.config = config if config is not None else Config()
+        self._bootstrap = bootstrap_servers
+        self._transport = transport
+        self._observer = Observers(observers)
+        self._rng = rng or random.Random()
+        self._backoff = Backoff.of(self.config, self._rng)
+        self._wall_clock = wall_clock
+        self._lifetime = self._run()
+        self._deliveries: Deliveries | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._lifetime.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What the block raised goes on as it is: through the nursery it would come out in a group.
+        await self._lifetime.__aexit__(None, None, None)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        config = self.config
+        async with (
+            open_broker_pool(self._bootstrap, config, self._observer, self._transport) as pool,
+            trio.open_nursery() as nursery,
+        ):
+            metadata = MetadataRefresher(pool, config, self._observer, self._backoff)
+            outbox = Outbox(
+                self._backoff,
+                batch_bytes=min(config.produce_batch_bytes, config.max_request_bytes),
+                request_bytes=config.max_request_bytes,
+                codec=Codec[config.compression.upper()],
+            )
+            sender = Sender(outbox, pool, metadata, config, self._observer, self._backoff)
+            nursery.start_soon(metadata.run)
+            nursery.start_soon(sender.run)
+            partitioner = Partitioner(config.produce_batch_bytes, self._rng)
+            self._deliveries = deliveries = Deliveries(config, metadata, outbox, sender, partitioner)
+            try:
+                yield
+            finally:
+                self._deliveries = None
+                deliveries.close()
+                nursery.cancel_scope.cancel()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """Send one record, see `ProducerRecord`; its partition and offset, once it is acknowledged.
+
+        Raises DeliveryTimeoutError after `Config.delivery_timeout`, RetriesExhaustedError where the options bound
+        retries; for good UnknownTopicError (after `Config.bootstrap_timeout`), TopicAuthorizationError,
+        MessageTooLargeError, KafkaError for what else the broker refuses; ConnectError where no broker is reached;
+        TypeError and ValueError for what is no record.
+        """
+        (stored,) = await self.send_many([ProducerRecord(topic, value, key, headers, partition, timestamp)])
+        return stored
+
+    async def send_many(self, records: Iterable[ProducerRecord]) -> list[RecordMetadata]:
+        """Send records, in this order within each partition; where they stand, once all are acknowledged.
+
+        Waits for all of them, then raises as `send` does for the first that has failed; others may be stored.
+        """
+        if self._deliveries is None:
+            raise RuntimeError(CLOSED)
+        return await self._deliveries.deliver(tuple(records), int(self._wall_clock() * 1000))

@@ -1,0 +1,69 @@
+"""What a producer is given, and what it gives back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import attrs
+
+from sarameya.model import Headers
+
+UNKNOWN_OFFSET = -1
+_LATEST = 2**63 - 1
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record stands, acknowledged by all in-sync replicas. `offset` is -1 where it was stored by an earlier try
+    so long ago that its broker does not remember where."""
+
+    partition: int
+    offset: int
+
+
+def _text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{attribute.name} must be a non-empty str, not {value!r}")
+
+
+def _bytes(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and not isinstance(value, bytes):
+        raise TypeError(f"{attribute.name} must be bytes or None, not {type(value).__name__}")
+
+
+def _headers(value: Iterable[tuple[str, bytes | None]]) -> Headers:
+    headers = tuple((name, content) for name, content in value)
+    for name, content in headers:
+        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
+            raise TypeError(f"a header must be (str, bytes or None), not {(name, content)!r}")
+        name.encode()  # a lone surrogate is found here, not when others stand beside it in a batch
+    return headers
+
+
+def _number(high: int) -> Any:
+    def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise TypeError(f"{attribute.name} must be an int or None, not {value!r}")
+        if value is not None and not 0 <= value <= high:
+            raise ValueError(f"{attribute.name} must be from 0 to {high}, not {value}")
+
+    return check
+
+
+@attrs.frozen(slots=True)
+class ProducerRecord:
+    """A record to be sent. Raises TypeError or ValueError for what cannot be one.
+
+    Without a `partition` it goes where its key says, as with Kafka's own producer, or, without a key, anywhere.
+    `timestamp` is in milliseconds since 1970; None: when it is sent. A topic may put its own in place of it.
+    """
+
+    topic: str = attrs.field(validator=_text)
+    value: bytes | None = attrs.field(validator=_bytes)
+    key: bytes | None = attrs.field(default=None, validator=_bytes)
+    headers: Headers = attrs.field(default=(), converter=_headers)
+    partition: int | None = attrs.field(default=None, validator=_number(2**31 - 1))
+    timestamp: int | None = attrs.field(default=None, validator=_number(_LATEST))
+
+    def __str__(self) -> str:
+        return f"record for {self.topic}" if self.partition is None else f"record for {self.topic}-{self.partition}"

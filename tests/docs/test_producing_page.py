@@ -1,0 +1,86 @@
+"""What docs/producing.md shows is run as it stands there, and its tables say what is so."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+
+import sarameya
+from sarameya import Config, Producer
+from sarameya.testing import memory_cluster, virtual_wall_clock
+from sarameya_handlers.landing.dead_letter_options import dead_letters
+from sarameya_handlers.landing.dead_letter_topic import PREFIX
+from sarameya_handlers.landing.dead_letters import DeadLetter
+from sarameya_handlers.spark.poison import Tolerance
+from tests.handlers.landing.test_dead_letters import LINK, files, topic_letters
+from tests.producer.kit import log
+
+PAGE = (Path(__file__).parents[2] / "docs" / "producing.md").read_text(encoding="utf-8")
+UNITS = {"s": 1, "MiB": 2**20}
+LETTER = DeadLetter(offset=1, error="e", timestamp=1)
+
+
+async def test_example_sends_what_it_says(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, Any] = {}
+    exec("\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)), names)
+    async with memory_cluster({"orders": 2}) as cluster:
+
+        def producer(servers: list[str], config: Config) -> Producer:
+            return Producer(servers, config, transport=cluster.transport, wall_clock=virtual_wall_clock)
+
+        names["Producer"] = producer
+        partition, offset, places = await names["main"](cluster.bootstrap_servers)
+        assert log(cluster, partition)[offset].headers == (("source", b"shop"),)
+        assert len(log(cluster, 0)) + len(log(cluster, 1)) == 1 + len(places) == 1001
+
+
+def test_defaults_are_those_of_the_options() -> None:
+    config = Config()
+    rows = dict(re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
+    for name, default in rows.items():
+        number, _, unit = default.strip().partition(" ")
+        assert getattr(config, name) == (float(number) * UNITS[unit] if unit else number)
+    assert rows.keys() >= {"delivery_timeout", "produce_batch_bytes", "max_request_bytes", "compression"}
+
+
+def test_errors_that_are_named_exist() -> None:
+    names = set(re.findall(r"`([A-Z]\w+Error)`", PAGE))
+    assert len(names) == 7
+    assert names <= set(sarameya.__all__)
+
+
+async def test_headers_of_letters_are_those_that_are_named(autojump_clock: MockClock) -> None:
+    rows = re.findall(r"^\| (`__.*?) \|", PAGE, re.MULTILINE)
+    cells = [name for row in rows for name in re.findall("`(.*?)`", row)]
+    named = {name if name.startswith(PREFIX) else PREFIX + name[1:] for name in cells}
+    async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster) as letters:
+        await letters.write(LINK, [LETTER])
+        (message,) = log(cluster, topic="dead")
+    assert {name for name, _ in message.headers} == named
+
+
+async def test_columns_of_letters_are_those_that_are_named(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    (told,) = re.findall(r"In files these are the columns (.*?), the time of writing", PAGE, re.DOTALL)
+    async with dead_letters({"path": str(tmp_path)}) as letters:
+        await letters.write(LINK, [LETTER])
+    (path,) = files(tmp_path)
+    own = {"key", "value", "headers", "timestampType"}
+    assert set(pq.read_schema(path).names) == set(re.findall(r"`(\w+)`", told)) | own
+
+
+def test_place_for_letters_is_said_so() -> None:
+    (block,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    options = tomllib.loads(block)["handler"]["options"]["dead_letters"]
+    assert dead_letters(options).name == "topic orders.dead"
+
+
+def test_tolerance_is_as_it_is_said() -> None:
+    assert "more than half of a batch, or 1,000. Up to ten" in PAGE
+    assert Tolerance() == Tolerance(share=0.5, records=1_000, few=10)

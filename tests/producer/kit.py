@@ -1,0 +1,73 @@
+"""What the producer's tests share: one over a cluster in memory, and what stands in that cluster's logs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import attrs
+import trio
+
+from sarameya import Config, Event, Message, Producer, RecordMetadata, TopicPartition
+from sarameya.embedded import EmbeddedCluster
+from sarameya.protocol.records import decode, split
+from sarameya.testing import virtual_wall_clock
+
+E = TypeVar("E")
+
+
+@attrs.define
+class Sent:
+    """A producer, its events, and what came of what it was told to send."""
+
+    producer: Producer
+    cluster: EmbeddedCluster
+    events: list[Event] = attrs.field(factory=list)
+    places: dict[bytes, RecordMetadata] = attrs.field(factory=dict)
+    errors: dict[bytes, Exception] = attrs.field(factory=dict)
+
+    def seen(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def send(self, value: bytes, partition: int = 0, topic: str = "orders") -> None:
+        """Send a record, and keep what came of it."""
+        try:
+            self.places[value] = await self.producer.send(topic, value, partition=partition)
+        except Exception as error:
+            self.errors[value] = error
+
+
+@asynccontextmanager
+async def producing(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[Sent]:
+    events: list[Event] = []
+    async with Producer(
+        cluster.bootstrap_servers,
+        Config(**options),
+        observers=[events.append],
+        transport=cluster.transport,
+        rng=random.Random(1),
+        wall_clock=virtual_wall_clock,
+    ) as producer:
+        yield Sent(producer, cluster, events)
+
+
+def log(cluster: EmbeddedCluster, partition: int = 0, topic: str = "orders") -> list[Message]:
+    """All that stands in a log."""
+    where = TopicPartition(topic, partition)
+    found: list[Message] = []
+    for data in cluster.log(topic, partition).batches():
+        for raw in split(data, where, 0):
+            found += decode(raw, where)
+    return found
+
+
+def values(cluster: EmbeddedCluster, partition: int = 0, topic: str = "orders") -> list[bytes | None]:
+    return [message.value for message in log(cluster, partition, topic)]
+
+
+async def cancelled_after(seconds: float, sent: Sent, value: bytes) -> None:
+    """Send a record, and wait so long for it."""
+    with trio.move_on_after(seconds):
+        await sent.send(value)
