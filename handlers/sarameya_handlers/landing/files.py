@@ -1,0 +1,76 @@
+"""What must be on the disk before something else is said to be: files, names, and names that are taken only once.
+
+For local file systems, and mounted ones with the same meaning of `link(2)`. Blocking.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+TEMPORARY = "put-"
+"""What names of files begin with that are about to get their own."""
+
+
+def sync(path: Path) -> None:
+    """Bring a file's bytes, or a directory's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(directory: Path) -> None:
+    """Make it, with those above it, and have each new name on the disk. Nothing happens if it is there."""
+    if directory.exists():
+        return
+    missing = [directory]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+
+
+def put_if_absent(path: Path, content: bytes) -> bool:
+    """Have a file with this content, durably and whole, if there is none of its name; False where there is one.
+
+    Of all who try, one succeeds. Raises OSError; whether it was put is unknown then.
+    """
+    make_directory(path.parent)
+    temporary = _written(path.parent, content)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    sync(path.parent)
+    return True
+
+
+def put_over(path: Path, content: bytes) -> None:
+    """Have a file with this content, whole, in place of what had its name. Not durably: for what may be lost."""
+    temporary = _written(path.parent, content, durably=False)
+    try:
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _written(directory: Path, content: bytes, *, durably: bool = True) -> Path:
+    """A temporary file with this content. Where there is no room for it, nothing of it is left."""
+    descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=TEMPORARY)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            if durably:
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError:
+        os.unlink(temporary)
+        raise
+    return Path(temporary)

@@ -1,0 +1,127 @@
+"""Chains kept as files: a manifest for each link, which is there or not, and once it is there never changes.
+
+    <root>/links/<sink>/<topic>/<partition>/00000000000000000007.json      link 7, and the files that it brought
+                                           /head                           a number: a link that is surely there
+
+A manifest is put only if there is none of its number: a temporary file, complete and on the disk, is given its name
+by `link(2)`, which fails where the name is taken. That is the compare-and-swap of a chain. It holds on local and on
+mounted POSIX file systems; who loses hears of it, but nobody needs to: `since` tells who won. Blocking; no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import attrs
+import msgspec
+
+from sarameya_handlers.landing.errors import BrokenChainError
+from sarameya_handlers.landing.files import TEMPORARY, put_if_absent, put_over
+from sarameya_handlers.landing.links import ChainKey, Link
+
+_DIGITS = 20
+_HEAD = "head"
+_HINT_EVERY = 16
+"""Links between two hints: as many manifests are looked for, one by one, when a chain is opened."""
+
+
+@attrs.frozen(slots=True)
+class DataFile:
+    """A file that a link brought. `name` is its final one, below the table's root."""
+
+    name: str
+    rows: int
+    size: int
+
+
+@attrs.frozen(slots=True)
+class Manifest:
+    """What a link is, and what it brought."""
+
+    link: Link
+    files: tuple[DataFile, ...] = ()
+
+
+class Manifests:
+    """The manifests below a directory, which is made if it is not there."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root / "links"
+
+    def put(self, manifest: Manifest) -> bool:
+        """Put it if there is none of its number, durably; False where there is one, whoever's that is.
+
+        Raises OSError; whether it was put is unknown then.
+        """
+        link = manifest.link
+        directory = self._directory(link.key)
+        if not put_if_absent(directory / _name(link.number), msgspec.json.encode(manifest, order="deterministic")):
+            return False
+        if link.number % _HINT_EVERY == 0:
+            self._hint(directory, link.number)
+        return True
+
+    def get(self, key: ChainKey, number: int) -> Manifest | None:
+        """The manifest of this link; None if there is none. Raises BrokenChainError for one that cannot be read."""
+        path = self._directory(key) / _name(number)
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            manifest = msgspec.json.decode(text, type=Manifest)
+        except msgspec.MsgspecError as error:
+            raise BrokenChainError(f"{path} is no manifest: {error}") from error
+        if (manifest.link.key, manifest.link.number) != (key, number):
+            raise BrokenChainError(f"{path} is the manifest of {manifest.link}: was it moved?")
+        return manifest
+
+    def since(self, key: ChainKey, number: int) -> Iterator[Manifest]:
+        """Every manifest from this link on, in order, up to the first number that has none."""
+        while (manifest := self.get(key, number)) is not None:
+            yield manifest
+            number += 1
+
+    def head(self, key: ChainKey) -> Manifest | None:
+        """The last one; None for a chain that has not begun. Raises BrokenChainError."""
+        last = None
+        for manifest in self.since(key, max(self._hinted(key), 1)):
+            last = manifest
+        return last
+
+    def chains(self) -> Iterator[ChainKey]:
+        """Every chain that there is."""
+        for partition in sorted(self._root.glob("*/*/*")):
+            topic = partition.parent
+            yield ChainKey(unquote(topic.parent.name), unquote(topic.name), int(partition.name))
+
+    def unfinished(self) -> Iterator[Path]:
+        """Manifests that somebody was about to put, and is or died of it."""
+        return self._root.glob(f"*/*/*/{TEMPORARY}*")
+
+    def _directory(self, key: ChainKey) -> Path:
+        return self._root / _quoted(key.sink) / _quoted(key.topic) / str(key.partition)
+
+    def _hint(self, directory: Path, number: int) -> None:
+        """Say where to begin to look for the head. It may lag behind, never be ahead; only time depends on it."""
+        put_over(directory / _HEAD, str(number).encode())
+
+    def _hinted(self, key: ChainKey) -> int:
+        directory = self._directory(key)
+        with suppress(OSError, ValueError):
+            number = int((directory / _HEAD).read_text())
+            if (directory / _name(number)).exists():
+                return number
+        return 0
+
+
+def _name(number: int) -> str:
+    return f"{number:0{_DIGITS}d}.json"
+
+
+def _quoted(name: str) -> str:
+    """A name as a directory's: "." and ".." are none, and a sink may be called anything."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")

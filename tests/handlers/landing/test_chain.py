@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from sarameya_handlers.landing.chain import Chain, Outcome, Settled, State
+from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
+from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
+
+KEY = ChainKey("warehouse", "orders", 3)
+ORIGIN = Origin(group="billing")
+HEAD = Link(key=KEY, number=4, from_offset=50, to_offset=90, attempt="a4", origin=ORIGIN, leader_epoch=2)
+
+
+def after(link: Link, attempt: str, to_offset: int) -> Link:
+    return attrs.evolve(link, number=link.number + 1, from_offset=link.to_offset, to_offset=to_offset, attempt=attempt)
+
+
+def chain() -> Chain:
+    return Chain(KEY, ORIGIN, HEAD)
+
+
+def test_link_that_is_found_is_landed_and_the_head() -> None:
+    one = chain()
+    link = one.propose(95, 120, attempt="a5", rows=20, leader_epoch=3)
+    assert (link.number, link.from_offset, link.to_offset, link.leader_epoch) == (5, 90, 120, 3)
+    assert one.state is State.TRYING
+    assert one.settle([HEAD, link]) == Settled(Outcome.LANDED, link)
+    assert (one.head, one.state, one.next_number) == (link, State.READY, 6)
+
+
+def test_first_link_begins_where_its_owner_has_begun_to_read() -> None:
+    one = Chain(KEY, ORIGIN)
+    link = one.propose(7, 9, attempt="a1")
+    assert (link.number, link.from_offset) == (1, 7)
+    assert one.settle([link]).outcome is Outcome.LANDED
+
+
+def test_link_of_somebody_else_is_lost_and_reading_goes_on_from_the_newest() -> None:
+    one = chain()
+    one.propose(90, 120, attempt="a5")
+    theirs = after(HEAD, "b5", 100)
+    newest = after(theirs, "b6", 130)
+    assert one.settle([HEAD, theirs, newest]) == Settled(Outcome.LOST, theirs)
+    assert one.head == newest
+
+
+def test_link_that_is_absent_is_tried_again_under_its_number_and_either_try_may_win() -> None:
+    one = chain()
+    first = one.propose(90, 120, attempt="a5")
+    assert one.settle([HEAD]) == Settled(Outcome.ABSENT, None)
+    second = one.propose(90, 150, attempt="a5'")
+    assert second.number == first.number
+    assert one.settle([HEAD, first]) == Settled(Outcome.LANDED, first)
+    assert one.head == first, "what the second has beyond it is still to be landed"
+
+
+def test_late_try_is_not_ours_any_more_once_its_number_is_taken() -> None:
+    one = chain()
+    late = one.propose(90, 120, attempt="a5")
+    one.settle([HEAD])
+    one.propose(90, 120, attempt="a5'")
+    theirs = after(HEAD, "b5", 100)
+    one.settle([HEAD, theirs])
+    one.propose(100, 120, attempt="a6")
+    assert one.settle([theirs, attrs.evolve(late, number=6, from_offset=100)]).outcome is Outcome.LOST
+
+
+def test_link_without_records_keeps_the_heads_epoch() -> None:
+    assert chain().propose(90, 90, attempt="a5", kind=Kind.RESTATED).leader_epoch == 2
+
+
+@pytest.mark.parametrize(
+    "found",
+    [[], [attrs.evolve(HEAD, attempt="b4")], [attrs.evolve(HEAD, number=3, attempt="a3")]],
+    ids=["nothing", "another attempt", "an older link"],
+)
+def test_head_that_is_gone_from_the_table_stops(found: list[Link]) -> None:
+    one = chain()
+    one.propose(90, 120, attempt="a5")
+    with pytest.raises(RewoundTableError, match="is not in the table any more"):
+        one.settle(found)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [HEAD, attrs.evolve(HEAD, number=6, from_offset=90, to_offset=99, attempt="b6")],
+        [HEAD, attrs.evolve(HEAD, number=5, from_offset=91, to_offset=99, attempt="b5")],
+    ],
+    ids=["a link is missing", "a record is missing"],
+)
+def test_links_that_are_no_chain_stop(found: list[Link]) -> None:
+    one = chain()
+    one.propose(90, 120, attempt="a5")
+    with pytest.raises(BrokenChainError, match="does not follow"):
+        one.settle(found)
+
+
+def test_first_link_that_is_missing_stops() -> None:
+    one = Chain(KEY, ORIGIN)
+    one.propose(0, 9, attempt="a1")
+    with pytest.raises(BrokenChainError, match="link 1 is missing"):
+        one.settle([HEAD])

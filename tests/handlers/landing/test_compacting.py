@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya_handlers.landing.compacting import SMALL, Compacted, compact, plan
+from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.manifests import DataFile, Manifest
+
+KEY = ChainKey("sarameya", "orders", 0)
+
+
+def append(root: Path, rows: Sequence[int], *, where: str = ".", publish: bool = True, **columns: object) -> None:
+    """The next link, with these offsets."""
+    files = DataFiles(root)
+    head = files.manifests.head(KEY)
+    number, begin = (head.link.number + 1, head.link.to_offset) if head else (1, 0)
+    link = Link(
+        key=KEY,
+        number=number,
+        from_offset=begin,
+        to_offset=begin + len(rows),
+        attempt=uuid4().hex,
+        origin=Origin(group="flights"),
+    )
+    directory = files.directory(link.attempt) / where
+    directory.mkdir(parents=True)
+    pq.write_table(pa.table({"offset": rows, **columns}), directory / "x.parquet")
+    written = files.settle(link.attempt, lambda n: f"part-{number}-{n}.parquet", lambda file: len(rows))
+    manifest = Manifest(link, written)
+    assert files.manifests.put(manifest)
+    if publish:
+        files.publish_link(manifest)
+
+
+def offsets(root: Path) -> list[int]:
+    """What `read_landing` would see."""
+    return sorted(n for _, place in DataFiles(root).live() for n in pq.read_table(place)["offset"].to_pylist())
+
+
+def plain_offsets(root: Path) -> list[int]:
+    """What a reader of the plain directory sees."""
+    return sorted(pyarrow.dataset.dataset(root, format="parquet").to_table()["offset"].to_pylist())
+
+
+def visible(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*.parquet") if "_sarameya" not in path.parts)
+
+
+def test_small_files_become_one_and_every_row_stays(tmp_path: Path) -> None:
+    for n in range(10):
+        append(tmp_path, range(5 * n, 5 * n + 5))
+    done = compact(tmp_path, 10**6)
+    assert done.compaction is not None
+    assert len(visible(tmp_path)) == 1
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(50))
+
+
+def test_chain_is_as_it_was_and_landing_goes_on(tmp_path: Path) -> None:
+    for n in range(3):
+        append(tmp_path, [n])
+    before = [manifest.link for manifest in DataFiles(tmp_path).manifests.since(KEY, 1)]
+    compact(tmp_path, 10**6)
+    append(tmp_path, [3])
+    assert [manifest.link for manifest in DataFiles(tmp_path).manifests.since(KEY, 1)][:3] == before
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2, 3]
+
+
+def test_second_compaction_takes_what_the_first_has_made(tmp_path: Path) -> None:
+    for n in range(6):
+        append(tmp_path, [n])
+        compact(tmp_path, 10**6)
+    assert [c.number for c in DataFiles(tmp_path).compactions.all()] == [1, 2, 3, 4, 5]
+    assert len(visible(tmp_path)) == 1
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(6))
+
+
+def test_nothing_to_be_done_does_nothing(tmp_path: Path) -> None:
+    append(tmp_path, [0])
+    assert compact(tmp_path, 10**6) == Compacted(None)
+    assert list(DataFiles(tmp_path).compactions.all()) == []
+
+
+def test_files_of_other_partitions_of_the_table_stay_apart(tmp_path: Path) -> None:
+    for n in range(6):
+        append(tmp_path, [n], where=f"day={n % 2}")
+    compact(tmp_path, 10**6)
+    assert [Path(name).parent.name for name in visible(tmp_path)] == ["day=0", "day=1"]
+    assert offsets(tmp_path) == list(range(6))
+
+
+def test_columns_that_some_files_lack_are_null_there(tmp_path: Path) -> None:
+    append(tmp_path, [0, 1])
+    append(tmp_path, [2], name=["x"])
+    compact(tmp_path, 10**6)
+    (file,) = visible(tmp_path)
+    assert pq.read_table(tmp_path / file).to_pydict() == {"offset": [0, 1, 2], "name": [None, None, "x"]}
+
+
+def test_link_whose_lander_died_before_publishing_is_compacted_too(tmp_path: Path) -> None:
+    append(tmp_path, [0])
+    append(tmp_path, [1], publish=False)
+    compact(tmp_path, 10**6)
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
+
+
+@pytest.mark.parametrize("ended_by", ["another compaction", "publish_all"])
+def test_compaction_whose_process_died_before_publishing_is_finished(
+    tmp_path: Path, ended_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    with monkeypatch.context() as dying:
+        dying.setattr("sarameya_handlers.landing.compacting._finish", lambda files, attempt: None)
+        compact(tmp_path, 10**6)
+    assert offsets(tmp_path) == [0, 1]
+    assert len(visible(tmp_path)) == 2
+    compact(tmp_path, 10**6) if ended_by == "another compaction" else DataFiles(tmp_path).publish_all()
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
+    assert len(visible(tmp_path)) == 1
+
+
+def test_compaction_that_is_no_longer_wanted_leaves_nothing(tmp_path: Path) -> None:
+    class Unwanted(Exception):
+        pass
+
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    for steps in range(20):
+        left = steps
+
+        def check() -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Unwanted
+
+        try:
+            compact(tmp_path, 10**6, check=check)
+        except Unwanted:
+            assert list(DataFiles(tmp_path).writing.iterdir()) == []
+            assert plain_offsets(tmp_path) == [0, 1]
+        else:
+            assert steps >= 3
+            break
+    assert len(visible(tmp_path)) == 1
+
+
+def compact_often(root: Path, times: int) -> None:
+    for _ in range(times):
+        compact(root, 10**6)
+
+
+def test_compactions_and_landings_at_the_same_time_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    append(tmp_path, [0])
+    spawn = multiprocessing.get_context("spawn")
+    others = [spawn.Process(target=compact_often, args=[tmp_path, 20]) for _ in range(2)]
+    for other in others:
+        other.start()
+    count = 1
+    while any(other.is_alive() for other in others):
+        append(tmp_path, [count])
+        count += 1
+    for other in others:
+        other.join()
+    assert [other.exitcode for other in others] == [0, 0]
+    DataFiles(tmp_path).publish_all()
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(count))
+    assert list(DataFiles(tmp_path).compactions.all()) != []
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300))), st.integers(1, 400))
+def test_plan_packs_small_files_of_a_directory_into_no_more_than_is_wanted(
+    sizes: list[tuple[int, int]], wanted: int
+) -> None:
+    files = [DataFile(f"d{where}/{n:03}", 1, size) for n, (where, size) in enumerate(sizes)]
+    groups = plan(files, wanted)
+    planned = [file for group in groups for file in group]
+    assert len(planned) == len(set(planned))
+    for group in groups:
+        assert len(group) > 1
+        assert len({Path(file.name).parent for file in group}) == 1
+        assert sum(file.size for file in group) <= wanted
+    assert all(file.size < SMALL * wanted for file in planned)

@@ -1,0 +1,289 @@
+"""Dead letters in a topic and in files: whole, durable when told, and said plainly where they cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow.parquet as pq
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Config, ConfigError, HandlerError
+from sarameya.embedded import EmbeddedCluster
+from sarameya.testing import VIRTUAL_EPOCH, Api, ErrorCode, memory_cluster, virtual_wall_clock
+from sarameya_handlers.landing import dead_letter_files
+from sarameya_handlers.landing.dead_letter_files import FileDeadLetters, file_name
+from sarameya_handlers.landing.dead_letter_options import dead_letters
+from sarameya_handlers.landing.dead_letter_topic import TopicDeadLetters
+from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from tests.producer.kit import log
+
+LINK = Link(
+    key=ChainKey("lake", "orders", 3),
+    number=7,
+    from_offset=100,
+    to_offset=200,
+    attempt="a" * 32,
+    origin=Origin(group="g", topic_id="b" * 32),
+)
+LETTERS = [
+    DeadLetter(
+        offset=120,
+        error="no number: 'x'",
+        key=b"k",
+        value=b"\xff",
+        headers=(("h", b"1"), ("h", None)),
+        timestamp=-5_000,
+    ),
+    DeadLetter(offset=150, error="too large \ud800", timestamp=4_102_444_800_000, timestamp_type=1),
+]
+P = "__sarameya.errors."
+
+
+def topic_letters(cluster: EmbeddedCluster, **options: Any) -> TopicDeadLetters:
+    config = Config(**options) if options else None
+    return TopicDeadLetters(
+        cluster.bootstrap_servers, "dead", config, transport=cluster.transport, wall_clock=virtual_wall_clock
+    )
+
+
+# -- a topic ----------------------------------------------------------------------------------------
+
+
+async def test_letter_in_a_topic_has_all_that_the_record_had_and_what_went_wrong(autojump_clock: MockClock) -> None:
+    async with memory_cluster({"dead": 1}) as cluster:
+        async with topic_letters(cluster) as letters:
+            await letters.write(LINK, LETTERS)
+        first, second = log(cluster, topic="dead")
+
+    assert (first.key, first.value) == (b"k", b"\xff")
+    assert first.timestamp == VIRTUAL_EPOCH * 1000, "its own, or retention would remove it at once"
+    assert first.headers == (
+        ("h", b"1"),
+        ("h", None),
+        (P + "topic", b"orders"),
+        (P + "partition", b"3"),
+        (P + "offset", b"120"),
+        (P + "timestamp", b"-5000"),
+        (P + "exception.message", b"no number: 'x'"),
+        (P + "sink", b"lake"),
+        (P + "group", b"g"),
+        (P + "link", b"7"),
+        (P + "attempt", b"a" * 32),
+    )
+    assert (second.key, second.value) == (None, None)
+    assert dict(second.headers)[P + "exception.message"] == b"too large ?"
+
+
+async def test_letter_without_a_timestamp_names_none(autojump_clock: MockClock) -> None:
+    async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster) as letters:
+        await letters.write(LINK, [DeadLetter(offset=1, error="e")])
+        (message,) = log(cluster, topic="dead")
+    assert P + "timestamp" not in dict(message.headers)
+
+
+async def test_letters_written_again_stand_there_again(autojump_clock: MockClock) -> None:
+    """At least once: as where the owner changes between the letters and their link."""
+    async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster) as letters:
+        await letters.write(LINK, LETTERS)
+        await letters.write(attrs.evolve(LINK, attempt="c" * 32), LETTERS)
+        attempts = [dict(message.headers)[P + "attempt"] for message in log(cluster, topic="dead")]
+    assert attempts == [b"a" * 32] * 2 + [b"c" * 32] * 2
+
+
+async def test_answer_that_is_lost_writes_no_letter_twice(autojump_clock: MockClock) -> None:
+    async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster) as letters:
+        cluster.drop_next(Api.PRODUCE, 2)
+        await letters.write(LINK, LETTERS)
+        assert len(log(cluster, topic="dead")) == 2
+
+
+async def test_large_record_is_a_letter_whatever_the_group_s_options_allow(autojump_clock: MockClock) -> None:
+    cluster = EmbeddedCluster({"dead": 1}, in_memory=True, max_batch_size=8 * 2**20, wall_clock=virtual_wall_clock)
+    async with cluster, topic_letters(cluster, max_request_bytes=2_000) as letters:
+        await letters.write(LINK, [DeadLetter(offset=1, error="e", value=bytes(5 * 2**20))])
+        assert len(log(cluster, topic="dead")) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "grant this principal WRITE"),
+        (ErrorCode.MESSAGE_TOO_LARGE, r"max\.message\.bytes"),
+        (ErrorCode.INVALID_RECORD, r"cleanup\.policy=compact"),
+    ],
+)
+async def test_letters_that_the_topic_refuses_say_so(autojump_clock: MockClock, code: ErrorCode, words: str) -> None:
+    async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster) as letters:
+        cluster.fail_next(Api.PRODUCE, code, None)
+        with pytest.raises(DeadLetterError, match=rf"link 7 of lake/orders-3.*topic 'dead'.*{words}"):
+            await letters.write(LINK, LETTERS)
+        cluster.clear_faults()
+        await letters.write(LINK, LETTERS)
+        assert len(log(cluster, topic="dead")) == 2
+
+
+async def test_topic_that_is_not_there_is_said(autojump_clock: MockClock) -> None:
+    async with memory_cluster() as cluster, topic_letters(cluster) as letters:
+        with pytest.raises(DeadLetterError, match="create the topic"):
+            await letters.write(LINK, LETTERS)
+
+
+async def test_brokers_that_are_away_are_waited_for_then_said(autojump_clock: MockClock) -> None:
+    async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster, delivery_timeout=30.0) as letters:
+        await letters.write(LINK, LETTERS)
+        await cluster.stop_broker(0)
+        began = trio.current_time()
+        with pytest.raises(DeadLetterError, match=r"not acknowledged in 30 s") as caught:
+            await letters.write(LINK, LETTERS)
+        assert caught.value.retriable
+        assert trio.current_time() - began == 30
+        await cluster.start_broker(0)
+        await letters.write(LINK, LETTERS)
+
+
+async def test_letters_outside_of_their_block_are_a_mistake_that_is_said() -> None:
+    letters = TopicDeadLetters("localhost:9092", "dead")
+    with pytest.raises(HandlerError, match="entered first"):
+        await letters.write(LINK, LETTERS)
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+def files(directory: Path) -> list[Path]:
+    return list(directory.iterdir())
+
+
+async def test_letters_in_a_file_have_all_that_the_records_had_and_what_went_wrong(tmp_path: Path) -> None:
+    async with FileDeadLetters(tmp_path / "dead") as letters:
+        await letters.write(LINK, LETTERS[::-1])
+    (path,) = files(tmp_path / "dead")
+    rows = pq.read_table(path).to_pylist()
+
+    assert path.name.startswith("lake-orders-3-00000000000000000120-")
+    first, second = rows
+    assert {name: value for name, value in first.items() if name != "written"} == {
+        "key": b"k",
+        "value": b"\xff",
+        "topic": "orders",
+        "partition": 3,
+        "offset": 120,
+        "timestamp": first["timestamp"],
+        "timestampType": 0,
+        "headers": [{"key": "h", "value": b"1"}, {"key": "h", "value": None}],
+        "error": "no number: 'x'",
+        "sink": "lake",
+        "group": "g",
+        "link": 7,
+        "attempt": "a" * 32,
+    }
+    assert first["timestamp"].timestamp() == -5
+    assert second["headers"] is None
+    assert (second["timestampType"], second["error"]) == (1, "too large ?")
+
+
+async def test_same_letters_replace_themselves_and_others_do_not(tmp_path: Path) -> None:
+    async with FileDeadLetters(tmp_path) as letters:
+        await letters.write(LINK, LETTERS)
+        await letters.write(attrs.evolve(LINK, number=9, attempt="c" * 32), LETTERS)
+        assert len(files(tmp_path)) == 1
+        await letters.write(LINK, LETTERS[:1])
+        await letters.write(LINK, LETTERS[1:])
+    rows = [row for path in files(tmp_path) for row in pq.read_table(path).to_pylist()]
+    assert sorted(row["offset"] for row in rows) == [120, 120, 150, 150]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        attrs.evolve(LINK, key=ChainKey("other", "orders", 3)),
+        attrs.evolve(LINK, key=ChainKey("lake", "other", 3)),
+        attrs.evolve(LINK, key=ChainKey("lake", "orders", 4)),
+        attrs.evolve(LINK, origin=Origin(group="h", topic_id="b" * 32)),
+        attrs.evolve(LINK, origin=Origin(group="g", topic_id="c" * 32)),
+    ],
+    ids=["sink", "topic", "partition", "group", "topic made anew"],
+)
+def test_letters_of_others_have_other_names(other: Link) -> None:
+    assert file_name(other, LETTERS) != file_name(LINK, LETTERS)
+
+
+def test_name_of_a_file_fits_and_is_not_hidden_whatever_the_names_are() -> None:
+    key = ChainKey("_/ä" * 100, "." * 249, 2**31 - 1)
+    name = file_name(attrs.evolve(LINK, key=key), LETTERS)
+    assert len(name) < 255
+    assert name[0] not in "._"
+    assert "/" not in name
+
+
+async def test_nothing_to_write_makes_no_file(tmp_path: Path) -> None:
+    async with FileDeadLetters(tmp_path) as letters:
+        await letters.write(LINK, [])
+    assert files(tmp_path) == []
+
+
+async def test_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async with FileDeadLetters(tmp_path) as letters:
+        with monkeypatch.context() as patch:
+            patch.setattr(dead_letter_files.os, "fsync", full)
+            with pytest.raises(DeadLetterError, match=r"link 7.*2 dead letters.*No space left on device") as caught:
+                await letters.write(LINK, LETTERS)
+        assert caught.value.retriable
+        assert files(tmp_path) == []
+        await letters.write(LINK, LETTERS)
+    assert len(files(tmp_path)) == 1
+
+
+async def test_file_that_was_never_finished_is_removed_after_a_day(tmp_path: Path) -> None:
+    old, young = tmp_path / ".writing-old", tmp_path / ".writing-young"
+    for path in (old, young):
+        path.write_bytes(b"")
+    os.utime(old, (0, 0))
+    async with FileDeadLetters(tmp_path):
+        assert files(tmp_path) == [young]
+
+
+async def test_directory_that_cannot_be_is_refused_before_anything_is_consumed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(HandlerError, match="cannot write dead letters"):
+        async with FileDeadLetters(tmp_path / "file" / "below"):
+            pass
+
+
+# -- options ----------------------------------------------------------------------------------------
+
+
+def test_options_make_the_one_or_the_other(tmp_path: Path) -> None:
+    assert dead_letters({"path": str(tmp_path)}).name == f"directory {tmp_path}"
+    assert dead_letters({"topic": "dead", "bootstrap_servers": ["localhost:9092"]}).name == "topic dead"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "dead_letters = .*either path or topic"),
+        ({"path": "x", "topic": "y", "bootstrap_servers": "z:1"}, "either path or topic"),
+        ({"topic": "y"}, r"dead_letters\.bootstrap_servers = None"),
+        ({"topic": "", "bootstrap_servers": "z:1"}, r"dead_letters\.topic = ''"),
+        ({"topic": "y", "bootstrap_servers": ["z"]}, r"dead_letters\.bootstrap_servers = 'z': must be HOST:PORT"),
+        ({"path": 3}, r"dead_letters\.path = 3"),
+        ({"path": ""}, r"dead_letters\.path = ''"),
+        ({"path": "s3://b/x"}, r"dead_letters\.path = 's3://b/x'"),
+        ({"pth": "x"}, r"dead_letters\.pth.*did you mean 'path'"),
+        ("dead", "dead_letters = 'dead': must be a table"),
+    ],
+    ids=repr,
+)
+def test_option_that_cannot_be_is_named(options: object, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        dead_letters(options)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from sarameya_handlers.landing.errors import BrokenChainError
+from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin, check_chain
+
+KEY = ChainKey("warehouse", "orders", 3)
+ORIGIN = Origin(group="billing", topic_id="0123456789abcdef" * 2)
+FIRST = Link(key=KEY, number=1, from_offset=5, to_offset=9, rows=4, attempt="a1", origin=ORIGIN, leader_epoch=2)
+SECOND = attrs.evolve(FIRST, number=2, from_offset=9, to_offset=9, rows=0, attempt="a2", kind=Kind.RESTATED)
+
+
+@pytest.mark.parametrize("link", [FIRST, SECOND, attrs.evolve(FIRST, kind=Kind.GAP, rows=0, reason="retention")])
+def test_link_comes_back_from_its_text(link: Link) -> None:
+    text = link.to_json()
+    assert "\n" not in text
+    assert Link.from_json(text) == link
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "null", FIRST.to_json()[:-1], FIRST.to_json().replace('"records"', '"guess"')]
+)
+def test_text_that_is_no_link_raises(text: str) -> None:
+    with pytest.raises(BrokenChainError, match="no link"):
+        Link.from_json(text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"number": 0},
+        {"attempt": ""},
+        {"from_offset": -1},
+        {"to_offset": 4},
+        {"kind": Kind.GAP, "rows": 0},
+        {"kind": Kind.GAP, "reason": "retention"},
+        {"kind": Kind.RESTATED, "rows": 0},
+    ],
+)
+def test_link_that_cannot_be_raises(change: dict[str, object]) -> None:
+    with pytest.raises(BrokenChainError, match=r"of warehouse/orders-3"):
+        attrs.evolve(FIRST, **change)
+
+
+def test_link_that_cannot_be_raises_from_its_text_as_well() -> None:
+    with pytest.raises(BrokenChainError, match="its end is not before"):
+        Link.from_json(FIRST.to_json().replace('"to_offset":9', '"to_offset":4'))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"number": 3},
+        {"from_offset": 8},
+        {"from_offset": 10, "to_offset": 10},
+        {"key": ChainKey("warehouse", "orders", 4)},
+        {"origin": Origin(group="audit")},
+        {"origin": Origin(group="billing", topic_id="f" * 32)},
+    ],
+)
+def test_link_that_does_not_follow_breaks_the_chain(change: dict[str, object]) -> None:
+    next_one = attrs.evolve(SECOND, kind=Kind.RECORDS, **change)
+    with pytest.raises(BrokenChainError, match="does not follow"):
+        check_chain([FIRST, next_one])
+
+
+def test_chain_of_links_that_follow_is_one_also_where_a_topic_has_no_id_yet() -> None:
+    check_chain([])
+    check_chain([FIRST, SECOND])
+    check_chain([attrs.evolve(FIRST, origin=Origin(group="billing")), SECOND])
+
+
+def test_note_comes_back_from_a_commits_metadata() -> None:
+    metadata = Note.of(FIRST).to_metadata()
+    assert Note.from_metadata(metadata) == Note("warehouse", 1, "a1")
+    assert len(metadata) < 200
+
+
+@pytest.mark.parametrize("metadata", ["", "consumer-1", "7", "{}", '{"sarameya": 7}', '{"sarameya": {"sink": "a"}}'])
+def test_metadata_of_others_is_no_note(metadata: str) -> None:
+    assert Note.from_metadata(metadata) is None

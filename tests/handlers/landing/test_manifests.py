@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import attrs
+import pytest
+
+from sarameya_handlers.landing.errors import BrokenChainError
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.manifests import DataFile, Manifest, Manifests
+
+KEY = ChainKey("warehouse", "orders", 3)
+RACES = 1000
+
+
+def manifest(number: int, attempt: str = "a", key: ChainKey = KEY) -> Manifest:
+    link = Link(
+        key=key,
+        number=number,
+        from_offset=number * 10,
+        to_offset=number * 10 + 10,
+        attempt=f"{attempt}{number}",
+        origin=Origin(group="billing"),
+    )
+    return Manifest(link, (DataFile(f"part-{attempt}-{number}.parquet", 10, 1234),))
+
+
+def test_manifest_comes_back(tmp_path: Path) -> None:
+    manifests = Manifests(tmp_path)
+    assert manifests.head(KEY) is None
+    assert manifests.put(manifest(1))
+    assert manifests.put(manifest(2))
+    assert manifests.get(KEY, 1) == manifest(1)
+    assert manifests.get(KEY, 3) is None
+    assert list(manifests.since(KEY, 1)) == [manifest(1), manifest(2)]
+    assert manifests.head(KEY) == manifest(2)
+
+
+def test_number_that_is_taken_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    manifests = Manifests(tmp_path)
+    manifests.put(manifest(1, "a"))
+    assert not manifests.put(manifest(1, "b"))
+    assert manifests.head(KEY) == manifest(1, "a")
+    [directory] = tmp_path.glob("links/*/*/*")
+    assert [path.name for path in directory.iterdir()] == [f"{1:020d}.json"], "no temporary file is left"
+
+
+@pytest.mark.parametrize("count", [15, 16, 17, 100])
+def test_head_is_found_however_long_the_chain_is(tmp_path: Path, count: int) -> None:
+    manifests = Manifests(tmp_path)
+    for number in range(1, count + 1):
+        manifests.put(manifest(number))
+    assert Manifests(tmp_path).head(KEY) == manifest(count)
+
+
+@pytest.mark.parametrize("hint", ["", "no number", "999"])
+def test_hint_that_is_wrong_costs_time_only(tmp_path: Path, hint: str) -> None:
+    manifests = Manifests(tmp_path)
+    for number in range(1, 41):
+        manifests.put(manifest(number))
+    [directory] = tmp_path.glob("links/*/*/*")
+    (directory / "head").write_text(hint)
+    assert manifests.head(KEY) == manifest(40)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "ü x", "%2E", "...", "plain"])
+def test_chains_are_told_apart_whatever_their_sinks_are_called(tmp_path: Path, name: str) -> None:
+    manifests = Manifests(tmp_path)
+    keys = [ChainKey(name, "orders", 0), ChainKey("other", "orders", 0), ChainKey(name, "orders.eu", 12)]
+    for key in keys:
+        manifests.put(manifest(1, key=key))
+    assert sorted(manifests.chains()) == sorted(keys)
+    for key in keys:
+        assert manifests.head(key) == manifest(1, key=key)
+    assert [path.name for path in tmp_path.iterdir()] == ["links"]
+
+
+def test_manifest_that_cannot_be_read_stops_and_names_the_file(tmp_path: Path) -> None:
+    manifests = Manifests(tmp_path)
+    manifests.put(manifest(1))
+    [path] = tmp_path.glob("links/*/*/*/*.json")
+    path.write_text("{")
+    with pytest.raises(BrokenChainError, match=f"{path.name} is no manifest"):
+        manifests.head(KEY)
+
+
+def test_manifest_in_anothers_place_stops(tmp_path: Path) -> None:
+    manifests = Manifests(tmp_path)
+    manifests.put(manifest(1))
+    [path] = tmp_path.glob("links/*/*/*/*.json")
+    path.rename(path.with_name(f"{2:020d}.json"))
+    with pytest.raises(BrokenChainError, match="was it moved"):
+        list(manifests.since(KEY, 2))
+
+
+def _race(root: Path, name: str, go: object, results: object) -> None:
+    manifests, won = Manifests(root), []
+    for number in range(1, RACES + 1):
+        go.wait()  # type: ignore[attr-defined]
+        if manifests.put(manifest(number, name)):
+            won.append(number)
+    results.put((name, won))  # type: ignore[attr-defined]
+
+
+def test_of_two_processes_that_race_for_a_link_exactly_one_wins_each_time(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    go, results = context.Barrier(2), context.Queue()
+    racers = [context.Process(target=_race, args=(tmp_path, name, go, results)) for name in "ab"]
+    for racer in racers:
+        racer.start()
+    won = dict(results.get(timeout=60) for _ in racers)
+    for racer in racers:
+        racer.join(60)
+        assert racer.exitcode == 0
+    results.close()
+    results.join_thread()
+    assert sorted(won["a"] + won["b"]) == list(range(1, RACES + 1))
+    found = {m.link.number: m.link.attempt[0] for m in Manifests(tmp_path).since(KEY, 1)}
+    assert found == {**dict.fromkeys(won["a"], "a"), **dict.fromkeys(won["b"], "b")}
+    assert min(len(won["a"]), len(won["b"])) > RACES // 100, "it was a race"
+
+
+def test_manifest_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor, fsync=os.fsync: (done.append("sync"), fsync(descriptor))[1])
+    monkeypatch.setattr(os, "link", lambda *paths, link=os.link: (done.append("link"), link(*paths))[1])
+    manifests = Manifests(tmp_path)
+    manifests.put(manifest(1))
+    done.clear()
+    manifests.put(attrs.evolve(manifest(2)))
+    assert done == ["sync", "link", "sync"]
