@@ -1,0 +1,89 @@
+"""One GET, bounded in time and size. Blocking; it can be given up between any two pieces of the answer."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import IO, Any
+
+import attrs
+
+from sarameya import ConfigError
+from sarameya_handlers.registry.errors import RegistryError
+from sarameya_handlers.registry.options import RegistryOptions
+
+MAX_BYTES = 16 * 2**20
+"""The largest answer that is read: no schema is as long."""
+_PIECE = 64 * 1024
+_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+
+
+@attrs.frozen(slots=True)
+class Answer:
+    status: int
+    body: bytes
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Who is sent elsewhere would take password or token along."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class Http:
+    """GETs with the options' credentials."""
+
+    def __init__(self, options: RegistryOptions, check: Callable[[], None]) -> None:
+        self._timeout = options.timeout
+        self._check = check
+        self._headers = {"Accept": _ACCEPT, "User-Agent": "sarameya", **_authorization(options)}
+        try:
+            context = ssl.create_default_context(cafile=options.ca_file)
+        except OSError as error:
+            raise ConfigError("registry.ca_file", options.ca_file, f"must hold certificates (PEM): {error}") from error
+        self._opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context))
+
+    def get(self, url: str) -> Answer:
+        """The answer, whatever its status. Raises RegistryError where there is none, or not within the time-out."""
+        deadline = time.monotonic() + self._timeout
+        try:
+            with self._open(urllib.request.Request(url, headers=self._headers)) as answer:
+                return Answer(answer.status, self._read(answer, deadline))
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise RegistryError(f"{url} does not answer: {type(reason).__name__}: {reason}") from error
+
+    def _open(self, request: urllib.request.Request) -> Any:
+        try:
+            return self._opener.open(request, timeout=self._timeout)
+        except urllib.error.HTTPError as error:
+            return error  # an answer all the same, which tells what is wrong
+
+    def _read(self, answer: IO[bytes], deadline: float) -> bytes:
+        """All of it. Whoever drips a byte at a time resets the socket's own time-out with each."""
+        pieces, size = [], 0
+        read = getattr(answer, "read1", answer.read)
+        while piece := read(_PIECE):
+            self._check()
+            pieces.append(piece)
+            size += len(piece)
+            if size > MAX_BYTES:
+                raise OSError(f"the answer has more than {MAX_BYTES} bytes")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the answer did not end within {self._timeout:g} s")
+        return b"".join(pieces)
+
+
+def _authorization(options: RegistryOptions) -> dict[str, str]:
+    if options.token is not None:
+        return {"Authorization": f"Bearer {options.token}"}
+    if options.username is not None:
+        pair = base64.b64encode(f"{options.username}:{options.password}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+    return {}

@@ -1,0 +1,83 @@
+"""Where a schema registry is, and who we are to it. Every check raises ConfigError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import attrs
+
+from sarameya import ConfigError
+from sarameya_handlers.options import check_known
+
+
+def _urls(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+def _check_urls(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, tuple) or not value:
+        raise ConfigError(attribute.name, value, "must be the registry's URL, or several of one registry")
+    for url in value:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(attribute.name, url, "must be a URL that begins with http:// or https://")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ConfigError(attribute.name, "(hidden)", "must have no user in it (there is username), and no query")
+
+
+def _check_text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or not value or not value.isprintable()):
+        raise ConfigError(attribute.name, "(hidden)", "must be text on one line, not empty")
+
+
+def _check_seconds(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if type(value) not in (int, float) or not 0 < value < inf:
+        raise ConfigError(attribute.name, value, "must be a number of seconds above 0")
+
+
+def _check_file(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or not Path(value).is_file()):
+        raise ConfigError(attribute.name, value, "must be the name of a file that is there")
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class RegistryOptions:
+    """A registry and how to speak to it. Neither `repr` nor errors show a password or a token."""
+
+    url: tuple[str, ...] = attrs.field(converter=_urls, validator=_check_urls)
+    """Where its paths begin (`http://registry:8081`), or several such, asked one after the other until one answers."""
+    username: str | None = attrs.field(default=None, validator=_check_text)
+    password: str | None = attrs.field(default=None, validator=_check_text, repr=False)
+    token: str | None = attrs.field(default=None, validator=_check_text, repr=False)
+    """A bearer token, instead of username and password."""
+    ca_file: str | None = attrs.field(default=None, validator=_check_file)
+    """Certificates (PEM) of who may have signed the registry's; by default the system's."""
+    timeout: float = attrs.field(default=10.0, validator=_check_seconds)
+    """Seconds for one answer."""
+
+    def __attrs_post_init__(self) -> None:
+        if (self.username is None) != (self.password is None):
+            raise ConfigError("username", self.username, "goes together with password, both or none")
+        if self.username is not None and self.token is not None:
+            raise ConfigError("token", "(hidden)", "must not be there beside username and password")
+        if self.username is not None and ":" in self.username:
+            raise ConfigError("username", self.username, "must have no colon in it")
+
+    @classmethod
+    def from_options(cls, options: Any, prefix: str = "registry.") -> Self:
+        """From a table of an app file. Options are named in errors with `prefix` before them."""
+        known = [field.name for field in attrs.fields(cls)]
+        if not isinstance(options, Mapping):
+            raise ConfigError(prefix.rstrip("."), options, f"must be a table of {', '.join(known)}")
+        # A password whose name is misspelt must not be shown either.
+        check_known(dict.fromkeys(options, "(hidden)"), known, prefix)
+        if "url" not in options:
+            raise ConfigError(f"{prefix}url", None, "must be the registry's URL")
+        try:
+            return cls(**options)
+        except ConfigError as error:
+            raise ConfigError(prefix + error.option, error.value, error.allowed) from None

@@ -1,0 +1,154 @@
+"""Avro, by Spark's `from_avro`: records of any schema of a subject, read as one, by Avro's rules of resolution."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from sarameya_handlers.registry import Registry, Schema, SchemaKind
+from sarameya_handlers.spark.shaping.errors import ShapeError
+from sarameya_handlers.spark.shaping.expressions import literal
+from sarameya_handlers.spark.shaping.framing import Readers, body, header, header_in, refuse, written
+from sarameya_handlers.spark.shaping.plans import SqlPlan
+from sarameya_handlers.spark.shaping.wire import HEADER, Prefix
+
+_PRIMITIVE = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+_NAMED = frozenset(("record", "error", "enum", "fixed"))
+_READ = "_sarameya_read"
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class AvroCodec:
+    """`schema` is what records are read as, or else that in the registry. `registry` means that records carry their own
+    schemas' ids; without one they are all written with `schema`. `subject` None means the topic's own."""
+
+    column: str
+    schema: str | None = None
+    registry: Registry | None = None
+    subject: str | None = None
+    readers: Readers | None = None
+
+    @property
+    def with_message(self) -> bool | None:
+        return None if self.registry is None else False
+
+    def plan(self, topic: str, prefixes: Mapping[bytes, Prefix]) -> SqlPlan:
+        if self.registry is None:
+            assert self.schema is not None
+            return _unframed(self.schema)
+        found = written(self.registry, prefixes, SchemaKind.AVRO)
+        writers = {number: self._text(schema) for number, schema in found.by_id.items()}
+        reader = self.schema or self._reader(topic, writers)
+        return SqlPlan(
+            (lambda column: _by_id(column, writers, reader),),
+            lambda column: (
+                " or ".join(
+                    f"({header_in(column, [number])} and ({_failed(body(column), text, reader)}))"
+                    for number, text in writers.items()
+                )
+                or "false"
+            ),
+            found.problems,
+        )
+
+    def probe(self) -> SqlPlan:
+        return _unframed(self.schema or '"long"')
+
+    def _reader(self, topic: str, writers: Mapping[int, str]) -> str:
+        assert self.readers is not None
+        return self._text(self.readers.schema(self.subject or f"{topic}-{self.column}", writers.keys()))
+
+    def _text(self, schema: Schema) -> str:
+        assert self.registry is not None
+        if not schema.references:
+            return schema.text
+        return with_references(schema, self.registry.referred(schema))
+
+
+def _unframed(schema: str) -> SqlPlan:
+    return SqlPlan(
+        (lambda column: _from_avro(column, schema, schema, "FAILFAST"),),
+        lambda column: f"{column} is not null and ({_failed(column, schema, schema)})",
+    )
+
+
+def _by_id(column: str, writers: Mapping[int, str], reader: str) -> str:
+    branches = "".join(
+        f"when substring({column}, 1, {HEADER}) = X'{header(number).hex()}' "
+        f"then {_from_avro(body(column), text, reader, 'FAILFAST')} "
+        for number, text in writers.items()
+    )
+    # The last but one says what type it all has where there are no records to decode.
+    return (
+        f"case when {column} is null then null {branches}"
+        f"when false then {_from_avro(column, reader, reader, 'FAILFAST')} "
+        f"else {refuse(column, 'does not begin with the id of a schema that is known')} end"
+    )
+
+
+def _from_avro(column: str, writer: str, reader: str, mode: str) -> str:
+    return f"from_avro({column}, {literal(writer)}, map('mode', '{mode}', 'avroSchema', {literal(reader)}))"
+
+
+def _failed(column: str, writer: str, reader: str) -> str:
+    """A condition: these bytes are not the writer's, or cannot be read as the reader's.
+
+    What cannot be read is null, and of a record all fields are; so the reader gets one more field, which never is.
+    """
+    wanted = json.loads(reader)
+    if not (isinstance(wanted, dict) and wanted.get("type") == "record"):
+        return f"{_from_avro(column, writer, reader, 'PERMISSIVE')} is null"
+    seen = {"name": _READ, "type": "boolean", "default": True}
+    with_seen = json.dumps({**wanted, "fields": [*wanted["fields"], seen]})
+    return f"{_from_avro(column, writer, with_seen, 'PERMISSIVE')}.{_READ} is null"
+
+
+def with_references(schema: Schema, referred: Mapping[str, Schema]) -> str:
+    """The schema's text with each type that another schema defines in the place where it is first named.
+
+    Raises ShapeError where that leaves a reference, or a schema that is no JSON.
+    """
+    try:
+        definitions = {name: json.loads(other.text) for name, other in referred.items()}
+        return json.dumps(_Inliner(definitions).inlined(json.loads(schema.text), ""))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ShapeError(f"Avro schema {schema.id}, or one that it refers to, is broken: {error!r}") from error
+
+
+@attrs.frozen(slots=True)
+class _Inliner:
+    definitions: Mapping[str, Any]
+    """By full name, each as its own schema has it."""
+    _done: set[str] = attrs.field(factory=set)
+
+    def inlined(self, schema: Any, namespace: str) -> Any:
+        if isinstance(schema, str):
+            return self._name(schema, namespace)
+        if isinstance(schema, list):
+            return [self.inlined(branch, namespace) for branch in schema]
+        kind = schema["type"]
+        if kind in ("array", "map"):
+            key = "items" if kind == "array" else "values"
+            return {**schema, key: self.inlined(schema[key], namespace)}
+        if kind not in _NAMED:
+            return {**schema, "type": self.inlined(kind, namespace)}
+        full = _full_name(schema["name"], schema.get("namespace", namespace))
+        self._done.add(full)
+        within = full.rpartition(".")[0]
+        made = {**schema, "name": full.rpartition(".")[2], "namespace": within}
+        if kind in ("record", "error"):
+            made["fields"] = [{**field, "type": self.inlined(field["type"], within)} for field in schema["fields"]]
+        return made
+
+    def _name(self, name: str, namespace: str) -> Any:
+        full = name if name in self.definitions else _full_name(name, namespace)
+        if name in _PRIMITIVE or full in self._done or full not in self.definitions:
+            return name
+        return self.inlined(self.definitions[full], "")
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"

@@ -1,0 +1,56 @@
+"""Rows made what a table wants, where that loses nothing: its order, its wider types, nulls for what they lack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+from sarameya_handlers.spark.shaping.expressions import literal, quoted, type_name
+from sarameya_handlers.spark.shaping.schemas import by_name, compare
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+
+def conform(frame: DataFrame, table: StructType) -> DataFrame:
+    """The frame with the table's columns in the table's order, also within structs; those that it lacks are null, those
+    that the table lacks come last. For a frame whose differences from the table are no `problem`.
+
+    Raises SchemaMismatchError where either has two columns of one name.
+    """
+    if not compare(frame.schema, table) and [name.lower() for name in frame.columns] == [*by_name(table)]:
+        return frame
+    return frame.selectExpr(*(f"{made} as {quoted(name)}" for name, made in _fields(frame.schema, table, "", count())))
+
+
+def _fields(rows: StructType, table: StructType, prefix: str, names: count[int]) -> Iterator[tuple[str, str]]:
+    """Name and expression of each field, which stands in the rows as `prefix` and its name."""
+    ours, theirs = by_name(rows), by_name(table)
+    for key, field in theirs.items():
+        if key in ours:
+            yield field.name, _conformed(f"{prefix}{quoted(ours[key].name)}", ours[key].dataType, field.dataType, names)
+        else:
+            yield field.name, f"cast(null as {type_name(field.dataType)})"
+    for key, field in ours.items():
+        if key not in theirs:
+            yield field.name, f"{prefix}{quoted(field.name)}"
+
+
+def _conformed(value: str, rows: DataType, table: DataType, names: count[int]) -> str:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if rows == table:
+        return value
+    if isinstance(rows, StructType) and isinstance(table, StructType):
+        fields = ", ".join(f"{literal(name)}, {made}" for name, made in _fields(rows, table, f"{value}.", names))
+        return f"if({value} is null, null, named_struct({fields}))"
+    each = f"e{next(names)}"
+    if isinstance(rows, ArrayType) and isinstance(table, ArrayType):
+        return f"transform({value}, {each} -> {_conformed(each, rows.elementType, table.elementType, names)})"
+    if isinstance(rows, MapType) and isinstance(table, MapType):
+        key = _conformed(f"{each}.key", rows.keyType, table.keyType, names)
+        item = _conformed(f"{each}.value", rows.valueType, table.valueType, names)
+        return f"map_from_entries(transform(map_entries({value}), {each} -> struct({key}, {item})))"
+    return f"cast({value} as {table.simpleString()})" if rows.simpleString() != table.simpleString() else value

@@ -1,0 +1,107 @@
+"""The columns that a JSON Schema describes, as Spark's DDL. Pure.
+
+What columns cannot say (a field that is a number or an object, an object of any keys and any values) is JSON's text, as
+a string: `from_json` makes it of whatever stands there, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import attrs
+
+from sarameya_handlers.registry import Schema
+from sarameya_handlers.spark.shaping.errors import ShapeError
+from sarameya_handlers.spark.shaping.expressions import quoted
+
+_TEXT = "string"
+_SCALARS = {"string": _TEXT, "boolean": "boolean", "integer": "bigint", "number": "double"}
+_BRANCHES = ("anyOf", "oneOf")
+
+
+def ddl_of(schema: Schema, referred: Mapping[str, Schema]) -> str:
+    """The columns of a schema whose records are objects. Raises ShapeError for any other, and for a broken one."""
+    where = f"JSON schema {schema.id}"
+    try:
+        documents = {name: json.loads(other.text) for name, other in referred.items()}
+        documents[""] = json.loads(schema.text)
+    except ValueError as error:
+        raise ShapeError(f"{where} is not JSON: {error}") from error
+    made = _Reader(documents, where).type_of(documents[""], "", ())
+    if not made.startswith("struct<"):
+        raise ShapeError(f"{where} describes no object with properties ({made}): give the columns as value_schema")
+    return made
+
+
+@attrs.frozen(slots=True)
+class _Reader:
+    """`documents` are the schemas, by what others call them; "" is the one that is asked for."""
+
+    documents: Mapping[str, Any]
+    where: str
+
+    def type_of(self, schema: Any, document: str, within: tuple[str, ...]) -> str:
+        """`within`: the references that have led here. One that leads to itself has no end as columns: it is text."""
+        if not isinstance(schema, dict):
+            return _TEXT
+        if "$ref" in schema:
+            found = self._referred(str(schema["$ref"]), document, within)
+            return self.type_of(*found) if found else _TEXT
+        for key in _BRANCHES:
+            if key in schema:
+                return self._one_of(schema[key], document, within)
+        if fields := self._fields(schema, document, within):
+            return f"struct<{', '.join(f'{quoted(name)}: {kind}' for name, kind in fields.items())}>"
+        kinds = schema.get("type")
+        named = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind != "null"]
+        if len(named) != 1:
+            return "double" if sorted(map(str, named)) == ["integer", "number"] else _TEXT
+        if named[0] == "object":
+            others = schema.get("additionalProperties")
+            return f"map<string, {self.type_of(others, document, within)}>" if isinstance(others, dict) else _TEXT
+        if named[0] == "array":
+            return f"array<{self.type_of(schema.get('items', True), document, within)}>"
+        return _SCALARS.get(str(named[0]), _TEXT)
+
+    def _fields(self, schema: Any, document: str, within: tuple[str, ...]) -> dict[str, str]:
+        """The properties of an object, those of `allOf` among them; none of anything else."""
+        if not isinstance(schema, dict):
+            return {}
+        if "$ref" in schema:
+            found = self._referred(str(schema["$ref"]), document, within)
+            return self._fields(*found) if found else {}
+        fields: dict[str, str] = {}
+        for part in schema.get("allOf", ()):
+            fields |= self._fields(part, document, within)
+        if schema.get("type") in ("object", ["object", "null"], ["null", "object"], None):
+            properties = schema.get("properties", {})
+            fields |= {str(name): self.type_of(field, document, within) for name, field in properties.items()}
+        return fields
+
+    def _one_of(self, branches: Any, document: str, within: tuple[str, ...]) -> str:
+        """That of the only branch beside null; several are text."""
+        named = [branch for branch in branches if not (isinstance(branch, dict) and branch.get("type") == "null")]
+        types = {self.type_of(branch, document, within) for branch in named}
+        return types.pop() if len(types) == 1 else _TEXT
+
+    def _referred(
+        self, reference: str, document: str, within: tuple[str, ...]
+    ) -> tuple[Any, str, tuple[str, ...]] | None:
+        """What a reference leads to, in which document, and how; None where it leads to itself."""
+        name, _, pointer = reference.partition("#")
+        name = name or document
+        if name not in self.documents:
+            raise ShapeError(f"{self.where} refers to {reference!r}, which is none of its references in the registry")
+        place = f"{name}#{pointer}"
+        if place in within:
+            return None
+        found = self.documents[name]
+        for step in filter(None, pointer.split("/")):
+            key = unquote(step).replace("~1", "/").replace("~0", "~")
+            if not isinstance(found, dict) or key not in found:
+                raise ShapeError(f"{self.where} refers to {reference!r}, which is not there")
+            found = found[key]
+        return found, name, (*within, place)

@@ -1,0 +1,151 @@
+"""Protobuf, in Spark's Python workers: its own function for it, `from_protobuf`, is a package that not every Spark has
+(and not every registry of packages), and that has to be of Spark's very version.
+
+Records of any version of a message are read as one of them: Protobuf's fields go by their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sarameya_handlers.registry import Registry, Schema, SchemaKind
+from sarameya_handlers.spark.shaping import protobuf_columns
+from sarameya_handlers.spark.shaping.errors import ShapeError
+from sarameya_handlers.spark.shaping.framing import Readers, written
+from sarameya_handlers.spark.shaping.plans import Plan, SqlPlan
+from sarameya_handlers.spark.shaping.protobuf_files import file_set, message_at
+from sarameya_handlers.spark.shaping.wire import Prefix
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from pyspark.sql import DataFrame
+
+
+@attrs.frozen(slots=True)
+class ProtobufPlan:
+    """`descriptors` have `message`. `prefixes` are those that records may have; None where they have none."""
+
+    descriptors: bytes
+    message: str
+    prefixes: frozenset[bytes] | None = None
+    unknown: Mapping[bytes, str] = attrs.field(factory=dict)
+
+    def decoded(self, frame: DataFrame, column: str) -> DataFrame:
+        from pyspark import cloudpickle
+        from pyspark.sql.pandas.types import from_arrow_type
+        from pyspark.sql.types import StructField, StructType
+
+        # Workers of a cluster have protobuf, but not necessarily this package.
+        cloudpickle.register_pickle_by_value(protobuf_columns)  # type: ignore[no-untyped-call]
+        kind = from_arrow_type(protobuf_columns.arrow_type(self._class()))
+        schema = StructType([StructField(f.name, kind) if f.name == column else f for f in frame.schema.fields])
+        return frame.mapInArrow(_decode_batches(self.descriptors, self.message, self.prefixes, column), schema)
+
+    def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> list[int]:
+        """Here, in halves down to single records: this is asked only when something is wrong."""
+        decode = protobuf_columns.columns(self._class())
+        found = []
+        waiting = [records.select([column, "offset"])]
+        while waiting:
+            some = waiting.pop()
+            offsets = some["offset"].to_pylist()
+            try:
+                decode(protobuf_columns.bodies(some[column].to_pylist(), self.prefixes, offsets), offsets)
+            except (ValueError, OverflowError) as error:
+                half = some.num_rows // 2
+                if half:
+                    waiting += [some.slice(half), some.slice(0, half)]
+                elif not isinstance(error, protobuf_columns.UnknownPrefixError):  # told of by `unknown`
+                    found += offsets
+        return found
+
+    def _class(self) -> Any:
+        return protobuf_columns.message_class(self.descriptors, self.message)
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class ProtobufCodec:
+    """`descriptors` and `message` are what records are read as, or else a message of the schema in the registry, the
+    first one where `message` is None. `registry` means that records carry their own schemas' ids, and which message
+    they are. `subject` None means the topic's own."""
+
+    column: str
+    descriptors: bytes | None = None
+    message: str | None = None
+    registry: Registry | None = None
+    subject: str | None = None
+    readers: Readers | None = None
+    _compiled: dict[int, FileDescriptorSet] = attrs.field(factory=dict, eq=False)
+
+    @property
+    def with_message(self) -> bool | None:
+        return None if self.registry is None else True
+
+    def plan(self, topic: str, prefixes: Mapping[bytes, Prefix]) -> ProtobufPlan:
+        if self.registry is None:
+            assert self.descriptors is not None
+            assert self.message is not None
+            return self._checked(ProtobufPlan(self.descriptors, self.message))
+        found = written(self.registry, prefixes, SchemaKind.PROTOBUF)
+        descriptors, message = self._reader(topic, found.by_id)
+        known, problems = set(), found.problems
+        for code, schema in found.schemas.items():
+            path = prefixes[code].message
+            assert path is not None
+            name = message_at(self._files(schema).file[-1], path)
+            if name == message:
+                known.add(code)
+            else:
+                problems[code] = f"it is {name or f'message {list(path)} of schema {schema.id}'}, not {message}"
+        return self._checked(ProtobufPlan(descriptors, message, frozenset(known), problems))
+
+    def probe(self) -> Plan:
+        if self.descriptors is None or self.message is None:
+            return SqlPlan((), lambda column: "false")
+        return self._checked(ProtobufPlan(self.descriptors, self.message))
+
+    def _reader(self, topic: str, ids: Mapping[int, object]) -> tuple[bytes, str]:
+        if self.descriptors is not None:
+            assert self.message is not None
+            return self.descriptors, self.message
+        assert self.readers is not None
+        schema = self.readers.schema(self.subject or f"{topic}-{self.column}", ids.keys())
+        files = self._files(schema)
+        message = self.message or message_at(files.file[-1], (0,))
+        if message is None:
+            raise ShapeError(f"Protobuf schema {schema.id} has no message")
+        return files.SerializeToString(), message
+
+    def _files(self, schema: Schema) -> FileDescriptorSet:
+        assert self.registry is not None
+        if schema.id not in self._compiled:
+            self._compiled[schema.id] = file_set(schema, self.registry.referred(schema))
+        return self._compiled[schema.id]
+
+    def _checked(self, plan: ProtobufPlan) -> ProtobufPlan:
+        try:
+            plan._class()
+        except (ValueError, KeyError) as error:
+            raise ShapeError(f"there is no Protobuf message {plan.message!r} in its schema: {error}") from error
+        return plan
+
+
+def _decode_batches(
+    descriptors: bytes, message: str, prefixes: frozenset[bytes] | None, column: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    """What Spark runs: a function within a function, so that it is sent whole."""
+
+    def decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decode = protobuf_columns.columns(protobuf_columns.message_class(descriptors, message))
+        for batch in batches:
+            place = batch.schema.get_field_index(column)
+            offsets = batch.column(batch.schema.get_field_index("offset")).to_pylist()
+            bodies = protobuf_columns.bodies(batch.column(place).to_pylist(), prefixes, offsets)
+            array = decode(bodies, offsets)
+            yield batch.set_column(place, column, array)
+
+    return decode_batches

@@ -1,0 +1,130 @@
+"""A registry's Protobuf schema as a descriptor set, and which of its messages a record's prefix means. Blocking.
+
+A registry has what a serializer registered: most the `.proto` file itself, which protoc compiles, some its descriptor
+in base64. Files that Protobuf brings along (google/protobuf/*.proto) are never registered.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from sarameya_handlers.registry import Schema
+from sarameya_handlers.spark.shaping.errors import ShapeError
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
+
+_PROTOC_SECONDS = 60
+_OURS = "sarameya_schema.proto"
+_BUNDLED = "google/protobuf/"
+_NO_ERROR = re.compile(r"^WARNING: |^[WI]\d{4} |: warning: ")
+"""What protoc prints beside its errors."""
+
+
+def file_set(schema: Schema, referred: Mapping[str, Schema]) -> FileDescriptorSet:
+    """The schema's file, the last of them, and all that it needs before it. Raises ShapeError."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    described = _described(schema)
+    if described is None:
+        return _compiled(schema, {name: other.text for name, other in referred.items()})
+    files = {}
+    for name, other in referred.items():
+        file = _described(other)
+        if file is None:
+            raise ShapeError(f"Protobuf schema {schema.id} is a descriptor, but {name!r}, which it imports, is not")
+        file.name = name
+        files[name] = file
+    found = FileDescriptorSet()
+    _collect(described, files, found, schema)
+    return found
+
+
+def message_at(file: FileDescriptorProto, path: Iterable[int]) -> str | None:
+    """The full name of the message at this place, None where there is none."""
+    name = str(file.package)
+    messages: Iterable[DescriptorProto] = file.message_type
+    for index in path:
+        among = list(messages)
+        if index >= len(among):
+            return None
+        name = f"{name}.{among[index].name}" if name else str(among[index].name)
+        messages = among[index].nested_type
+    return name
+
+
+def _described(schema: Schema) -> FileDescriptorProto | None:
+    """The descriptor that the text is in base64; None where it is a .proto file."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        return FileDescriptorProto.FromString(base64.b64decode(schema.text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+
+
+def _collect(
+    file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto], found: FileDescriptorSet, schema: Schema
+) -> None:
+    for name in file.dependency:
+        if name in (there.name for there in found.file):
+            continue
+        needed = files.get(name) or _bundled(name)
+        if needed is None:
+            raise ShapeError(f"Protobuf schema {schema.id} imports {name!r}, which is none of its references")
+        _collect(needed, files, found, schema)
+    found.file.append(file)
+
+
+def _bundled(name: str) -> FileDescriptorProto | None:
+    from google.protobuf import descriptor_pool
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    if not name.startswith(_BUNDLED):
+        return None
+    try:
+        importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    except ImportError:
+        return None
+    file = FileDescriptorProto()
+    descriptor_pool.Default().FindFileByName(name).CopyToProto(file)
+    return file
+
+
+def _compiled(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
+    """By protoc, in a directory of its own."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    with tempfile.TemporaryDirectory(prefix="sarameya-protoc-") as directory:
+        root = Path(directory)
+        for name, text in {**others, _OURS: schema.text}.items():
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
+                raise ShapeError(f"Protobuf schema {schema.id} refers to a file with the name {name!r}")
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text, encoding="utf-8")
+        made = root / "made.desc"
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", "--include_imports"]
+        done = subprocess.run(
+            [*command, f"--descriptor_set_out={made}", _OURS],
+            capture_output=True,
+            text=True,
+            timeout=_PROTOC_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            lines = [line.replace(f"{root}/", "") for line in done.stderr.splitlines() if not _NO_ERROR.search(line)]
+            said = "; ".join(lines)
+            if "No module named" in said:
+                said = "protoc is missing: pip install 'sarameya[registry]'"
+            raise ShapeError(f"Protobuf schema {schema.id} cannot be compiled: {said[:1000]}")
+        return FileDescriptorSet.FromString(made.read_bytes())

@@ -1,0 +1,181 @@
+"""What differs between the rows of a landing and the table that they are for, in words. Pure: no Spark session.
+
+Columns are met by name, not by place, and upper and lower case are the same, as they are to Spark. Fields of structs,
+also in arrays and maps, are columns with a dotted path: `value.city`, `tags.element.name`. Adapters `compare` before
+they write, stop with `Differences.problem`, and may let `conforming.conform` make the rows what the table wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sarameya_handlers.spark.shaping.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, DecimalType, StructField, StructType
+
+_INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""Integer types from narrow to wide, and the digits that a decimal needs to hold them (Spark's own count)."""
+_EXACT_IN_DOUBLE = ("tinyint", "smallint", "int", "float")
+
+
+@attrs.frozen(slots=True)
+class Column:
+    """A column that only one side has, or that one side allows nulls in and the other does not."""
+
+    path: str
+    type: str
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.type}{'' if self.nullable else ' not null'}"
+
+
+@attrs.frozen(slots=True)
+class Change:
+    """A column that both sides have, with different types."""
+
+    path: str
+    rows: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.rows} in the rows, {self.table} in the table)"
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Differences:
+    """What the rows have and the table has not, and so on; all empty where they are the same."""
+
+    added: tuple[Column, ...] = ()
+    """Columns that the table lacks. What evolves a schema adds them."""
+    missing: tuple[Column, ...] = ()
+    """Columns that the rows lack: null in what is landed, an error where the table allows no nulls."""
+    widened: tuple[Change, ...] = ()
+    """Columns whose values all fit into the table's wider type: they are cast, nothing is lost."""
+    changed: tuple[Change, ...] = ()
+    """Columns whose types do not go together."""
+    nulls: tuple[Column, ...] = ()
+    """The table's columns that allow no nulls, where the rows may have some. A row that does have one is refused when
+    it is written."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.missing or self.widened or self.changed or self.nulls)
+
+    def problem(self, *, evolve_schema: bool) -> str | None:
+        """Why the rows cannot be appended, and what to do about it; None if they can."""
+        told = []
+        if self.changed:
+            told.append(
+                f"the types of {_listed(self.changed)} do not go together: "
+                "cast them in the transform, or change the table's"
+            )
+        required = [column for column in self.missing if not column.nullable]
+        if required:
+            told.append(f"the rows have no {_listed(required)}: add it in the transform, or let the table's be null")
+        if self.added and not evolve_schema:
+            told.append(
+                f"the table has no {_listed(self.added)}: add it to the table, leave it out in the transform, "
+                "or set evolve_schema = true"
+            )
+        return "; ".join(told) or None
+
+    def require(self, table: str, *, evolve_schema: bool) -> None:
+        """Raise SchemaMismatchError, which names `table`, where there is a `problem`."""
+        if problem := self.problem(evolve_schema=evolve_schema):
+            raise SchemaMismatchError(f"the rows do not fit {table}: {problem}")
+
+
+def compare(rows: StructType, table: StructType) -> Differences:
+    """What differs between the schema of a landing's rows and that of the table.
+
+    Raises SchemaMismatchError where either has two columns of one name, which nobody could tell apart.
+    """
+    found: dict[str, list[Column | Change]] = {}
+    for kind, what in _struct(rows, table, ""):
+        found.setdefault(kind, []).append(what)
+    return Differences(**{kind: tuple(what) for kind, what in found.items()})  # type: ignore[arg-type]
+
+
+def by_name(struct: StructType, path: str = "") -> dict[str, StructField]:
+    """The fields of a struct by their names in lower case. Raises SchemaMismatchError for two of one name."""
+    fields: dict[str, StructField] = {}
+    for field in struct.fields:
+        if fields.setdefault(field.name.lower(), field) is not field:
+            raise SchemaMismatchError(
+                f"two columns are called {path}{field.name} (upper and lower case are the same to Spark): rename one"
+            )
+    return fields
+
+
+_Found = Iterator[tuple[str, Column | Change]]
+
+
+def _struct(rows: StructType, table: StructType, path: str) -> _Found:
+    ours, theirs = by_name(rows, path), by_name(table, path)
+    for key, field in ours.items():
+        if key not in theirs:
+            yield "added", _column(field, path)
+            continue
+        if field.nullable and not theirs[key].nullable:
+            yield "nulls", _column(theirs[key], path)
+        yield from _types(field.dataType, theirs[key].dataType, path + theirs[key].name)
+    for key, field in theirs.items():
+        if key not in ours:
+            yield "missing", _column(field, path)
+
+
+def _types(rows: DataType, table: DataType, path: str) -> _Found:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(rows, StructType) and isinstance(table, StructType):
+        yield from _struct(rows, table, f"{path}.")
+    elif isinstance(rows, ArrayType) and isinstance(table, ArrayType):
+        yield from _types(rows.elementType, table.elementType, f"{path}.element")
+    elif isinstance(rows, MapType) and isinstance(table, MapType):
+        yield from _types(rows.keyType, table.keyType, f"{path}.key")
+        yield from _types(rows.valueType, table.valueType, f"{path}.value")
+    elif rows.simpleString() != table.simpleString():
+        change = Change(path, rows.simpleString(), table.simpleString())
+        yield ("widened" if _fits(rows, table) else "changed"), change
+
+
+def _fits(rows: DataType, table: DataType) -> bool:
+    """Whether each value of the one type is exactly one of the other."""
+    from pyspark.sql.types import DecimalType, NullType
+
+    one, other = rows.simpleString(), table.simpleString()
+    if isinstance(rows, NullType):
+        return True
+    if one in _INTEGERS and other in _INTEGERS:
+        return _INTEGERS[one] < _INTEGERS[other]
+    if other == "double":
+        return one in _EXACT_IN_DOUBLE
+    if isinstance(table, DecimalType):
+        whole, digits = _digits(rows)
+        return whole <= table.precision - table.scale and digits <= table.scale
+    return False
+
+
+def _digits(number: DataType | DecimalType) -> tuple[float, int]:
+    """How many digits a type may have before and after the point; infinitely many for what is no exact number."""
+    from pyspark.sql.types import DecimalType
+
+    if isinstance(number, DecimalType):
+        return number.precision - number.scale, number.scale
+    return _INTEGERS.get(number.simpleString(), float("inf")), 0
+
+
+def _column(field: StructField, path: str) -> Column:
+    return Column(path + field.name, field.dataType.simpleString(), field.nullable)
+
+
+def _listed(what: list[Column] | tuple[Column | Change, ...]) -> str:
+    shown = [str(one) for one in what[:_SHOWN]]
+    return ", ".join(shown) + (f" and {len(what) - _SHOWN} more" if len(what) > _SHOWN else "")
+
+
+_SHOWN = 10

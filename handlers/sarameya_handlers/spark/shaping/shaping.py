@@ -1,0 +1,232 @@
+"""What is made of a landing's staged records before a table gets them: decoding, then a transform, in Python or SQL."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import attrs
+
+from sarameya import ConfigError, HandlerError
+from sarameya_handlers.registry import Registry, RegistryOptions, SchemaKind
+from sarameya_handlers.spark.options import load_transform
+from sarameya_handlers.spark.shaping.avro_codec import AvroCodec
+from sarameya_handlers.spark.shaping.decode_options import COLUMNS, DECODE_OPTIONS, Decode
+from sarameya_handlers.spark.shaping.errors import ShapeError
+from sarameya_handlers.spark.shaping.framing import Readers
+from sarameya_handlers.spark.shaping.json_codec import JsonCodec, StringCodec
+from sarameya_handlers.spark.shaping.plans import Codec, Plan, surveyed
+from sarameya_handlers.spark.shaping.protobuf_codec import ProtobufCodec
+from sarameya_handlers.spark.shaping.staged import KAFKA_COLUMNS, staged_columns, staged_frame
+from sarameya_handlers.spark.shaping.transforms import analysed, flattened, queried, said_in_a_line, transformed
+from sarameya_handlers.spark.shaping.wire import Prefix
+from sarameya_handlers.spark.table import Landing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sarameya_handlers.spark.options import Transform
+
+SHAPING_OPTIONS = (*DECODE_OPTIONS, "flatten", "transform", "transform_sql", "registry")
+"""Every option that `Shaping.from_options` reads."""
+
+
+@attrs.frozen(slots=True)
+class BadRecord:
+    """A record of a landing that cannot be decoded, and why, in words."""
+
+    offset: int
+    reason: str
+
+
+def _check_sql(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or not value.strip()):
+        raise ConfigError(attribute.name, value, "must be a query: select ... from batch")
+
+
+def _check_flag(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(attribute.name, value, "must be true or false")
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Shaping:
+    """A `Shape`: key and value are decoded, `flatten` puts the fields of the value in its place, beside the other
+    columns, and `transform(DataFrame)`, or `transform_sql` with `batch` for a table, makes of that what is landed.
+
+    Without any of them rows are the records as they are. Registry and schemas belong to it: one for each sink.
+    """
+
+    key: Decode = attrs.field(factory=Decode)
+    value: Decode = attrs.field(factory=Decode)
+    flatten: bool = attrs.field(default=False, validator=_check_flag)
+    transform: Transform | None = None
+    transform_sql: str | None = attrs.field(default=None, validator=_check_sql)
+    registry: Registry | None = None
+    _codecs: Mapping[str, Codec] = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.transform is not None and self.transform_sql is not None:
+            raise ConfigError("transform_sql", self.transform_sql, "must not be there beside transform")
+        if self.flatten and self.value.format in ("bytes", "string"):
+            raise ConfigError("flatten", True, f"needs a value with fields, and its format is {self.value.format!r}")
+        object.__setattr__(self, "_codecs", self._made_codecs())
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """From those of a sink's options that are `SHAPING_OPTIONS`; others are not looked at. Raises ConfigError."""
+        registry = Registry(RegistryOptions.from_options(options["registry"])) if "registry" in options else None
+        decodes = {
+            column: Decode.from_options(column, options, has_registry=registry is not None) for column in COLUMNS
+        }
+        if registry is not None and not any(decode.framed for decode in decodes.values()):
+            raise ConfigError("registry", "...", "means nothing unless a format is 'json', 'avro' or 'protobuf'")
+        return cls(
+            **decodes,
+            flatten=options.get("flatten", False),
+            transform=load_transform(options["transform"]) if "transform" in options else None,
+            transform_sql=options.get("transform_sql"),
+            registry=registry,
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        return not self._codecs and self.transform is None and self.transform_sql is None
+
+    def frame(self, spark: SparkSession, landing: Landing) -> DataFrame:
+        """See `Shape`. Raises ShapeError for what is wrong with schemas, transform or SQL, and RegistryError."""
+        return self.frames(spark, [landing])[0]
+
+    def frames(self, spark: SparkSession, landings: Sequence[Landing]) -> list[DataFrame]:
+        """The rows of several landings; those of one topic have the same columns, whatever is registered meanwhile."""
+        plans = self._plans(landings)
+        return [self._shaped(spark, landing, plans[landing.link.key.topic]) for landing in landings]
+
+    def unreadable(self, spark: SparkSession, landing: Landing) -> Sequence[BadRecord]:
+        """The records of a landing that cannot be decoded, by their offsets: to be asked when it has failed.
+
+        All others can be; what a transform makes of them, it does not know. Raises RegistryError.
+        """
+        staged = _file_of(landing)
+        plans = self._plans([landing])[landing.link.key.topic]
+        if not plans:
+            return ()
+        records = staged_columns(staged, ["offset", *plans])
+        frame = staged_frame(spark, staged)
+        found: dict[int, str] = {}
+        for column, plan in plans.items():
+            bad = _bad_in(column, getattr(self, column).format, plan, self._codecs[column], frame, records)
+            found = {**bad, **found}
+        return [BadRecord(offset, found[offset]) for offset in sorted(found)]
+
+    def check(self, spark: SparkSession) -> None:
+        """Whether Spark can do what is asked for, as far as that can be said without a record: packages, fixed schemas,
+        SQL. Raises HandlerError.
+
+        What a registry has is not asked for, since a topic that is new has no schema there, and no transform in Python
+        is called.
+        """
+        try:
+            for decode in (self.key, self.value):
+                _require_packages(decode)
+            probes = {column: codec.probe() for column, codec in self._codecs.items()}
+            if not probes and self.transform_sql is None:
+                return
+            nothing = spark.createDataFrame([], KAFKA_COLUMNS)
+            decoded = said_in_a_line("decoding", lambda: analysed(_decoded(nothing, probes)))
+            if self.transform is None and all(codec.with_message is None for codec in self._codecs.values()):
+                self._transformed(spark, flattened(decoded) if self.flatten else decoded)
+        except ShapeError as error:
+            raise HandlerError(f"records cannot be shaped as the options say: {error}") from error
+
+    def _made_codecs(self) -> dict[str, Codec]:
+        made = {}
+        for column in COLUMNS:
+            decode: Decode = getattr(self, column)
+            if decode.framed and self.registry is None:
+                raise ConfigError("registry", None, f"must be there: the {column} is decoded by it")
+            if codec := _codec(column, decode, self.registry if decode.framed else None):
+                made[column] = codec
+        return made
+
+    def _plans(self, landings: Sequence[Landing]) -> dict[str, dict[str, Plan]]:
+        """By topic and column."""
+        prefixes: dict[str, dict[str, dict[bytes, Prefix]]] = {}
+        framed = [column for column, codec in self._codecs.items() if codec.with_message is not None]
+        for landing in landings:
+            of_topic = prefixes.setdefault(landing.link.key.topic, {column: {} for column in self._codecs})
+            if not framed:
+                continue
+            records = staged_columns(_file_of(landing), framed)
+            for column in framed:
+                survey = surveyed(self._codecs[column], records[column])
+                if survey:
+                    of_topic[column].update(survey.prefixes)
+        return {
+            topic: {column: codec.plan(topic, of_topic[column]) for column, codec in self._codecs.items()}
+            for topic, of_topic in prefixes.items()
+        }
+
+    def _shaped(self, spark: SparkSession, landing: Landing, plans: Mapping[str, Plan]) -> DataFrame:
+        frame = staged_frame(spark, _file_of(landing))
+        decoded = said_in_a_line("decoding", lambda: _decoded(frame, plans))
+        return self._transformed(spark, flattened(decoded) if self.flatten else decoded)
+
+    def _transformed(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
+        if self.transform_sql is not None:
+            return queried(spark, frame, self.transform_sql)
+        return frame if self.transform is None else transformed(frame, self.transform)
+
+
+def _codec(column: str, decode: Decode, registry: Registry | None) -> Codec | None:
+    schema = decode.schema
+    common: dict[str, Any] = {"column": column, "registry": registry, "subject": decode.subject}
+    if decode.format == "bytes":
+        return None
+    if decode.format == "string":
+        return StringCodec()
+    if registry is not None and schema is None:
+        common["readers"] = Readers(registry, SchemaKind[decode.format.upper()], decode.version)
+    if decode.format == "json":
+        return JsonCodec(ddl=cast("str | None", schema), **common)
+    if decode.format == "avro":
+        return AvroCodec(schema=cast("str | None", schema), **common)
+    return ProtobufCodec(descriptors=cast("bytes | None", schema), message=decode.message, **common)
+
+
+def _bad_in(column: str, kind: str, plan: Plan, codec: Codec, frame: DataFrame, records: pa.Table) -> dict[int, str]:
+    """Offset -> why the record's `column` cannot be decoded."""
+    survey = surveyed(codec, records[column])
+    offsets = records["offset"]
+    bad = {}
+    if survey:
+        for row, reason in survey.rows_of({**survey.problems, **plan.unknown}):
+            bad[offsets[row].as_py()] = f"{column}: {reason}"
+    for offset in plan.undecodable(frame, column, records):
+        written = f", written with schema {survey.prefix_of(offset, offsets).schema_id}" if survey else ""
+        bad.setdefault(offset, f"{column}: it cannot be decoded as {kind}{written}")
+    return bad
+
+
+def _decoded(frame: DataFrame, plans: Mapping[str, Plan]) -> DataFrame:
+    for column, plan in plans.items():
+        frame = plan.decoded(frame, column)
+    return frame
+
+
+def _require_packages(decode: Decode) -> None:
+    if decode.format != "protobuf":
+        return
+    for name in ("google.protobuf", "grpc_tools") if decode.framed else ("google.protobuf",):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ShapeError(f"'protobuf' needs more packages ({error}): pip install 'sarameya[protobuf]'") from error
+
+
+def _file_of(landing: Landing) -> Path:
+    assert landing.staged is not None, "a landing that is shaped has records"
+    return landing.staged

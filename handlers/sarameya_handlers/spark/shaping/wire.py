@@ -1,0 +1,150 @@
+"""What a registry's serializers put before a record: its prefix, read off Arrow columns, no object a record. Pure.
+
+    0x00 | schema id, 4 bytes, big-endian | Protobuf: which message of the schema | the record itself
+
+The message is a list of numbers, its place among the messages of the file, then among the messages within that one:
+how many, and each of them, as zigzag varints; a lone 0 stands for the first message of the file. What differs between
+the records of a landing is their prefixes, which are few: each is judged once, whatever the number of its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEADER = 5
+"""Bytes of the magic byte and the id."""
+_MAGIC = 0
+_MAX_DEPTH = 32
+_MAX_VARINT = 5
+
+
+class PrefixError(ValueError):
+    """The bytes do not begin as a registry's serializer would have them; the text says how they do."""
+
+
+@attrs.frozen(slots=True)
+class Prefix:
+    """What stands before a record. `message` is None where the format has none."""
+
+    schema_id: int
+    message: tuple[int, ...] | None
+
+
+class _NeedsMore(Exception):
+    """The bytes end within the prefix."""
+
+
+def _read(data: bytes, with_message: bool) -> Prefix:
+    if data and data[0] != _MAGIC:
+        raise PrefixError(f"it has no schema registry header: its first byte is 0x{data[0]:02x}, not 0x00")
+    if len(data) < HEADER:
+        raise _NeedsMore
+    schema_id = int.from_bytes(data[1:HEADER], "big", signed=True)
+    if schema_id < 0:  # registries have Java's int for it, and take what is none for a wrong path
+        raise PrefixError(f"its header has the schema id {schema_id}, which no schema has")
+    if not with_message:
+        return Prefix(schema_id, None)
+    count, at = _varint(data, HEADER)
+    if not 0 <= count <= _MAX_DEPTH:
+        raise PrefixError(f"its header has a list of {count} message indexes")
+    message = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        if index < 0:
+            raise PrefixError(f"its header has a message index of {index}")
+        message.append(index)
+    return Prefix(schema_id, tuple(message) or (0,))
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for n in range(_MAX_VARINT):
+        if at + n >= len(data):
+            raise _NeedsMore
+        value |= (data[at + n] & 0x7F) << (7 * n)
+        if data[at + n] < 0x80:
+            return (value >> 1) ^ -(value & 1), at + n + 1
+    raise PrefixError("its header has a message index without end")
+
+
+@attrs.frozen(slots=True, eq=False)
+class Survey:
+    """The prefixes of a column's records: `prefixes` are those that can be read, `problems` what is wrong with others.
+
+    A record is known by the bytes of its prefix: `codes` has them for each, null for a null.
+    """
+
+    codes: pa.DictionaryArray
+    prefixes: Mapping[bytes, Prefix]
+    problems: Mapping[bytes, str]
+
+    @property
+    def schema_ids(self) -> set[int]:
+        return {prefix.schema_id for prefix in self.prefixes.values()}
+
+    def rows_of(self, problems: Mapping[bytes, str]) -> list[tuple[int, str]]:
+        """Each row whose bytes have one of `problems`, and which."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not problems:
+            return []
+        known: list[bytes] = self.codes.dictionary.to_pylist()
+        bad = pa.array([n for n, code in enumerate(known) if code in problems], pa.int32())
+        rows = pc.indices_nonzero(pc.is_in(self.codes.indices, value_set=bad))
+        return [(row, problems[known[self.codes.indices[row].as_py()]]) for row in rows.to_pylist()]
+
+    def prefix_of(self, offset: int, offsets: pa.ChunkedArray) -> Prefix:
+        """That of the record at an offset, whose prefix can be read."""
+        import pyarrow.compute as pc
+
+        return self.prefixes[self.codes[pc.index(offsets, offset).as_py()].as_py()]
+
+
+def survey(values: pa.ChunkedArray, *, with_message: bool) -> Survey:
+    """The prefixes in a binary column."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    size = HEADER + with_message
+    codes = pc.binary_slice(values, 0, size)
+    prefixes: dict[bytes, Prefix] = {}
+    problems: dict[bytes, str] = {}
+    unread = _distinct(codes)
+    while unread:
+        longer = []
+        for code in unread:
+            try:
+                prefixes[code] = _read(code, with_message)
+            except PrefixError as error:
+                problems[code] = str(error)
+            except _NeedsMore:
+                if len(code) < size:
+                    problems[code] = f"it ends within its schema registry header, after {len(code)} bytes"
+                else:
+                    longer.append(code)
+        if longer:
+            size += 1  # no further than the prefix: what is behind it differs from record to record
+            more = pc.is_in(codes, value_set=pa.array(longer, codes.type))
+            codes = pc.if_else(more, pc.binary_slice(values, 0, size), codes)
+        unread = _distinct(codes.filter(more)) if longer else []
+    return Survey(_encoded(codes), prefixes, problems)
+
+
+def _distinct(codes: Any) -> list[bytes]:
+    return [code for code in codes.unique().to_pylist() if code is not None]
+
+
+def _encoded(codes: pa.ChunkedArray) -> pa.DictionaryArray:
+    import pyarrow as pa
+
+    combined = codes.combine_chunks()
+    # Of several chunks, or of none, combine_chunks makes one array; older pyarrow a chunked one of a single chunk.
+    array = combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+    return array.dictionary_encode()

@@ -1,0 +1,67 @@
+"""What docs/shaping.md shows is read as it stands there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from sarameya import ConfigError
+from sarameya_handlers import SparkSink
+from sarameya_handlers.registry import RegistryOptions
+from sarameya_handlers.registry.client import LOOK_AGAIN_AFTER
+from sarameya_handlers.spark.shaping.decode_options import FORMATS
+from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping
+from sarameya_handlers.spark.table import Layout
+
+PAGE = (Path(__file__).parents[2] / "docs" / "shaping.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, Any]:
+    [toml] = blocks("toml")
+    shown: dict[str, Any] = tomllib.loads(toml)["handler"]["options"]
+    return shown
+
+
+def test_app_file_s_options_make_a_sink(options: dict[str, Any]) -> None:
+    assert SparkSink.from_options(options)
+    shaping = Shaping.from_options(options)
+    assert (shaping.value.format, shaping.value.framed) == ("avro", True)
+
+
+def test_formats_of_the_table_are_all_that_there_are() -> None:
+    assert tuple(re.findall(r'^\| `"(\w+)"` \|', PAGE, re.MULTILINE)) == FORMATS
+
+
+def test_options_that_are_named_exist() -> None:
+    named = set(re.findall(r"`((?:key|value)_\w+|transform\w*|flatten|registry\.\w+)\b", PAGE)) - {"transform"}
+    known = {*SHAPING_OPTIONS, *(f"registry.{field.name}" for field in attrs.fields(RegistryOptions))}
+    assert {"key_format", "value_version", "value_schema_file", "transform_sql", "registry.token"} <= named
+    assert named - known == set()
+
+
+def test_figures_are_the_code_s() -> None:
+    assert LOOK_AGAIN_AFTER == 3.0
+    assert RegistryOptions(url="http://r").timeout == 10.0
+    assert Layout().max_partitions == 100
+    assert not Layout().evolve_schema
+
+
+def test_python_is_a_transform() -> None:
+    names: dict[str, Any] = {}
+    exec("\n".join(blocks("python")), names)
+    assert Shaping(transform=names["shaped"])
+
+
+def test_both_transforms_at_once_are_refused() -> None:
+    with pytest.raises(ConfigError):
+        Shaping(transform=lambda batch: batch, transform_sql="select * from batch")

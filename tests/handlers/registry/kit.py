@@ -1,0 +1,101 @@
+"""A small schema registry for tests: Confluent's paths over HTTP on loopback, schemas in memory, faults on demand."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+from sarameya_handlers.registry import RegistryOptions
+
+
+def at(url: str, timeout: float = 5.0) -> RegistryOptions:
+    return RegistryOptions(url=url, timeout=timeout)
+
+
+class SmallRegistry:
+    """`with SmallRegistry() as registry`: what `register` is given is found under `registry.url`, until the block ends.
+
+    `fault` may answer in its place: it is given each request, and what it returns is (status, body), or None; a
+    redirection leads to `/elsewhere`. `requests` are the paths asked for so far, `headers` those of the last request.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+        self.headers: dict[str, str] = {}
+        self.fault: Callable[[BaseHTTPRequestHandler], tuple[int, bytes] | None] | None = None
+        self._schemas: list[dict[str, Any]] = []
+        self._subjects: dict[str, list[int]] = {}
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def options(self) -> RegistryOptions:
+        return at(self.url)
+
+    def register(self, subject: str, text: str, kind: str = "AVRO", references: list[Any] | None = None) -> int:
+        """The schema's id: the same for the same schema, whatever the subject."""
+        schema = {"schema": text, "schemaType": kind, "references": references or []}
+        if schema not in self._schemas:
+            self._schemas.append(schema)
+        number = self._schemas.index(schema) + 1
+        versions = self._subjects.setdefault(subject, [])
+        if number not in versions:
+            versions.append(number)
+        return number
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        match [unquote(part) for part in path.strip("/").split("/")]:
+            case ["schemas", "ids", number]:
+                if 0 < int(number) <= len(self._schemas):
+                    return 200, self._schemas[int(number) - 1]
+                return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
+            case ["subjects", subject, "versions", version]:
+                versions = self._subjects.get(subject)
+                if versions is None:
+                    return 404, {"error_code": 40401, "message": f"Subject {subject!r} not found"}
+                place = len(versions) if version == "latest" else int(version)
+                if not 0 < place <= len(versions):
+                    return 404, {"error_code": 40402, "message": f"Version {version} not found"}
+                number = versions[place - 1]
+                return 200, {"subject": subject, "version": place, "id": number, **self._schemas[number - 1]}
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def __enter__(self) -> Self:
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                registry.requests.append(self.path)
+                registry.headers = dict(self.headers.items())
+                faulty = registry.fault(self) if registry.fault else None
+                if faulty is None:
+                    status, told = registry.answer(urlsplit(self.path).path)
+                    faulty = status, json.dumps(told).encode()
+                self.send_response(faulty[0])
+                self.send_header("Content-Length", str(len(faulty[1])))
+                if 300 <= faulty[0] < 400:
+                    self.send_header("Location", f"{registry.url}/elsewhere")
+                self.end_headers()
+                self.wfile.write(faulty[1])
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()

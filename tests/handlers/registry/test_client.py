@@ -1,0 +1,185 @@
+"""What is asked when, and what becomes of each answer; no network, and a clock that only sleeping moves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sarameya_handlers.registry import Reference, Registry, RegistryError, RegistryOptions, Schema, UnknownSubjectError
+from sarameya_handlers.registry.client import FORGOTTEN_AFTER, LOOK_AGAIN_AFTER, TRIES
+from sarameya_handlers.registry.http import Answer
+
+UNKNOWN = Answer(404, b'{"error_code": 40403, "message": "Schema not found"}')
+
+
+def schema(**told: Any) -> Answer:
+    return Answer(200, json.dumps({"schema": '"long"', **told}).encode())
+
+
+class Network:
+    """Answers by path: one, or several in turn, of which the last is repeated; an Exception is raised."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[Answer | Exception]] = {}
+        self.asked: list[str] = []
+        self.now = 0.0
+        self.on_check: Callable[[], None] = lambda: None
+
+    def say(self, path: str, *answers: Answer | Exception) -> None:
+        self.answers[path] = list(answers)
+
+    def get(self, url: str) -> Answer:
+        self.asked.append(url)
+        answers = self.answers[url.partition("://")[2].partition("/")[2]]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def registry(self, *urls: str) -> Registry:
+        options = RegistryOptions(url=list(urls) or "http://r")
+        return Registry(options, check=lambda: self.on_check(), sleep=self.sleep, clock=lambda: self.now, get=self.get)
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+def test_schema_is_asked_for_once(network: Network) -> None:
+    network.say("schemas/ids/7", schema(schemaType="JSON"))
+    registry = network.registry("http://r/")
+    for _ in range(3):
+        assert registry.schemas([7, 7]) == {7: Schema(7, "JSON", '"long"')}
+    assert network.asked == ["http://r/schemas/ids/7"]
+
+
+def test_schema_without_a_kind_is_avro(network: Network) -> None:
+    network.say("schemas/ids/7", schema())
+    assert network.registry().schemas([7])[7].kind == "AVRO"
+
+
+def test_unknown_id_is_asked_for_again_before_it_is_believed(network: Network) -> None:
+    network.say("schemas/ids/7", UNKNOWN)
+    registry = network.registry()
+    assert registry.schemas([7]) == {}
+    assert (len(network.asked), network.now) == (2, LOOK_AGAIN_AFTER)
+    assert registry.schemas([7]) == {}
+    assert len(network.asked) == 2
+
+
+def test_id_that_is_registered_a_moment_later_is_found(network: Network) -> None:
+    network.say("schemas/ids/7", UNKNOWN, schema())
+    network.say("schemas/ids/8", schema())
+    assert sorted(network.registry().schemas([7, 8])) == [7, 8]
+
+
+def test_id_that_was_unknown_is_asked_for_again_a_minute_later(network: Network) -> None:
+    network.say("schemas/ids/7", UNKNOWN, UNKNOWN, schema())
+    registry = network.registry()
+    assert registry.schemas([7]) == {}
+    network.now += FORGOTTEN_AFTER
+    assert sorted(registry.schemas([7])) == [7]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [RegistryError("http://r does not answer: refused"), Answer(503, b"down"), Answer(429, b""), Answer(500, b"")],
+)
+def test_trouble_that_passes_is_not_noticed(network: Network, trouble: Any) -> None:
+    network.say("schemas/ids/7", trouble, trouble, schema())
+    assert sorted(network.registry().schemas([7])) == [7]
+
+
+def test_registry_that_does_not_answer_is_an_error_that_passes_and_not_an_unknown_id(network: Network) -> None:
+    network.say("schemas/ids/7", Answer(503, b"down\nfor ever"))
+    with pytest.raises(RegistryError, match="http://r/schemas/ids/7 answers with status 503: down for ever") as raised:
+        network.registry().schemas([7])
+    assert raised.value.retriable
+    assert len(network.asked) == TRIES
+
+
+def test_second_node_is_asked_where_the_first_does_not_answer(network: Network) -> None:
+    network.say("schemas/ids/7", RegistryError("one does not answer"), schema())
+    assert sorted(network.registry("http://one", "http://two").schemas([7])) == [7]
+    assert (network.asked, network.now) == (["http://one/schemas/ids/7", "http://two/schemas/ids/7"], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Answer(401, b"{}"), "refuses us .status 401.: check username, password or token"),
+        (Answer(403, b'{"error_code": 40301}'), "refuses us .status 403."),
+        (Answer(404, b"<html>"), "status 404: <html>: is this where the registry's paths begin"),
+        (Answer(404, b'{"error_code": 404}'), "is this where the registry's paths begin"),
+        (Answer(302, b""), "status 302: is this where"),
+        (Answer(200, b"<html>login</html>"), "what is no schema .*: is it a schema registry"),
+        (Answer(200, b'{"schema": 5}'), "what is no schema"),
+    ],
+)
+def test_answer_that_is_no_word_about_an_id_never_makes_it_unknown(network: Network, answer: Answer, told: str) -> None:
+    network.say("schemas/ids/7", answer)
+    with pytest.raises(RegistryError, match=told) as raised:
+        network.registry().schemas([7])
+    assert raised.value.retriable
+
+
+def test_latest_version_is_asked_for_each_time_and_a_numbered_one_once(network: Network) -> None:
+    network.say("subjects/a%2Fb/versions/latest", schema(id=1), schema(id=2))
+    network.say("subjects/a%2Fb/versions/2", schema(id=2))
+    registry = network.registry()
+    assert [registry.version("a/b").id for _ in range(2)] == [1, 2]
+    assert [registry.version("a/b", 2).id for _ in range(2)] == [2, 2]
+    assert len(network.asked) == 3
+    registry.schemas([1, 2])
+    assert len(network.asked) == 3
+
+
+@pytest.mark.parametrize("code", [40401, 40402])
+def test_unknown_subject_or_version_is_an_error_that_does_not_pass(network: Network, code: int) -> None:
+    network.say("subjects/o/versions/3", Answer(404, b'{"error_code": %d}' % code))
+    with pytest.raises(UnknownSubjectError, match="there is no version 3 of subject 'o'") as raised:
+        network.registry().version("o", 3)
+    assert not raised.value.retriable
+
+
+def test_references_come_in_the_order_in_which_they_are_needed(network: Network) -> None:
+    def refers(*names: str) -> list[dict[str, object]]:
+        return [{"name": name, "subject": name, "version": 1} for name in names]
+
+    network.say("subjects/a/versions/1", schema(id=1, references=refers("b", "c")))
+    network.say("subjects/b/versions/1", schema(id=2, references=refers("c")))
+    network.say("subjects/c/versions/1", schema(id=3))
+    top = Schema(9, "AVRO", "{}", (Reference("a", "a", 1), Reference("c", "c", 1)))
+    assert [(name, found.id) for name, found in network.registry().referred(top).items()] == [
+        ("c", 3),
+        ("b", 2),
+        ("a", 1),
+    ]
+
+
+def test_waiting_ends_when_nobody_waits_any_more(network: Network) -> None:
+    class Cancelled(BaseException):
+        pass
+
+    def check() -> None:
+        if network.now:
+            raise Cancelled
+
+    network.on_check = check
+    network.say("schemas/ids/7", UNKNOWN)
+    with pytest.raises(Cancelled):
+        network.registry().schemas([7])
+    assert (len(network.asked), network.now < LOOK_AGAIN_AFTER) == (1, True)
+
+
+def test_registry_shows_where_it_is_and_no_secret() -> None:
+    options = RegistryOptions(url="https://r", username="me", password="hidden")
+    assert repr(Registry(options)) == "Registry(https://r)"
+    assert "hidden" not in repr(options)

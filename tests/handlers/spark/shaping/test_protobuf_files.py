@@ -1,0 +1,90 @@
+"""A registry's Protobuf schemas compiled, by the protoc that pip brings."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from sarameya_handlers.registry import Schema
+from sarameya_handlers.spark.shaping.errors import ShapeError
+from sarameya_handlers.spark.shaping.protobuf_columns import message_class
+from sarameya_handlers.spark.shaping.protobuf_files import file_set, message_at
+
+MONEY = 'syntax = "proto3"; package base; message Money { int64 units = 1; }'
+ORDER = """
+syntax = "proto3";
+package shop;
+import "base/money.proto";
+import "google/protobuf/timestamp.proto";
+message Other { message Deep { message Deeper {} } }
+message Order { base.Money price = 1; google.protobuf.Timestamp at = 2; message Line {} message More {} }
+"""
+
+
+def schema(text: str) -> Schema:
+    return Schema(7, "PROTOBUF", text)
+
+
+def files() -> FileDescriptorSet:
+    return file_set(schema(ORDER), {"base/money.proto": schema(MONEY)})
+
+
+def in_base64(file_set: FileDescriptorSet, name: str) -> Schema:
+    (file,) = (file for file in file_set.file if file.name == name)
+    return schema(base64.b64encode(file.SerializeToString()).decode())
+
+
+def test_file_is_compiled_with_what_it_imports() -> None:
+    made = files()
+    assert [file.name for file in made.file][:-1] == ["base/money.proto", "google/protobuf/timestamp.proto"]
+    order = message_class(made.SerializeToString(), "shop.Order")(price={"units": 5})
+    assert order.price.units == 5
+
+
+def test_descriptor_in_base64_is_taken_as_it_is() -> None:
+    compiled = files()
+    top = in_base64(compiled, compiled.file[-1].name)
+    made = file_set(top, {"base/money.proto": in_base64(compiled, "base/money.proto")})
+    assert message_class(made.SerializeToString(), "shop.Order")(price={"units": 5}).price.units == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ((0,), "shop.Other"),
+        ((1,), "shop.Order"),
+        ((1, 1), "shop.Order.More"),
+        ((0, 0, 0), "shop.Other.Deep.Deeper"),
+        ((2,), None),
+        ((1, 2), None),
+        ((1, 1, 0), None),
+    ],
+)
+def test_message_is_found_by_its_path(path: tuple[int, ...], name: str | None) -> None:
+    assert message_at(files().file[-1], path) == name
+
+
+def test_message_of_a_file_without_a_package_has_its_plain_name() -> None:
+    made = file_set(schema('syntax = "proto3"; message A { message B {} }'), {})
+    assert [message_at(made.file[-1], path) for path in [(0,), (0, 0)]] == ["A", "A.B"]
+
+
+def test_what_is_no_schema_is_told_in_protocs_words() -> None:
+    with pytest.raises(ShapeError, match=r"^Protobuf schema 7 cannot be compiled: sarameya_schema.proto:1:9: E"):
+        file_set(schema("message {"), {})
+
+
+def test_import_that_the_registry_has_not_said_is_told() -> None:
+    with pytest.raises(ShapeError, match=r"cannot be compiled: base/money.proto: File not found"):
+        file_set(schema(ORDER), {})
+    compiled = files()
+    with pytest.raises(ShapeError, match=r"imports 'base/money.proto', which is none of its references"):
+        file_set(in_base64(compiled, compiled.file[-1].name), {})
+
+
+@pytest.mark.parametrize("name", ["../up.proto", "/etc/up.proto", "a/../../up.proto"])
+def test_reference_cannot_be_written_elsewhere(name: str) -> None:
+    with pytest.raises(ShapeError, match="refers to a file with the name"):
+        file_set(schema(ORDER), {name: schema(MONEY)})

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from sarameya_handlers.spark.shaping.errors import SchemaMismatchError
+from sarameya_handlers.spark.shaping.schemas import Change, Column, Differences, compare
+
+
+def struct(required: dict[str, DataType] | None = None, **nullable: DataType) -> StructType:
+    fields = [StructField(name, kind, False) for name, kind in (required or {}).items()]
+    return StructType(fields + [StructField(name, kind) for name, kind in nullable.items()])
+
+
+SOME = struct(id=LongType(), name=StringType())
+
+
+def test_same_columns_in_another_order_and_case_are_no_difference() -> None:
+    assert not compare(SOME, struct(NAME=StringType(), Id=LongType()))
+
+
+def test_added_and_missing_columns_are_told_with_their_types() -> None:
+    assert compare(struct(id=LongType(), price=DoubleType()), SOME) == Differences(
+        added=(Column("price", "double"),), missing=(Column("name", "string"),)
+    )
+
+
+def test_fields_of_structs_arrays_and_maps_are_told_by_their_paths() -> None:
+    def nested(leaf: StructType) -> StructType:
+        return struct(value=struct(tags=ArrayType(leaf), by=MapType(StringType(), leaf)))
+
+    assert compare(
+        nested(struct(a=LongType(), b=LongType())), nested(struct(a=StringType(), c=LongType()))
+    ) == Differences(
+        added=(Column("value.tags.element.b", "bigint"), Column("value.by.value.b", "bigint")),
+        missing=(Column("value.tags.element.c", "bigint"), Column("value.by.value.c", "bigint")),
+        changed=(
+            Change("value.tags.element.a", "bigint", "string"),
+            Change("value.by.value.a", "bigint", "string"),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "table"),
+    [
+        (IntegerType(), LongType()),
+        (ShortType(), IntegerType()),
+        (FloatType(), DoubleType()),
+        (IntegerType(), DoubleType()),
+        (IntegerType(), DecimalType(10, 0)),
+        (DecimalType(10, 2), DecimalType(12, 4)),
+        (NullType(), StringType()),
+    ],
+)
+def test_type_that_fits_into_the_tables_is_widened(rows: DataType, table: DataType) -> None:
+    assert [change.path for change in compare(struct(x=rows), struct(x=table)).widened] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "table"),
+    [
+        (LongType(), IntegerType()),
+        (LongType(), DoubleType()),
+        (DoubleType(), FloatType()),
+        (IntegerType(), FloatType()),
+        (IntegerType(), DecimalType(9, 0)),
+        (LongType(), DecimalType(20, 1)),
+        (DecimalType(10, 2), DecimalType(10, 3)),
+        (DecimalType(10, 2), DecimalType(20, 1)),
+        (DoubleType(), DecimalType(38, 10)),
+        (LongType(), StringType()),
+        (TimestampType(), TimestampNTZType()),
+        (SOME, StringType()),
+        (ArrayType(LongType()), LongType()),
+    ],
+)
+def test_type_that_may_lose_something_is_changed(rows: DataType, table: DataType) -> None:
+    differences = compare(struct(x=rows), struct(x=table))
+    assert differences.changed == (Change("x", rows.simpleString(), table.simpleString()),)
+    assert differences.problem(evolve_schema=True) == (
+        f"the types of x ({rows.simpleString()} in the rows, {table.simpleString()} in the table) do not go together: "
+        "cast them in the transform, or change the table's"
+    )
+
+
+def test_nulls_that_the_table_does_not_allow_are_told_but_no_problem_before_there_is_one() -> None:
+    differences = compare(SOME, struct({"id": LongType()}, name=StringType()))
+    assert differences == Differences(nulls=(Column("id", "bigint", nullable=False),))
+    assert differences.problem(evolve_schema=False) is None
+
+
+def test_missing_column_is_a_problem_only_where_the_table_allows_no_nulls() -> None:
+    assert compare(struct(id=LongType()), SOME).problem(evolve_schema=False) is None
+    problem = compare(struct(id=LongType()), struct({"name": StringType()}, id=LongType())).problem(evolve_schema=True)
+    assert problem == "the rows have no name string not null: add it in the transform, or let the table's be null"
+
+
+def test_added_columns_are_a_problem_unless_the_schema_evolves() -> None:
+    differences = compare(SOME, struct(id=LongType()))
+    differences.require("parquet:/data", evolve_schema=True)
+    with pytest.raises(SchemaMismatchError) as raised:
+        differences.require("parquet:/data", evolve_schema=False)
+    assert str(raised.value) == (
+        "the rows do not fit parquet:/data: the table has no name string: "
+        "add it to the table, leave it out in the transform, or set evolve_schema = true"
+    )
+    assert not raised.value.retriable
+
+
+def test_many_columns_are_counted_not_listed() -> None:
+    differences = compare(struct(**{f"c{n}": LongType() for n in range(15)}), struct())
+    assert "c9 bigint and 5 more:" in (differences.problem(evolve_schema=False) or "")
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    with pytest.raises(SchemaMismatchError, match=r"two columns are called value\.A"):
+        compare(struct(value=struct(a=LongType(), A=LongType())), struct(value=struct(a=LongType())))
