@@ -1,7 +1,8 @@
 """The demo: produce, land and read back the flights; exits 0 only if each has landed once.
 
 The broker and the producer run here; the group's two members are worker processes of `sarameya run`, which
-land through Spark; the landing is then read back through Spark by one more process.
+land through Spark. One of them is killed in the middle, the other takes over. The landing is then read back through
+Spark by one more process.
 """
 
 from __future__ import annotations
@@ -89,7 +90,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__)
     parser.add_argument("--rows", type=_rows, default=ROWS, help=f"how many of the flights ({ROWS})")
     parser.add_argument("--landing", type=Path, default=Path("landing"), help="where flights/ is made (landing)")
-    parser.add_argument("--kill", action="store_true", help="kill one member with SIGKILL in the middle of the job")
+    parser.add_argument(
+        "--kill",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="kill one member with SIGKILL in the middle of the job",
+    )
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     return parser.parse_args()
 
@@ -126,7 +132,7 @@ async def demo(args: argparse.Namespace) -> int:
         report = await read_back(landing, ends)
     if not args.quiet:
         print(_table(report))
-    return 1 if report["missing"] or report["unknown"] or (report["duplicates"] and not args.kill) else 0
+    return 1 if report["missing"] or report["unknown"] or report["duplicates"] else 0
 
 
 @contextmanager

@@ -5,6 +5,27 @@ spark/        SparkSink: partitions land in tables through Spark
 """
 
 from sarameya_handlers.printing import PrintHandler
-from sarameya_handlers.spark import LandingError, ParquetTable, SparkOptions, SparkSink
+from sarameya_handlers.spark import (
+    ForeachBatch,
+    IcebergTable,
+    LandingError,
+    Layout,
+    Ledger,
+    ParquetTable,
+    SparkOptions,
+    SparkSink,
+    read_landing,
+)
 
-__all__ = ["LandingError", "ParquetTable", "PrintHandler", "SparkOptions", "SparkSink"]
+__all__ = [
+    "ForeachBatch",
+    "IcebergTable",
+    "LandingError",
+    "Layout",
+    "Ledger",
+    "ParquetTable",
+    "PrintHandler",
+    "SparkOptions",
+    "SparkSink",
+    "read_landing",
+]

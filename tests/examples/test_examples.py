@@ -17,9 +17,11 @@ pytestmark = pytest.mark.integration
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def printed(name: str) -> str:
+def printed(name: str, timeout: float = 60) -> str:
     """What `examples/NAME` prints; it complains of nothing, and ends well."""
-    done = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=timeout, check=False
+    )
     assert (done.stderr, done.returncode) == ("", 0)
     return done.stdout
 
@@ -41,6 +43,10 @@ def test_streams_share_the_partitions_and_hold_back_what_is_paused() -> None:
         "before the last partition is resumed: [200, 200, 200, 200, 200, 0]",
         "streams of [[0, 1, 2], [3, 4, 5]]: [200, 200, 200, 200, 200, 200]; 1200 committed",
     ]
+
+
+def test_ledger_counts_every_order_once_though_an_answer_is_lost_and_a_member_leaves() -> None:
+    assert printed("ledger.py", timeout=300) == "1000 orders of 499500 in all\n"
 
 
 async def run_app_file(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import trio
 
 from sarameya import Message, MessageBatch, TimestampType, TopicPartition
+from sarameya.model import LogRange
 
 
 def message(offset: int, *, value: bytes | None = b"v", key: bytes | None = b"k", **more: object) -> Message:
@@ -16,34 +17,66 @@ def message(offset: int, *, value: bytes | None = b"v", key: bytes | None = b"k"
 
 
 def batch(
-    first: int, count: int, *, next_offset: int | None = None, partition: int = 0, value: bytes = b"v"
+    first: int,
+    count: int,
+    *,
+    next_offset: int | None = None,
+    partition: int = 0,
+    value: bytes = b"v",
+    from_offset: int | None = None,
 ) -> MessageBatch:
-    """`count` messages from offset `first` on; `next_offset` behind them may lie further."""
+    """`count` messages from offset `first` on; `from_offset` may lie before them, `next_offset` further behind."""
     messages = [message(first + n, value=value, partition=partition) for n in range(count)]
-    return MessageBatch("orders", partition, messages, first + count if next_offset is None else next_offset)
+    return MessageBatch(
+        "orders",
+        partition,
+        messages,
+        first + count if next_offset is None else next_offset,
+        from_offset=first if from_offset is None else from_offset,
+    )
 
 
 class FakeSession:
-    """Remembers what is marked: `marks` in order, `(topic, partition, next offset)` each."""
+    """Remembers what is marked: `marks` in order, `(topic, partition, next offset)` each; and the last metadata."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, group: str = "flights", log: tuple[int, int] = (0, 10**9)) -> None:
+        self.group = group
+        self.log = LogRange(*log)
+        self.epoch_end: int | None = None
         self.marks: list[tuple[str, int, int]] = []
+        self.metadata: dict[TopicPartition, str] = {}
         self.is_lost = False
 
     def mark_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
         self.marks.append((topic, partition, offset))
+        self.metadata[TopicPartition(topic, partition)] = metadata
 
     def mark_batch(self, marked: MessageBatch, metadata: str = "") -> None:
         self.marks.append((*marked.topic_partition, marked.next_offset))
+
+    def topic_id(self, topic: str) -> str:
+        return "0123456789abcdef" * 2
+
+    async def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogRange]:
+        await trio.lowlevel.checkpoint()
+        return dict.fromkeys(partitions, self.log)
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        await trio.lowlevel.checkpoint()
+        return dict.fromkeys(epochs, self.epoch_end)
 
 
 class FakeClaim:
     """A claim of partition `partition`; its batches are sent by the test, and end when the test says so."""
 
-    def __init__(self, initial_offset: int = 0, *, partition: int = 0) -> None:
+    def __init__(self, initial_offset: int = 0, *, partition: int = 0, budget: int = 2**40) -> None:
         self.topic = "orders"
         self.partition = partition
         self.initial_offset = initial_offset
+        self.position = self.from_offset = initial_offset
+        self.held = 0
+        self._budget = budget
+        self._is_closed = False
         self._send, self._receive = trio.open_memory_channel[MessageBatch](math.inf)
 
     @property
@@ -55,20 +88,43 @@ class FakeClaim:
         """Batches that have been sent and not been read."""
         return self._receive.statistics().current_buffer_used
 
+    @property
+    def is_read(self) -> bool:
+        """Whether somebody waits for its next batch."""
+        return self._receive.statistics().tasks_waiting_receive > 0
+
+    @property
+    def has_ended(self) -> bool:
+        return self._is_closed and not self.waiting
+
+    @property
+    def has_room(self) -> bool:
+        return self.held < self._budget
+
+    def hold(self, size: int) -> None:
+        assert size >= 0
+        self.held += size
+
+    def release(self, size: int) -> None:
+        assert 0 <= size <= self.held
+        self.held -= size
+
     def send(self, *sent: MessageBatch) -> None:
         for one in sent:
             self._send.send_nowait(one)
+            self.position = self.from_offset = one.next_offset
 
     def end(self) -> None:
+        self._is_closed = True
         self._send.close()
 
     def batches(self) -> trio.MemoryReceiveChannel[MessageBatch]:
         return self._receive
 
 
-def claim_of(batches: Iterable[MessageBatch], *, initial_offset: int = 0) -> FakeClaim:
+def claim_of(batches: Iterable[MessageBatch], *, initial_offset: int = 0, partition: int = 0) -> FakeClaim:
     """A claim that gives these batches and ends."""
-    claim = FakeClaim(initial_offset)
+    claim = FakeClaim(initial_offset, partition=partition)
     claim.send(*batches)
     claim.end()
     return claim

@@ -1,16 +1,16 @@
-"""Spark's lifetime and Spark's threads: the only way from a sink's tasks into Spark's blocking calls.
+"""Engines: the only way from a sink's tasks into Spark's blocking calls, and who has which Spark.
 
-One process has one Spark, so engines with the same options share it: the first to enter starts it, the last to
-leave stops it. The event loop never waits for Spark; what a cancellation leaves behind in a thread is told to
-end, not waited for.
+One process has one Spark, so engines with the same options share it: the first to enter starts it, the last to leave
+stops it, and all of them get another when it has died. The event loop never waits for Spark; what a cancellation leaves
+behind in a thread is told to end, not waited for.
 """
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -18,31 +18,26 @@ import attrs
 import trio
 
 from sarameya import HandlerError
-from sarameya_handlers.spark import jvm
-from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark import starting
+from sarameya_handlers.spark.classic import ClassicDriver
+from sarameya_handlers.spark.connect import ConnectDriver, connect_mode
+from sarameya_handlers.spark.driver import Driver
+from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.java import require_packages
+from sarameya_handlers.spark.keeping import RETURN_TIMEOUT, Keeper
 from sarameya_handlers.spark.options import SparkOptions
-from sarameya_handlers.spark.table import Checkpoint
+from sarameya_handlers.spark.pool import Check, Pool
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["AdoptedEngine", "Check", "Engine", "SparkEngine", "engine_of"]
+
 T = TypeVar("T")
-
-logger = logging.getLogger("sarameya.spark")
-
-CANCEL_TIMEOUT = 1.0
-"""Seconds to tell Spark of a cancellation: a hung JVM must not hold a rebalance's deadline."""
-ABORT_TIME = 30.0
-"""Seconds after a cancellation in which the errors that Spark prints are taken for its consequences."""
-DEATH_TIMEOUT = 1.0
-"""Seconds to find out whether the JVM has died when pyspark cannot speak to it."""
-STOP_TIMEOUT = 30.0
-"""Seconds for Spark to stop, the forced end of its JVM (`jvm.END_TIMEOUT` before) included."""
 
 
 class Engine(ABC):
-    """Runs blocking work with a SparkSession; an async context manager for as long as there is one."""
+    """Runs blocking work with SparkSessions; an async context manager for as long as there is Spark."""
 
     @abstractmethod
     async def __aenter__(self) -> Self: ...
@@ -52,76 +47,72 @@ class Engine(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    @property
     @abstractmethod
-    async def run(self, work: Callable[[SparkSession, Checkpoint], T], *, tag: str) -> T:
-        """`work(session, checkpoint)`'s result, or what it raises. `tag` names its Spark jobs, uniquely.
+    def max_jobs(self) -> int:
+        """How many works may run at once; more wait."""
 
-        Cancelled, it does not wait for `work`: the jobs are cancelled, and `checkpoint` raises when `work` next
-        calls it. What `work` has done by then is unknown.
+    @abstractmethod
+    async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
+        """`work(session, check)`'s result, or what it raises. `tag` names its Spark jobs, uniquely.
+
+        The session is nobody else's as long as `work` runs. It comes from classic Spark or from Spark Connect, and
+        knows what was set in the session it stems from; what `work` changes in it, it puts back.
+
+        Cancelled, it waits a second for `work` at most: the jobs are cancelled, and `check` raises when `work` next
+        calls it. What `work` has done by then is unknown. Raises SparkGoneError where Spark has died, or does not come
+        back: if `begun` what `work` has done is unknown then, too. The next work meets another Spark, if it is ours.
         """
 
 
-@attrs.frozen(slots=True, eq=False)
-class _Spark:
-    """A running Spark and the threads that may block on it."""
-
-    session: SparkSession
-    jobs: trio.CapacityLimiter
-    expect_errors: Callable[[float], None] = attrs.field(default=lambda _: None)
-    """Told, before jobs are cancelled, for how many seconds Spark will complain of it."""
-    cancellations: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
-
-    async def run(self, work: Callable[[SparkSession, Checkpoint], T], tag: str) -> T:
-        try:
-            # An abandoned thread keeps its token until it ends, so that threads stay bounded even then.
-            return await trio.to_thread.run_sync(self._tagged, work, tag, abandon_on_cancel=True, limiter=self.jobs)
-        except trio.Cancelled:
-            self.expect_errors(ABORT_TIME)
-            with trio.CancelScope(shield=True), trio.move_on_after(CANCEL_TIMEOUT):
-                await trio.to_thread.run_sync(
-                    self._cancel_jobs, tag, abandon_on_cancel=True, limiter=self.cancellations
-                )
-            raise
-
-    def _tagged(self, work: Callable[[SparkSession, Checkpoint], T], tag: str) -> T:
-        context = self.session.sparkContext
-        context.addJobTag(tag)
-        try:
-            return work(self.session, trio.from_thread.check_cancelled)
-        finally:
-            # Threads are used again. If Spark is gone meanwhile, so is the tag.
-            with suppress(*_spark_is_gone()):
-                context.removeJobTag(tag)
-
-    def _cancel_jobs(self, tag: str) -> None:
-        with suppress(*_spark_is_gone()):
-            self.session.sparkContext.cancelJobsWithTag(tag)
+def engine_of(spark: SparkOptions | SparkSession | Engine | str | None) -> Engine:
+    """The engine for what a user has said: options, a session, or the address of a Spark Connect server."""
+    if isinstance(spark, Engine):
+        return spark
+    if isinstance(spark, str):
+        return SparkEngine(SparkOptions(master=spark))
+    if spark is None or isinstance(spark, SparkOptions):
+        return SparkEngine(spark or SparkOptions())
+    return AdoptedEngine(spark)
 
 
 class AdoptedEngine(Engine):
-    """Works with a SparkSession that somebody else starts and stops."""
+    """Works with sessions of a Spark that somebody else starts and stops, cloned from one of theirs."""
 
     def __init__(self, session: SparkSession, *, max_jobs: int = 2) -> None:
-        if not hasattr(session, "sparkContext"):
-            raise HandlerError(
-                f"spark = {session!r}: must be SparkOptions or a SparkSession that is not Spark Connect's"
-            )
-        self._session = session
+        self._driver = _driver_of(session)
         self._max_jobs = max_jobs
-        self._spark: _Spark | None = None
+        self._pool: Pool | None = None
+
+    @property
+    def max_jobs(self) -> int:
+        return self._max_jobs
 
     async def __aenter__(self) -> Self:
         # Imports pyarrow here, in a thread, not with the first batch on the event loop.
         await trio.to_thread.run_sync(require_packages)
-        self._spark = _Spark(self._session, trio.CapacityLimiter(self._max_jobs))
+        self._pool = Pool(self._driver, self._max_jobs)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._spark = None
+        pool, self._pool = self._pool, None
+        assert pool is not None, "entered first"
+        await starting.stop(pool)
 
-    async def run(self, work: Callable[[SparkSession, Checkpoint], T], *, tag: str) -> T:
-        assert self._spark is not None, "entered first"
-        return await self._spark.run(work, tag)
+    async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
+        """Raises as all engines do; another Spark is not ours to start, so that SparkGoneError is not retriable."""
+        assert self._pool is not None, "entered first"
+        try:
+            if self._pool.died is not None:
+                raise SparkGoneError(self._pool.died, begun=False)
+            return await self._pool.run(work, tag)
+        except SparkGoneError as gone:
+            raise SparkGoneError(
+                f"{gone}; it came with the SparkSession that the sink was given, so that another is not the sink's to "
+                "start: give it SparkOptions instead, or start anew",
+                begun=gone.begun,
+                is_ours=False,
+            ) from gone
 
 
 @attrs.define(slots=True, eq=False)
@@ -129,8 +120,8 @@ class _Shared:
     """The one Spark of this process, and how many engines use it."""
 
     options: SparkOptions
-    jvm: jvm.Jvm
-    spark: _Spark
+    keeper: Keeper
+    mode: ExitStack
     users: int = 0
 
 
@@ -140,32 +131,31 @@ _changing = trio.Lock()
 
 
 class SparkEngine(Engine):
-    """Starts a SparkSession and stops it, together with all engines of this process.
+    """Starts Spark and stops it, or has sessions of a Spark Connect server; together with all engines of this process.
 
-    A Spark whose JVM has died is replaced when the next engine enters; those that used it keep failing.
+    A Spark that has died is replaced for all of them when one of them next needs it.
     """
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._used: _Shared | None = None
 
+    @property
+    def max_jobs(self) -> int:
+        return self._options.max_jobs
+
     async def __aenter__(self) -> Self:
-        """Raises HandlerError where Java, pyspark or pyarrow are missing, or Spark does not start."""
+        """Raises HandlerError where Spark does not start, SparkGoneError where a server does not answer in a minute."""
         global _shared
         async with _changing:
-            if _shared is not None and _shared.jvm.has_died:
-                dead, _shared = _shared.jvm, None
-                await _stop(dead)
             if _shared is None:
-                # Not abandoned when cancelled: a JVM that nobody owns would stay.
-                running = await trio.to_thread.run_sync(jvm.start, self._options)
-                jobs = trio.CapacityLimiter(self._options.max_jobs)
-                _shared = _Shared(self._options, running, _Spark(running.session, jobs, running.expect_errors))
-            if _shared.options != self._options:
-                raise HandlerError(
-                    f"this process runs Spark with other options ({_shared.options}) and has only one: "
-                    "give all Spark sinks the same spark options"
-                )
+                keeper = Keeper(partial(starting.start, self._options), starting.stop)
+                await keeper.open()
+                _shared = _Shared(self._options, keeper, ExitStack())
+                if self._options.is_connect:
+                    _shared.mode.enter_context(connect_mode())
+            elif _shared.options != self._options:
+                raise HandlerError(_differences(self._options, _shared.options))
             _shared.users += 1
             self._used = _shared
         return self
@@ -177,45 +167,37 @@ class SparkEngine(Engine):
         with trio.CancelScope(shield=True):
             async with _changing:
                 used.users -= 1
-                # One that is no longer shared had died, and was stopped when it was replaced.
-                if used.users or used is not _shared:
-                    return
-                _shared = None
-                await _stop(used.jvm)
+                if used.users == 0:
+                    _shared = None
+                    used.mode.close()
+                    await used.keeper.close()
 
-    async def run(self, work: Callable[[SparkSession, Checkpoint], T], *, tag: str) -> T:
-        """Raises LandingError, whatever pyspark raises, when Spark's JVM has died."""
+    async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
         assert self._used is not None, "entered first"
-        running = self._used.jvm
-        try:
-            return await self._used.spark.run(work, tag)
-        except _spark_is_gone() as error:
-            # The connection may break a moment before the process is gone.
-            death = await trio.to_thread.run_sync(running.death, DEATH_TIMEOUT, abandon_on_cancel=True)
-            if death is None:
-                raise
-            raise LandingError(death) from error
+        deadline = trio.current_time() + RETURN_TIMEOUT
+        while True:
+            pool = await self._used.keeper.living(deadline)
+            try:
+                return await pool.run(work, tag)
+            except SparkGoneError as gone:
+                # What has not begun may begin with the next one.
+                if gone.begun:
+                    raise
 
 
-async def _stop(running: jvm.Jvm) -> None:
-    """Stop Spark within STOP_TIMEOUT. A JVM that hangs is killed early enough for `stop` to clean up behind it."""
-    with trio.CancelScope(shield=True), trio.move_on_after(STOP_TIMEOUT) as patience:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_kill_at_last, running)
-            await trio.to_thread.run_sync(running.stop, abandon_on_cancel=True)
-            nursery.cancel_scope.cancel()
-    if patience.cancelled_caught:
-        logger.error("Spark has not stopped within %.0f s and is left behind", STOP_TIMEOUT)
+def _driver_of(session: SparkSession) -> Driver:
+    if type(session).__module__.startswith("pyspark.sql.connect."):
+        return ConnectDriver.of(session)
+    if hasattr(session, "sparkContext"):
+        return ClassicDriver(session)
+    raise HandlerError(f"spark = {session!r}: must be SparkOptions, a SparkSession, or 'sc://host:port'")
 
 
-async def _kill_at_last(running: jvm.Jvm) -> None:
-    await trio.sleep(STOP_TIMEOUT - jvm.END_TIMEOUT)
-    logger.error("Spark does not stop, its JVM is killed")
-    running.kill()
-
-
-def _spark_is_gone() -> tuple[type[Exception], ...]:
-    """What pyspark raises when the JVM has died or its SparkContext was stopped."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
-    return (Py4JError, ConnectionError, AttributeError)
+def _differences(wanted: SparkOptions, running: SparkOptions) -> str:
+    names = [field.name for field in attrs.fields(SparkOptions)]
+    # Not their values: there may be secrets among them.
+    different = ", ".join(name for name in names if getattr(wanted, name) != getattr(running, name))
+    return (
+        f"this process runs Spark with other options ({different}) and has only one: "
+        "give all Spark sinks the same spark options"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sarameya import SarameyaError
 
 
@@ -9,6 +11,21 @@ class LandingError(SarameyaError):
     """A landing failed: nothing of it is marked, and the next owner of the partition lands it again."""
 
     retriable = True
+    passes = False
+    """Whether the same may succeed by itself, so that it is tried again in place, without ending the session."""
+
+
+class SparkGoneError(LandingError):
+    """Spark itself is gone, whatever was asked of it: its driver has died or was stopped, or does not answer.
+
+    Work that is begun after this meets another Spark, except where Spark is not ours to start. `begun`: whether the
+    work had begun, so that nobody knows what it has done.
+    """
+
+    def __init__(self, text: str, *, begun: bool = True, is_ours: bool = True) -> None:
+        super().__init__(text)
+        self.begun = begun
+        self.retriable = self.passes = is_ours
 
 
 def cause_of(error: BaseException) -> str:
@@ -19,8 +36,21 @@ def cause_of(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001  an error of Java asks a JVM for its text, which may be gone
         return f"{type(error).__name__} (its text was lost with Spark's JVM)"
+    if raised := python_cause(text):
+        return f"{type(error).__name__}: {raised}"
     lines = [line.strip() for line in text.splitlines()]
     said = [line for line in lines if line and not line.startswith(("at ", "An error occurred while calling"))]
     causes = [line.removeprefix("Caused by: ") for line in said if line.startswith("Caused by: ")]
     told = [line.removeprefix(": ") for line in said[:1]] + causes[-1:]
     return ": ".join([type(error).__name__, "; ".join(told) or text])
+
+
+def python_cause(text: str) -> str | None:
+    """What a Python worker has raised, `ValueError: ...`, if that is what an error's text tells."""
+    _, begun, traceback = text.partition("Traceback (most recent call last):\n")
+    if not begun:
+        return None
+    # Behind the last of its frames, which are indented; of an error within an error it is the last one, too.
+    frames = [match.end() for match in re.finditer(r'^ +File ".*$', traceback, re.MULTILINE)]
+    behind = traceback[frames[-1] if frames else 0 :].splitlines()
+    return next((line.strip() for line in behind if line and not line[0].isspace()), None)

@@ -1,5 +1,5 @@
-"""Whether what Spark needs is installed: pyspark, pyarrow, a Java that is new enough. Asked before pyspark starts,
-whose own words about it are a shell script's."""
+"""Whether what Spark needs is installed: pyspark, pyarrow, gRPC, a Java that is new enough. Asked before pyspark
+starts, whose own words about it are a shell script's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import subprocess
 
 from sarameya import HandlerError
+from sarameya_handlers.spark.errors import cause_of
 
 OLDEST_JAVA = 17
 
@@ -27,6 +28,14 @@ def require_packages() -> None:
         raise HandlerError(
             f"the Spark sink needs pyspark and pyarrow ({error}): pip install 'sarameya[spark]'"
         ) from error
+
+
+def require_connect() -> None:
+    """Raise HandlerError unless pyspark can be a client of Spark Connect."""
+    try:
+        import pyspark.sql.connect.session  # noqa: F401
+    except ImportError as error:  # what pyspark raises is one, and says what is missing
+        raise HandlerError(f"Spark Connect needs gRPC ({cause_of(error)}): pip install 'sarameya[connect]'") from error
 
 
 def require_java() -> None:

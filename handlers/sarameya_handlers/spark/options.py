@@ -6,6 +6,7 @@ Every check raises ConfigError with the option, the value and what is allowed. N
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,27 @@ def _text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         raise ConfigError(attribute.name, value, "must be a non-empty string")
 
 
+_CONNECT_URL = re.compile(r"sc://[^/;?#\s]+(/(;[^;=\s]+=[^;=\s]*)*)?")
+
+
+def _master(validated: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    _text(validated, attribute, value)
+    if value.startswith("sc:") and not _CONNECT_URL.fullmatch(value):
+        raise ConfigError(attribute.name, without_token(value), "must be sc://host:port, or sc://host:port/;token=...")
+
+
+def without_token(url: str) -> str:
+    """The address of a Spark Connect server as it may be printed."""
+    return re.sub(r"(token=)[^;]*", r"\1...", url)
+
+
+def _share(validated: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(attribute.name, value, "must be true or false")
+    if value and validated.is_connect:
+        raise ConfigError(attribute.name, value, "is not for a Spark Connect server, which all workers share as it is")
+
+
 def _log_level(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value not in LOG_LEVELS:
         raise ConfigError(attribute.name, value, f"must be one of {', '.join(map(repr, LOG_LEVELS))}")
@@ -64,18 +86,39 @@ class Limits:
     """Seconds from a record's arrival to the begin of its landing, at most, however idle the topic is."""
 
 
+_SESSION_DEFAULTS = {
+    # Timestamps are instants; how they print must not depend on where the sink runs.
+    "spark.sql.session.timeZone": "UTC",
+    # Not INT96, which other readers of Parquet deprecate.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class SparkOptions:
-    """The SparkSession that a sink starts and stops."""
+    """Spark as a sink has it: a SparkSession that it starts and stops, or sessions of a Spark Connect server."""
 
-    master: str = attrs.field(default="local[*]", validator=_text)
+    master: str = attrs.field(default="local[*]", validator=_master, repr=without_token)
+    """Spark's own word for where jobs run, or `sc://host:port/;token=...` for a Spark Connect server."""
     app_name: str = attrs.field(default="sarameya", validator=_text)
     conf: Mapping[str, str | int | float | bool] = attrs.field(factory=dict, validator=_conf)
-    """Spark properties; they win over the sink's own defaults."""
+    """Spark properties; they win over the sink's own defaults. With Spark Connect: what a session may set."""
     log_level: str = attrs.field(default="ERROR", validator=_log_level)
-    """What Spark writes to the `sarameya.spark` logger."""
+    """What Spark writes to the `sarameya.spark` logger. A Spark Connect server keeps its log to itself."""
     max_jobs: int = attrs.field(default=2, validator=_count)
-    """Landings that are with Spark at once, over all partitions."""
+    """Landings that are with Spark at once, over all partitions; each has a session of its own."""
+
+    share: bool = attrs.field(default=False, validator=_share)
+    """Whether the workers of `sarameya run --workers N` have one Spark, as a Spark Connect server, not one each."""
+
+    @property
+    def is_connect(self) -> bool:
+        return self.master.startswith("sc:")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """All that each session of a Spark Connect server is given: our defaults, then `conf`."""
+        return {**_SESSION_DEFAULTS, **{key: _property(value) for key, value in self.conf.items()}}
 
     @property
     def properties(self) -> dict[str, str]:
@@ -84,10 +127,7 @@ class SparkOptions:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.log.level": self.log_level,
-            # Timestamps are instants; how they print must not depend on where the sink runs.
-            "spark.sql.session.timeZone": "UTC",
-            # Not INT96, which other readers of Parquet deprecate.
-            "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+            **_SESSION_DEFAULTS,
         }
         if self.master.startswith("local"):
             # Nobody connects from elsewhere, and a laptop's host name may resolve to nothing.
@@ -110,6 +150,14 @@ def from_mapping(kind: type[Any], values: Any, prefix: str = "") -> Any:
         return kind(**values)
     except ConfigError as error:
         raise ConfigError(prefix + error.option, error.value, error.allowed) from None
+
+
+def spark_options(value: Any, name: str = "spark") -> SparkOptions:
+    """What an option called `name` says of Spark: a table of SparkOptions, or `master` alone ("sc://host:port")."""
+    options: SparkOptions = from_mapping(
+        SparkOptions, {"master": value} if isinstance(value, str) else value, prefix=f"{name}."
+    )
+    return options
 
 
 def load_transform(name: Any) -> Transform:

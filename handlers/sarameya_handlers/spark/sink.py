@@ -1,30 +1,43 @@
-"""The handler that lands what it consumes on Spark. Owns when a partition lands and when it is marked.
-
-One task a claim: collect batches, land them, mark them, again. While a landing is on its way the claim is not
-read, so a partition holds at most one landing's worth and the last batch, and the runtime pauses its fetching.
-"""
+"""The handler that lands what it consumes on Spark. Owns where partitions begin; partition.py lands them, lander.py
+has their landings share Spark's jobs."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
 
-import trio
+import attrs
 
-from sarameya import Claim, ClaimBatches, ConfigError, ConsumerGroupHandler, HandlerError, Session
-from sarameya_handlers.options import check_known
-from sarameya_handlers.spark.buffer import Collected, PartitionBuffer
-from sarameya_handlers.spark.engine import AdoptedEngine, Engine, SparkEngine
+from sarameya import (
+    Claim,
+    CommittedOffset,
+    ConfigError,
+    ConsumerGroupHandler,
+    HandlerError,
+    Session,
+    TopicPartition,
+)
+from sarameya_handlers.landing.chain import Chain
+from sarameya_handlers.landing.dead_letters import DeadLetters
+from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
+from sarameya_handlers.landing.starting import Log, begin
+from sarameya_handlers.spark.engine import Engine, engine_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
-from sarameya_handlers.spark.landing import land
-from sarameya_handlers.spark.options import Limits, SparkOptions, from_mapping, load_transform
+from sarameya_handlers.spark.lander import Lander
+from sarameya_handlers.spark.landing import OnPhase, open_table
+from sarameya_handlers.spark.options import Limits, SparkOptions
 from sarameya_handlers.spark.parquet import ParquetTable
-from sarameya_handlers.spark.table import Landing, Table
+from sarameya_handlers.spark.partition import Partition, Terms
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.sharing import open_shared
+from sarameya_handlers.spark.sink_options import sink_arguments
+from sarameya_handlers.spark.table import Shape, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,132 +46,192 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sarameya.spark")
 
-_FORMATS = {"parquet": ParquetTable}
-_LIMITS = ("max_rows", "max_bytes", "max_age")
+
+@attrs.frozen(slots=True)
+class _Known:
+    """What was found out about a partition before its claim began."""
+
+    chain: Chain
+    log: Log
+    gone: tuple[int, int] | None = None
 
 
 class SparkSink(ConsumerGroupHandler):
-    """Lands partitions in a table through Spark, and marks what has landed.
+    """Lands partitions in a table through Spark, each record exactly once, and marks what has landed.
 
         async with SparkSink("landing/orders", max_age=10.0, transform=parse) as sink:
             await group.consume(["orders"], sink)
 
     `table` is a `Table`, or the directory of a `ParquetTable`. A partition lands when it has collected `max_rows`
-    records or `max_bytes` bytes (of Arrow columns), when its oldest record is `max_age` seconds old, and when the
-    session ends. The DataFrame has the columns of Spark's own Kafka source (key, value, topic, partition, offset,
-    timestamp, timestampType, headers); `transform` makes of it what is written. `spark` says which Spark: options
-    of one that the sink starts and stops, or a SparkSession of yours.
+    records or `max_bytes` bytes (of Arrow columns), when its oldest record is `max_age` seconds old, when the group's
+    byte budget has no room for more, and when the session ends. Where `file_bytes` says how large files should be, what
+    landings bring rules how many bytes are collected, from `max_bytes` on. The DataFrame has the columns of Spark's own
+    Kafka source (key, value, topic, partition, offset, timestamp, timestampType, headers), and the records of one
+    partition; `transform`, or a `shape` of yours, makes of it what is written. `spark` says which Spark: options of
+    one that the sink starts and stops, the address of a Spark Connect server (`sc://host:port`), or a SparkSession of
+    yours.
 
-    Offsets are marked once the write has committed, never before. A landing that fails is raised as LandingError,
-    which ends the session. One sink may serve several members.
+    The table rules where a partition begins, not Kafka's commit: what it says is held against that, and what cannot be
+    explained by members that died, hung or woke is raised as ChainError. Offsets are marked once the table has been
+    read back, with a note of the link that landed. A landing that fails is tried again for `retry_for` seconds while
+    its cause may pass by itself; then, and for others, LandingError ends the session. Records that Spark can make
+    nothing of go to `dead_letters`, and the rest lands; without such a place, PoisonError names the first.
+
+    `name` is that of the chains in the table: sinks that land the same topic in one table need different ones.
+    `on_missing` says what becomes of records that retention removes before they land: "stop", or "leave_out", which
+    becomes a gap in the chain. One sink may serve several members.
     """
 
     def __init__(
         self,
         table: Table | str | os.PathLike[str],
         *,
+        name: str = "sarameya",
         max_rows: int = Limits().max_rows,
         max_bytes: int = Limits().max_bytes,
         max_age: float = Limits().max_age,
+        file_bytes: int | None = None,
         transform: Transform | None = None,
-        spark: SparkOptions | SparkSession | Engine | None = None,
+        shape: Shape | None = None,
+        dead_letters: DeadLetters | None = None,
+        on_missing: str = "stop",
+        retry_for: float = 900.0,
+        spark: SparkOptions | SparkSession | Engine | str | None = None,
+        on_phase: OnPhase | None = None,
     ) -> None:
+        if not isinstance(name, str) or not name:
+            raise ConfigError("name", name, "must be a non-empty string")
+        if file_bytes is not None and (type(file_bytes) is not int or file_bytes < 1):
+            raise ConfigError("file_bytes", file_bytes, "must be a whole number of at least 1")
+        if type(retry_for) not in (int, float) or not retry_for >= 0:
+            raise ConfigError("retry_for", retry_for, "must be a number of seconds, at least 0")
+        if on_missing not in ("stop", "leave_out"):
+            raise ConfigError("on_missing", on_missing, "must be 'stop' or 'leave_out'")
         self._table = table if isinstance(table, Table) else ParquetTable(table)
-        self._limits = Limits(max_rows=max_rows, max_bytes=max_bytes, max_age=max_age)
-        self._transform = transform
-        self._engine = _engine(spark)
-        self._entered = False
+        self._name = name
+        self._terms = Terms(
+            limits=Limits(max_rows=max_rows, max_bytes=max_bytes, max_age=max_age),
+            may_leave_out=on_missing == "leave_out",
+            retry_for=retry_for,
+            file_bytes=file_bytes,
+            dead_letters=dead_letters,
+            on_phase=on_phase or (lambda phase, landings: None),
+        )
+        if shape is not None and transform is not None:
+            raise ConfigError("transform", transform, "must not be there beside a shape, which has its own")
+        self._shape = shape or Shaping(transform=transform)
+        self._engine = engine_of(spark)
+        self._stack: AsyncExitStack | None = None
+        self._lander: Lander | None = None
+        self._known: dict[TopicPartition, _Known] = {}
+        self._landing: dict[TopicPartition, Chain] = {}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """A sink from plain values, as a TOML table gives them.
-
-        `path` (required), `format` ("parquet"), `max_rows`, `max_bytes`, `max_age`, `transform`
-        ("package.module:function"), `spark` (a table of SparkOptions). Raises ConfigError for anything else, and
-        HandlerError without a `path`.
+        """A sink from plain values, as a TOML table gives them: `table` (see `spark/tables.py`), or `path` for a
+        Parquet directory; those of this class under their names; `partition_by`, `max_partitions`, `evolve_schema` of
+        Layout; what `Shaping` reads; `dead_letters` and `spark`, tables of their own. Raises ConfigError, HandlerError.
         """
-        check_known(options, {"path", "format", "transform", "spark", *_LIMITS})
-        if "path" not in options:
-            raise HandlerError("option 'path' is missing: the directory to land in")
-        if not isinstance(options["path"], str):
-            raise ConfigError("path", options["path"], "must be the directory to land in")
-        kind = options.get("format", "parquet")
-        if not isinstance(kind, str) or kind not in _FORMATS:
-            raise ConfigError("format", kind, f"must be one of {', '.join(map(repr, _FORMATS))}")
-        return cls(
-            _FORMATS[kind](options["path"]),
-            transform=load_transform(options["transform"]) if "transform" in options else None,
-            spark=from_mapping(SparkOptions, options.get("spark", {}), prefix="spark."),
-            **{name: options[name] for name in _LIMITS if name in options},
-        )
+        return cls(**sink_arguments(options))
+
+    @staticmethod
+    def open_shared(options: Mapping[str, Any]) -> AbstractAsyncContextManager[Mapping[str, Any]]:
+        """What a supervisor opens for all its workers: a Spark Connect server, with `spark.share`."""
+        return open_shared(options)
 
     async def __aenter__(self) -> Self:
-        """Check the table and start Spark. Raises HandlerError that says what to install or to change."""
-        await trio.to_thread.run_sync(self._table.open)
-        await self._engine.__aenter__()
-        self._entered = True
+        """Start Spark and make the table ready. Raises HandlerError that says what to install or to change."""
+        async with AsyncExitStack() as stack:
+            engine = await stack.enter_async_context(self._engine)
+            opening = partial(open_table, table=self._table, now=time.time())
+            await engine.run(opening, tag=f"open-{self._name}")
+            if isinstance(shape := self._shape, Shaping):
+                await engine.run(lambda spark, _: shape.check(spark), tag=f"check-{self._name}")
+            # Some tables know only now how long they remember.
+            self._terms = attrs.evolve(self._terms, restate_after=self._table.restate_after)
+            if self._terms.dead_letters is not None:
+                await stack.enter_async_context(self._terms.dead_letters)
+            lander = Lander(
+                engine, self._table, self._shape, max_flushes=engine.max_jobs, on_phase=self._terms.on_phase
+            )
+            await stack.enter_async_context(lander)
+            self._stack, self._lander = stack.pop_all(), lander
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered = False
-        await self._engine.__aexit__(kind, error, trace)
+        assert self._stack is not None
+        stack, self._stack, self._lander = self._stack, None, None
+        await stack.__aexit__(kind, error, trace)
 
     async def setup(self, session: Session) -> None:
-        if not self._entered:
+        if self._lander is None:
             raise HandlerError("a SparkSink must be entered first: async with SparkSink(...) as sink")
 
-    async def consume_claim(self, session: Session, claim: Claim) -> None:
-        buffer = PartitionBuffer(self._limits, claim.initial_offset)
-        batches = claim.batches()
-        more = True
-        while more:
-            more = await _collect(batches, buffer)
-            while buffer.is_due(trio.current_time()) or (buffer.rows and not more):
-                if session.is_lost:
-                    # Whoever owns the partition now lands these records; ours would be theirs once more.
-                    logger.warning("%s: %d rows not landed, the membership is lost", claim.topic_partition, buffer.rows)
-                    return
-                await self._land(session, claim, buffer.take())
-
-    async def _land(self, session: Session, claim: Claim, collected: Collected) -> None:
-        landing = Landing(
-            partition=claim.topic_partition,
-            from_offset=collected.from_offset,
-            to_offset=collected.to_offset,
-            rows=collected.table.num_rows,
-            attempt=uuid4().hex,
-        )
-        work = partial(land, records=collected.table, landing=landing, table=self._table, transform=self._transform)
-        began = trio.current_time()
+    async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+        """Find out what the table has of these partitions, and what their logs have."""
+        assert self._lander is not None
+        keys = {tp: ChainKey(self._name, *tp) for tp in partitions}
         try:
-            rows = await self._engine.run(work, tag=landing.attempt)
-        except trio.Cancelled:
-            logger.warning("%s: cancelled, attempt %s may or may not have landed", landing, landing.attempt)
-            raise
+            heads = await self._lander.heads([*keys.values()])
         except Exception as error:
-            raise LandingError(f"{landing} did not land in {self._table}: {cause_of(error)}") from error
-        session.mark_offset(claim.topic, claim.partition, landing.to_offset)
-        logger.info("%s: %d rows landed in %.2f s", landing, rows, trio.current_time() - began)
+            if isinstance(error, LandingError) or not isinstance(error, OSError):
+                raise
+            raise LandingError(f"{self._table.name}: {cause_of(error)}") from error
+        begun = {tp: heads[key] for tp, key in keys.items() if key in heads}
+        logs = await self._logs(session, [*begun] if self._table.remembers else partitions, begun)
+        for tp, key in keys.items():
+            origin = Origin(group=session.group, topic_id=session.topic_id(tp.topic))
+            self._known[tp] = _Known(Chain(key, origin, begun.get(tp)), logs.get(tp, Log(start=0, end=0)))
 
+    async def start_offset(
+        self, partition: TopicPartition, committed: CommittedOffset | None
+    ) -> CommittedOffset | None:
+        """Where the table says that reading goes on. Raises ChainError where that would lose or repeat records."""
+        known = self._known[partition]
+        chain = known.chain
+        if not self._table.remembers and committed is not None:
+            self._recall(chain, committed)
+        start = begin(
+            chain.key, chain.origin, chain.head, committed, known.log, may_leave_out=self._terms.may_leave_out
+        )
+        self._known[partition] = attrs.evolve(known, gone=start.gone)
+        if start.offset is None or chain.head is None:
+            return None
+        return CommittedOffset(start.offset, Note.of(chain.head).to_metadata(), chain.head.leader_epoch)
 
-async def _collect(batches: ClaimBatches, buffer: PartitionBuffer) -> bool:
-    """Take batches until it is time to land; False when the claim has ended."""
-    while not buffer.is_due(trio.current_time()):
-        # A batch either comes or stays for the next call: the iterator's steps are cancel-safe.
-        with trio.move_on_at(buffer.deadline):
-            try:
-                batch = await anext(batches)
-            except StopAsyncIteration:
-                return False
-            buffer.add(batch.to_arrow(), batch.next_offset, trio.current_time())
-    return True
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        assert self._lander is not None
+        known = self._known.pop(claim.topic_partition)
+        self._landing[claim.topic_partition] = known.chain
+        await Partition(session, claim, known.chain, self._lander, self._terms, gone=known.gone).run()
 
+    async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+        """Tell the table of the heads that nobody lands behind for a while."""
+        assert self._lander is not None
+        chains = [self._landing.pop(tp) for tp in partitions if tp in self._landing]
+        heads = [chain.head for chain in chains if chain.head is not None]
+        if heads:
+            await self._lander.rest(heads)
 
-def _engine(spark: SparkOptions | SparkSession | Engine | None) -> Engine:
-    if isinstance(spark, Engine):
-        return spark
-    if spark is None or isinstance(spark, SparkOptions):
-        return SparkEngine(spark or SparkOptions())
-    return AdoptedEngine(spark)
+    async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            self._landing.pop(partition, None)
+
+    def _recall(self, chain: Chain, committed: CommittedOffset) -> None:
+        """Have the commit's word for where the chain ends, of a table that does not know."""
+        note = Note.from_metadata(committed.metadata)
+        if note is not None and note.sink == chain.key.sink:
+            chain.head = note.link(chain.key, chain.origin, committed.offset, committed.leader_epoch)
+            self._table.recall(chain.head)
+
+    async def _logs(
+        self, session: Session, partitions: Sequence[TopicPartition], heads: Mapping[TopicPartition, Link]
+    ) -> dict[TopicPartition, Log]:
+        if not partitions:
+            return {}
+        ranges = await session.log_ranges(partitions)
+        epochs = {tp: head.leader_epoch for tp, head in heads.items() if head.leader_epoch != UNKNOWN_EPOCH}
+        ends = await session.epoch_ends(epochs) if epochs else {}
+        return {tp: Log(start=log.start, end=log.end, epoch_end=ends.get(tp)) for tp, log in ranges.items()}

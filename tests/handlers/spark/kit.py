@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
 
+from sarameya import CommittedOffset, HandlerError
+from sarameya_handlers import SparkSink
+from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.engine import Engine
-from sarameya_handlers.spark.table import Checkpoint, Landing, Table
+from sarameya_handlers.spark.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
+from tests.handlers.kit import FakeClaim, FakeSession
+
+
+async def consume(sink: SparkSink, session: FakeSession, claim: FakeClaim) -> None:
+    """What the runtime does with one claim."""
+    async with sink:
+        await consume_in(sink, session, claim)
+
+
+async def consume_in(
+    sink: SparkSink, session: FakeSession, claim: FakeClaim, committed: CommittedOffset | None = None
+) -> None:
+    await sink.partitions_assigned(session, [claim.topic_partition])
+    start = await sink.start_offset(claim.topic_partition, committed)
+    if start is not None:
+        claim.initial_offset = start.offset
+    await sink.consume_claim(session, claim)
 
 
 class FakeFrame:
@@ -36,11 +57,21 @@ class FakeFrame:
     def option(self, name: str, value: object) -> Self:
         return self
 
+    def format(self, name: str) -> Self:
+        assert name == "noop"
+        return self
+
+    def mode(self, name: str) -> Self:
+        return self
+
+    def save(self) -> None: ...
+
     def parquet(self, path: str) -> None:
         assert self.partitions == 1
         directory = Path(path.removeprefix("file://"))
         directory.mkdir()
-        pq.write_table(self.table, directory / "part-00000-c000.snappy.parquet")
+        if self.table.num_rows:
+            pq.write_table(self.table, directory / "part-00000-c000.snappy.parquet")
         (directory / "_SUCCESS").touch()
 
 
@@ -63,13 +94,20 @@ class FakeSpark:
 
 
 class FakeEngine(Engine):
-    """Runs work on the loop, `seconds` of trio's clock later."""
+    """Runs work on the loop, `seconds` of trio's clock later where it lands something. `cancelled` are the tags of what
+    was cancelled before."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
+    def __init__(self, seconds: float = 0.0, *, max_jobs: int = 2) -> None:
         self.seconds = seconds
         self.running = 0
         self.most_running = 0
         self.inside = False
+        self.cancelled: list[str] = []
+        self._max_jobs = max_jobs
+
+    @property
+    def max_jobs(self) -> int:
+        return self._max_jobs
 
     async def __aenter__(self) -> Self:
         self.inside = True
@@ -78,39 +116,101 @@ class FakeEngine(Engine):
     async def __aexit__(self, *_: object) -> None:
         self.inside = False
 
-    async def run(self, work: Callable[[Any, Checkpoint], Any], *, tag: str) -> Any:
+    async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
+        if getattr(getattr(work, "func", None), "__name__", "") != "land":
+            await trio.lowlevel.checkpoint()
+            return work(FakeSpark(), lambda: None)
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
             await trio.sleep(self.seconds)
             return work(FakeSpark(), lambda: None)
+        except trio.Cancelled:
+            self.cancelled.append(tag)
+            raise
         finally:
             self.running -= 1
 
 
 class FakeTable(Table):
-    """Keeps what is appended: `landings`, each with its offsets and when it came."""
+    """Keeps chains in memory: `chains`; `landings` that were tried, the `offsets` of each that won and its `times`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, landings_a_job: int = 1) -> None:
         self._directory = directory
+        self.landings_a_job = landings_a_job
+        self.chains: dict[ChainKey, list[Link]] = {}
         self.landings: list[Landing] = []
+        self.jobs: list[int] = []
         self.offsets: list[list[int]] = []
         self.times: list[float] = []
         self.error: Exception | None = None
-        self.loses = 0
+        """Raised instead of landing, and by `open`."""
+        self.resting: list[Link] = []
+        self.late_error: Exception | None = None
+        """Raised once, after a landing: its answer is lost."""
+        self.unreadable: list[Exception] = []
+        """Raised by as many calls of `links`."""
+        self.before: Callable[[Sequence[Landing]], None] | None = None
+        """Called before a landing, once: what somebody else does meanwhile."""
+
+    @property
+    def name(self) -> str:
+        return "fake:table"
 
     @property
     def staging(self) -> Path:
         return self._directory
 
-    def open(self) -> None:
+    def open(self, spark: Any) -> None:
         if self.error:
             raise self.error
 
-    def append(self, landing: Landing, frame: Any, checkpoint: Checkpoint) -> int:
+    def heads(self, spark: Any, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
+        return {key: self.chains[key][-1] for key in keys if self.chains.get(key)}
+
+    def links(self, spark: Any, key: ChainKey, since: int) -> Sequence[Link]:
+        if self.unreadable:
+            raise self.unreadable.pop()
+        return self.chains.get(key, [])[since - 1 :]
+
+    def land(self, spark: Any, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
+        self.landings += landings
+        self.jobs.append(len(landings))
+        if self.before:
+            before, self.before = self.before, None
+            before(landings)
         if self.error:
             raise self.error
-        self.landings.append(landing)
-        self.offsets.append(frame.table["offset"].to_pylist())
-        self.times.append(trio.current_time())
-        return int(frame.table.num_rows) - self.loses
+        for landing in landings:
+            frame: Any = shape.frame(spark, landing) if landing.staged else None
+            self.append(landing.link, frame.table["offset"].to_pylist() if frame else [])
+        checkpoint(Phase.WRITTEN, landings)
+        if self.late_error:
+            late, self.late_error = self.late_error, None
+            raise late
+
+    def append(self, link: Link, offsets: list[int]) -> None:
+        """The compare-and-swap."""
+        chain = self.chains.setdefault(link.key, [])
+        if link.number == len(chain) + 1:
+            chain.append(attrs.evolve(link, rows=len(offsets)))
+            self.offsets.append(offsets)
+            self.times.append(trio.current_time())
+
+    def rest(self, spark: Any, heads: Iterable[Link]) -> None:
+        self.resting += heads
+
+    def keys(self, spark: Any) -> Sequence[ChainKey]:
+        return list(self.chains)
+
+    def read(self, spark: Any, version: str | None = None) -> Any:
+        raise HandlerError("a fake has no rows to be read")
+
+    def heads_at(self, spark: Any, version: str) -> dict[ChainKey, Link]:
+        raise HandlerError("a fake keeps no versions")
+
+    def leftovers(self, spark: Any) -> Sequence[Leftover]:
+        return []
+
+    def remove(self, spark: Any, leftover: Leftover) -> None:
+        return

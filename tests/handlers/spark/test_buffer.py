@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya_handlers.spark.buffer import COMBINE_AT, PartitionBuffer
+from sarameya_handlers.landing.errors import LostRecordsError
+from sarameya_handlers.spark.buffer import COMBINE_AT, Collected, PartitionBuffer
 from sarameya_handlers.spark.options import Limits
 from tests.handlers.kit import batch
 
@@ -16,8 +17,9 @@ def buffer(position: int = 0, **limits: float) -> PartitionBuffer:
 
 
 def add(target: PartitionBuffer, first: int, count: int, now: float = 0.0, **more: object) -> None:
-    added = batch(first, count, **more)
-    target.add(added.to_arrow(), added.next_offset, now)
+    """The next batch, from where the last one ended."""
+    added = batch(first, count, **{"from_offset": target.read_to, **more})
+    target.add(added.to_arrow(), added.from_offset, added.next_offset, now, added.leader_epoch)
 
 
 def test_empty_buffer_is_never_due() -> None:
@@ -84,8 +86,7 @@ def test_take_of_more_than_the_rows_limit_cuts_a_batch() -> None:
 def test_cut_in_front_of_a_gap_leaves_the_gap_with_the_earlier_part() -> None:
     target = buffer(max_rows=2)
     add(target, 0, 2)
-    added = batch(7, 2)
-    target.add(added.to_arrow(), added.next_offset, 0.0)
+    add(target, 7, 2)
     first, second = target.take(), target.take()
     assert (first.to_offset, second.from_offset, second.to_offset) == (2, 2, 9)
 
@@ -147,3 +148,78 @@ def test_size_tells_what_the_tables_hold(rows: int) -> None:
     assert target.size_bytes > 0
     target.take()
     assert target.size_bytes == 0
+
+
+def offsets(taken: Collected) -> list[int]:
+    assert taken.table is not None
+    return taken.table["offset"].to_pylist()
+
+
+def test_what_is_missing_is_taken_alone_and_in_its_place() -> None:
+    target = buffer()
+    add(target, 0, 3)
+    add(target, 9, 2, from_offset=7, now=4.0)
+    first, missing, last = target.take(), target.take(), target.take()
+    assert (offsets(first), first.to_offset) == ([0, 1, 2], 3)
+    assert (missing.table, missing.from_offset, missing.to_offset) == (None, 3, 7)
+    assert (offsets(last), last.from_offset, last.to_offset) == ([9, 10], 7, 11)
+    assert target.is_empty
+
+
+def test_batch_that_begins_before_the_last_one_ended_is_refused() -> None:
+    target = buffer()
+    add(target, 0, 3)
+    with pytest.raises(LostRecordsError, match="offset 2 comes after 3"):
+        add(target, 2, 3, from_offset=2)
+
+
+def test_trimming_forgets_what_others_have_landed_also_before_it_comes() -> None:
+    target = buffer()
+    add(target, 0, 4)
+    add(target, 4, 4)
+    target.trim(6)
+    assert (target.rows, target.position) == (2, 6)
+    target.trim(11)
+    assert (target.rows, target.size_bytes, target.position, target.is_empty) == (0, 0, 11, True)
+    add(target, 8, 2)
+    assert target.is_empty
+    add(target, 10, 4)
+    taken = target.take()
+    assert (offsets(taken), taken.from_offset, taken.to_offset) == ([11, 12, 13], 11, 14)
+
+
+def test_trimming_to_what_is_taken_changes_nothing() -> None:
+    target = buffer()
+    add(target, 0, 12)
+    target.take()
+    target.trim(10)
+    assert (target.rows, target.position) == (2, 10)
+
+
+@pytest.mark.parametrize(("at", "left"), [(0, [3, 4, 8]), (4, [4, 8]), (5, [8]), (9, [])])
+def test_collected_since_an_offset_is_what_lies_behind_it(at: int, left: list[int]) -> None:
+    target = buffer(position=3)
+    add(target, 3, 2)
+    add(target, 8, 1, next_offset=10)
+    rest = target.take().since(at)
+    assert rest is not None
+    assert (offsets(rest), rest.from_offset, rest.to_offset) == (left, max(at, 3), 10)
+    assert rest.since(10) is None
+
+
+def test_collected_tells_the_epoch_of_its_last_record() -> None:
+    target = buffer()
+    target.add(batch(0, 2).to_arrow(), 0, 2, 0.0, 4)
+    target.add(batch(2, 10).to_arrow(), 2, 12, 0.0, 5)
+    assert [target.take().leader_epoch for _ in range(2)] == [5, 5]
+
+
+@pytest.mark.parametrize(("rows", "age", "ripe"), [(4, 0, False), (5, 0, True), (1, 14.9, False), (1, 15, True)])
+def test_buffer_is_ripe_halfway_to_a_limit(rows: int, age: float, ripe: bool) -> None:
+    target = buffer()
+    add(target, 0, rows)
+    assert target.is_ripe(age) is ripe
+
+
+def test_empty_buffer_is_not_ripe() -> None:
+    assert not buffer().is_ripe(1e9)

@@ -1,223 +1,78 @@
-"""The engines' threads, cancellation and sharing. Spark is faked, threads are real."""
+"""Who has which Spark: engines that share one, adopted ones, and what they do when it dies. Spark is faked."""
 
 from __future__ import annotations
 
-import threading
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import pytest
 import trio
-import trio.testing
 
-from sarameya import HandlerError
-from sarameya_handlers import LandingError, SparkOptions
+from sarameya import ConfigError, HandlerError
+from sarameya_handlers import SparkOptions
 from sarameya_handlers.spark import engine as engine_module
-from sarameya_handlers.spark import jvm
-from sarameya_handlers.spark.engine import AdoptedEngine, SparkEngine
+from sarameya_handlers.spark import starting
+from sarameya_handlers.spark.engine import AdoptedEngine, SparkEngine, engine_of
+from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.pool import Pool
+from tests.handlers.spark.drivers import FakeDriver
 
 
-class FakeContext:
-    """A SparkContext that knows tags; `cancelled` is set when any is cancelled."""
-
-    def __init__(self) -> None:
-        self.tags = threading.local()
-        self.cancelled = threading.Event()
-        self.cancelled_tags: list[str] = []
-
-    def current(self) -> set[str]:
-        return self.tags.__dict__.setdefault("set", set())
-
-    def addJobTag(self, tag: str) -> None:
-        self.current().add(tag)
-
-    def removeJobTag(self, tag: str) -> None:
-        self.current().discard(tag)
-
-    def cancelJobsWithTag(self, tag: str) -> None:
-        self.cancelled_tags.append(tag)
-        self.cancelled.set()
-
-
-@attrs.define
-class FakeSparkSession:
-    sparkContext: FakeContext = attrs.field(factory=FakeContext)
-
-
-async def test_run_tags_the_work_in_its_thread_and_untags_it_after() -> None:
-    session = FakeSparkSession()
-    async with AdoptedEngine(session, max_jobs=1) as engine:
-        inside = await engine.run(lambda s, _: (set(s.sparkContext.current()), threading.current_thread()), tag="t1")
-        after = await engine.run(lambda s, _: (set(s.sparkContext.current()), threading.current_thread()), tag="t2")
-    assert inside[0] == {"t1"}
-    assert after == ({"t2"}, inside[1])  # the same thread, so its tag was removed
-
-
-async def test_run_that_raises_is_raised_and_untagged() -> None:
-    session = FakeSparkSession()
-
-    def fail(*_: object) -> None:
-        raise OSError("no")
-
-    async with AdoptedEngine(session, max_jobs=1) as engine:
-        with pytest.raises(OSError, match="no"):
-            await engine.run(fail, tag="t1")
-        assert await engine.run(lambda s, _: set(s.sparkContext.current()), tag="t2") == {"t2"}
-
-
-async def test_runs_are_bounded_by_max_jobs() -> None:
-    running, most = 0, 0
-
-    async with AdoptedEngine(FakeSparkSession(), max_jobs=2) as engine:
-        entered, leave = threading.Semaphore(0), threading.Semaphore(0)
-
-        def work(*_: object) -> None:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            entered.release()
-            leave.acquire()
-            running -= 1
-
-        async with trio.open_nursery() as nursery:
-            for n in range(4):
-                nursery.start_soon(lambda n=n: engine.run(work, tag=f"t{n}"))
-            for _ in range(2):
-                await trio.to_thread.run_sync(entered.acquire)
-            await trio.testing.wait_all_tasks_blocked()
-            for _ in range(4):
-                leave.release()
-    assert most == 2
-
-
-async def test_cancelled_run_returns_while_its_thread_is_blocked_and_cancels_the_jobs() -> None:
-    session = FakeSparkSession()
-    release, ended = threading.Event(), threading.Event()
-    started = trio.Event()
-    token = trio.lowlevel.current_trio_token()
-    checkpoints: list[str] = []
-
-    def work(_: object, checkpoint: object) -> None:
-        token.run_sync_soon(started.set)
-        release.wait()
-        try:
-            checkpoint()
-        except trio.Cancelled:
-            checkpoints.append("raised")
-            raise
-        finally:
-            ended.set()
-
-    async with AdoptedEngine(session) as engine:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: engine.run(work, tag="t1"))
-            await started.wait()
-            nursery.cancel_scope.cancel()
-        assert session.sparkContext.cancelled_tags == ["t1"]
-        assert not ended.is_set()
-        release.set()
-        await trio.to_thread.run_sync(ended.wait)
-    assert checkpoints == ["raised"]
-
-
-async def test_abandoned_thread_keeps_its_place_until_it_ends() -> None:
-    session = FakeSparkSession()
-    release = threading.Event()
-    started = trio.Event()
-    token = trio.lowlevel.current_trio_token()
-
-    def work(*_: object) -> None:
-        token.run_sync_soon(started.set)
-        release.wait()
-
-    async with AdoptedEngine(session, max_jobs=1) as engine, trio.open_nursery() as nursery:
-        async with trio.open_nursery() as first:
-            first.start_soon(lambda: engine.run(work, tag="t1"))
-            await started.wait()
-            first.cancel_scope.cancel()
-        done = trio.Event()
-
-        async def second() -> None:
-            await engine.run(lambda *_: None, tag="t2")
-            done.set()
-
-        nursery.start_soon(second)
-        await trio.testing.wait_all_tasks_blocked()
-        assert not done.is_set()
-        release.set()
-        await done.wait()
-
-
-def test_session_of_spark_connect_cannot_be_adopted() -> None:
-    with pytest.raises(HandlerError, match="not Spark Connect's"):
-        AdoptedEngine(object())
+def number(session: Any, _: object) -> int:
+    return int(session.number)
 
 
 @attrs.define(eq=False)
-class FakeJvm:
-    """A Jvm that dies, or hangs while it is stopped, as the test says."""
+class FakeSparks:
+    """Stands for `starting.start` and `starting.stop`; keeps what is started."""
 
-    session: FakeSparkSession = attrs.field(factory=FakeSparkSession)
-    has_died: bool = False
-    stops: int = 0
-    expected: int = 0
-    hangs: bool = False
-    killed: threading.Event = attrs.field(factory=threading.Event)
-
-    def expect_errors(self, seconds: float) -> None:
-        self.expected += 1
-
-    def death(self, within: float) -> str | None:
-        return "Spark's JVM has died (exit code -9; out of memory?)" if self.has_died else None
-
-    def stop(self) -> None:
-        if self.hangs:
-            self.killed.wait()
-        self.stops += 1
-
-    def kill(self) -> None:
-        self.killed.set()
-
-
-class FakeJvms:
-    """Stands for `jvm.start`; keeps what is started."""
-
-    def __init__(self) -> None:
-        self.all: list[FakeJvm] = []
+    pools: list[Pool] = attrs.field(factory=list)
+    stopped: list[Pool] = attrs.field(factory=list)
+    refusal: Exception | None = None
+    """What those raise that are asked for a session."""
 
     @property
-    def started(self) -> int:
-        return len(self.all)
+    def drivers(self) -> list[FakeDriver]:
+        return [pool.driver for pool in self.pools]
 
     @property
     def running(self) -> int:
-        return sum(1 - one.stops for one in self.all)
+        return len(self.pools) - len(self.stopped)
 
-    def start(self, options: SparkOptions) -> FakeJvm:
+    async def start(self, options: SparkOptions) -> Pool:
+        await trio.lowlevel.checkpoint()
         if options.app_name == "broken":
             raise HandlerError("Spark does not start")
-        self.all.append(FakeJvm())
-        return self.all[-1]
+        self.pools.append(Pool(FakeDriver(refusal=self.refusal), options.max_jobs))
+        return self.pools[-1]
+
+    async def stop(self, pool: Pool, at_work: bool = True) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.lowlevel.checkpoint()
+        self.stopped.append(pool)
 
 
 @pytest.fixture
-def jvms(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJvms]:
-    fake = FakeJvms()
-    monkeypatch.setattr(jvm, "start", fake.start)
+def sparks(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSparks]:
+    fake = FakeSparks()
+    monkeypatch.setattr(starting, "start", fake.start)
+    monkeypatch.setattr(starting, "stop", fake.stop)
     yield fake
     assert engine_module._shared is None
 
 
-async def test_engines_of_one_process_share_one_spark_until_the_last_has_left(jvms: FakeJvms) -> None:
-    async with SparkEngine(SparkOptions()):
+async def test_engines_of_one_process_share_one_spark_until_the_last_has_left(sparks: FakeSparks) -> None:
+    async with SparkEngine(SparkOptions()) as first:
         async with SparkEngine(SparkOptions()) as second:
-            assert (jvms.started, jvms.running) == (1, 1)
-            assert await second.run(lambda session, _: session, tag="t") is jvms.all[0].session
-        assert jvms.running == 1
-    assert jvms.running == 0
+            assert await first.run(number, tag="t1") == await second.run(number, tag="t2") == 1
+            assert (len(sparks.pools), sparks.running) == (1, 1)
+        assert sparks.running == 1
+    assert sparks.running == 0
 
 
-async def test_engines_that_enter_together_start_one_spark(jvms: FakeJvms) -> None:
+async def test_engines_that_enter_together_start_one_spark(sparks: FakeSparks) -> None:
     everyone = trio.Event()
     inside = 0
 
@@ -232,88 +87,129 @@ async def test_engines_that_enter_together_start_one_spark(jvms: FakeJvms) -> No
     async with trio.open_nursery() as nursery:
         for _ in range(5):
             nursery.start_soon(use)
-    assert (jvms.started, jvms.running) == (1, 0)
+    assert (len(sparks.pools), sparks.running) == (1, 0)
 
 
-async def test_engine_that_enters_after_the_last_has_left_starts_spark_anew(jvms: FakeJvms) -> None:
+async def test_engine_that_enters_after_the_last_has_left_starts_spark_anew(sparks: FakeSparks) -> None:
     for _ in range(2):
         async with SparkEngine(SparkOptions()):
             pass
-    assert (jvms.started, jvms.running) == (2, 0)
+    assert (len(sparks.pools), sparks.running) == (2, 0)
 
 
-async def test_engine_with_other_options_is_refused(jvms: FakeJvms) -> None:
-    async with SparkEngine(SparkOptions(master="local[1]")):
-        with pytest.raises(HandlerError, match="give all Spark sinks the same spark options"):
-            async with SparkEngine(SparkOptions(master="local[2]")):
+async def test_engine_with_other_options_is_refused_without_telling_secrets(sparks: FakeSparks) -> None:
+    async with SparkEngine(SparkOptions(conf={"spark.hadoop.fs.s3a.secret.key": "s3cret"})):
+        with pytest.raises(HandlerError, match=r"\(conf, max_jobs\).*the same spark options") as raised:
+            async with SparkEngine(SparkOptions(max_jobs=3)):
                 pass
-        assert jvms.running == 1
+        assert "s3cret" not in str(raised.value)
+        assert sparks.running == 1
 
 
-async def test_spark_that_does_not_start_is_raised_and_may_be_tried_again(jvms: FakeJvms) -> None:
+async def test_spark_that_does_not_start_is_raised_and_may_be_tried_again(sparks: FakeSparks) -> None:
     with pytest.raises(HandlerError, match="does not start"):
         async with SparkEngine(SparkOptions(app_name="broken")):
             pass
     async with SparkEngine(SparkOptions()):
-        assert jvms.running == 1
+        assert sparks.running == 1
 
 
-async def test_cancelled_engine_stops_its_spark(jvms: FakeJvms) -> None:
+async def test_cancelled_engine_stops_its_spark(sparks: FakeSparks) -> None:
     with trio.CancelScope() as scope:
         async with SparkEngine(SparkOptions()):
             scope.cancel()
             await trio.sleep_forever()
-    assert jvms.running == 0
+    assert sparks.running == 0
 
 
-async def test_engine_that_enters_after_the_jvm_has_died_starts_another(jvms: FakeJvms) -> None:
-    async with SparkEngine(SparkOptions()) as first:
-        dead = jvms.all[0]
-        dead.has_died = True
-        async with SparkEngine(SparkOptions()) as second:
-            assert (jvms.started, dead.stops) == (2, 1)
-            assert await second.run(lambda session, _: session, tag="t1") is jvms.all[1].session
-            assert await first.run(lambda session, _: session, tag="t2") is dead.session
-    assert [one.stops for one in jvms.all] == [1, 1]
-
-
-async def test_engine_of_a_dead_jvm_leaves_the_one_that_replaced_it_running(jvms: FakeJvms) -> None:
-    first = await SparkEngine(SparkOptions()).__aenter__()
-    jvms.all[0].has_died = True
-    async with SparkEngine(SparkOptions()):
-        await first.__aexit__(None, None, None)
-        assert [one.stops for one in jvms.all] == [1, 0]
-    assert [one.stops for one in jvms.all] == [1, 1]
-
-
-async def test_work_that_fails_because_the_jvm_has_died_says_so(jvms: FakeJvms) -> None:
-    def refused(*_: object) -> None:
-        raise ConnectionRefusedError(111, "Connection refused")
-
-    async with SparkEngine(SparkOptions()) as engine:
-        with pytest.raises(ConnectionRefusedError):
-            await engine.run(refused, tag="t1")
-        jvms.all[0].has_died = True
-        with pytest.raises(LandingError, match=r"JVM has died \(exit code -9; out of memory") as raised:
-            await engine.run(refused, tag="t2")
-        assert isinstance(raised.value.__cause__, ConnectionRefusedError)
-
-
-async def test_jvm_that_hangs_while_it_stops_is_killed_in_time(
-    jvms: FakeJvms, autojump_clock: trio.testing.MockClock
+async def test_work_that_spark_dies_under_fails_and_the_next_of_any_engine_has_another_spark(
+    sparks: FakeSparks,
 ) -> None:
-    async with SparkEngine(SparkOptions()):
-        jvms.all[0].hangs = True
-        began = trio.current_time()
-    assert jvms.all[0].killed.is_set()
-    assert trio.current_time() - began <= engine_module.STOP_TIMEOUT
+    def die(*_: object) -> None:
+        sparks.drivers[0].dead = "Spark's JVM has died"
+        raise ConnectionRefusedError
+
+    async with SparkEngine(SparkOptions()) as first, SparkEngine(SparkOptions()) as second:
+        with pytest.raises(SparkGoneError, match="JVM has died") as raised:
+            await first.run(die, tag="t1")
+        assert raised.value.begun
+        assert await second.run(number, tag="t2") == 1
+        assert await first.run(number, tag="t3") == 1
+        assert (len(sparks.pools), sparks.stopped) == (2, sparks.pools[:1])
 
 
-async def test_cancelled_work_lets_its_jvm_expect_errors(jvms: FakeJvms) -> None:
+async def test_work_that_has_not_begun_when_spark_dies_begins_with_the_next(sparks: FakeSparks) -> None:
     async with SparkEngine(SparkOptions()) as engine:
-        await engine.run(lambda *_: None, tag="t1")
-        assert jvms.all[0].expected == 0
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await engine.run(lambda *_: None, tag="t2")
-        assert jvms.all[0].expected == 1
+        await engine.run(number, tag="t1")
+        sparks.drivers[0].dead = "gone"
+        await engine.run(number, tag="t2")
+        assert [len(driver.sessions) for driver in sparks.drivers] == [1, 1]
+
+
+async def test_spark_without_room_for_a_session_is_given_up_in_time(
+    sparks: FakeSparks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "RETURN_TIMEOUT", 0.0)
+    sparks.refusal = SparkGoneError("there is no room", begun=False)
+    async with SparkEngine(SparkOptions()) as engine:
+        with pytest.raises(SparkGoneError, match="there is no room"):
+            await engine.run(number, tag="t1")
+
+
+async def test_transforms_have_spark_connects_functions_as_long_as_an_engine_has_a_server(sparks: FakeSparks) -> None:
+    options = SparkOptions(master="sc://localhost:15002")
+    async with SparkEngine(options):
+        async with SparkEngine(options):
+            assert "SPARK_CONNECT_MODE_ENABLED" in os.environ
+        assert "SPARK_CONNECT_MODE_ENABLED" in os.environ
+    assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
+
+
+@attrs.define(eq=False)
+class Somebodys:
+    """A SparkSession that somebody else has started."""
+
+    sparkContext: object = None
+
+
+@pytest.fixture
+def adopted(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    driver = FakeDriver()
+    monkeypatch.setattr(engine_module, "_driver_of", lambda session: driver)
+    return driver
+
+
+async def test_adopted_spark_has_its_sessions_closed_by_its_driver_alone(adopted: FakeDriver) -> None:
+    async with AdoptedEngine(Somebodys(), max_jobs=3) as engine:
+        assert engine.max_jobs == 3
+        assert await engine.run(number, tag="t") == 1
+    assert adopted.closed == adopted.sessions
+    assert adopted.stops == 1
+
+
+async def test_adopted_spark_that_has_died_is_not_ours_to_start(adopted: FakeDriver) -> None:
+    async with AdoptedEngine(Somebodys()) as engine:
+        await engine.run(number, tag="t1")
+        adopted.dead = "Spark's context has been stopped"
+        for _ in range(2):
+            with pytest.raises(SparkGoneError, match=r"stopped; .* give it SparkOptions instead") as raised:
+                await engine.run(number, tag="t2")
+            assert not raised.value.retriable
+            assert not raised.value.passes
+            assert not raised.value.begun
+
+
+def test_what_is_no_spark_cannot_be_adopted() -> None:
+    with pytest.raises(HandlerError, match="must be SparkOptions, a SparkSession, or 'sc://host:port'"):
+        AdoptedEngine(object())
+
+
+def test_engine_of_what_users_say() -> None:
+    engine = SparkEngine(SparkOptions(max_jobs=7))
+    assert engine_of(engine) is engine
+    assert engine_of(SparkOptions(max_jobs=5)).max_jobs == 5
+    assert engine_of(None).max_jobs == SparkOptions().max_jobs
+    assert isinstance(engine_of("sc://localhost:15002"), SparkEngine)
+    assert isinstance(engine_of(Somebodys()), AdoptedEngine)
+    with pytest.raises(ConfigError, match="sc://host:port"):
+        engine_of("sc:/localhost")

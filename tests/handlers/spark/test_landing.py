@@ -1,38 +1,68 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from sarameya import TopicPartition
 from sarameya_handlers import LandingError
-from sarameya_handlers.spark.landing import land
-from sarameya_handlers.spark.table import Landing
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.spark.landing import Try, found, land, open_table
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.table import Landing, Phase, Shape
 from tests.handlers.kit import batch
 from tests.handlers.spark.kit import FakeFrame, FakeSpark, FakeTable
 
-LANDING = Landing(partition=TopicPartition("orders", 0), from_offset=0, to_offset=3, rows=3, attempt="a1")
+KEY = ChainKey("sarameya", "orders", 0)
+LINK = Link(key=KEY, number=1, from_offset=0, to_offset=3, attempt="a1", origin=Origin(group="flights"))
 RECORDS = batch(0, 3).to_arrow()
 
 
-async def test_staged_file_is_gone_after_a_landing(tmp_path: Path) -> None:
+def nobody(phase: Phase, landings: Sequence[Landing]) -> None: ...
+
+
+def landing(
+    table: FakeTable, *, transform: Any = None, spark: Any = None, check: Any = lambda: None, **more: Any
+) -> None:
+    options = {"tries": [Try(LINK, RECORDS)], "shape": Shaping(transform=transform), "on_phase": nobody, **more}
+    land(spark or FakeSpark(), check, table=table, **options)
+
+
+async def test_landing_appends_its_records_and_leaves_no_staged_file(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
-    assert land(FakeSpark(), lambda: None, records=RECORDS, landing=LANDING, table=table, transform=None) == 3
+    landing(table)
     assert table.offsets == [[0, 1, 2]]
     assert os.listdir(tmp_path) == []
+
+
+async def test_phases_are_told_in_their_order(tmp_path: Path) -> None:
+    told: list[tuple[Phase, list[str]]] = []
+    landing(FakeTable(tmp_path), on_phase=lambda phase, landings: told.append((phase, [str(one) for one in landings])))
+    names = [str(LINK)]
+    assert told == [(Phase.STAGED, names), (Phase.WRITTEN, names), (Phase.LINKED, names)]
+
+
+async def test_link_without_records_stages_nothing(tmp_path: Path) -> None:
+    table = FakeTable(tmp_path)
+    landing(table, tries=[Try(LINK, None)])
+    assert [one.staged for one in table.landings] == [None]
+    assert table.offsets == [[]]
 
 
 def test_landing_that_is_no_longer_wanted_is_not_appended(tmp_path: Path) -> None:
     class Unwanted(Exception):
         pass
 
-    def checkpoint() -> None:
+    def check() -> None:
         raise Unwanted
 
     table = FakeTable(tmp_path)
     with pytest.raises(Unwanted):
-        land(FakeSpark(), checkpoint, records=RECORDS, landing=LANDING, table=table, transform=None)
+        landing(table, check=check)
     assert table.landings == []
     assert list(tmp_path.iterdir()) == []
 
@@ -40,24 +70,56 @@ def test_landing_that_is_no_longer_wanted_is_not_appended(tmp_path: Path) -> Non
 def test_staged_file_that_spark_takes_for_hidden_is_noticed_before_the_append(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
     with pytest.raises(LandingError, match="Spark does not see the staged file"):
-        land(FakeSpark(sees_files=False), lambda: None, records=RECORDS, landing=LANDING, table=table, transform=None)
-    assert table.landings == []
+        landing(table, spark=FakeSpark(sees_files=False))
+    assert table.chains == {}
 
 
 @pytest.mark.parametrize(("made", "told"), [(5, "int"), (None, "NoneType"), ([], "list")])
 def test_transform_that_returns_no_frame_is_told_before_the_append(tmp_path: Path, made: object, told: str) -> None:
     table = FakeTable(tmp_path)
     with pytest.raises(LandingError, match=f"transform must return a DataFrame, not {told}"):
-        land(FakeSpark(), lambda: None, records=RECORDS, landing=LANDING, table=table, transform=lambda _: made)
-    assert table.landings == []
+        landing(table, transform=lambda _: made)
+    assert table.chains == {}
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_transform_makes_the_frame_that_is_appended(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
-
-    def last(frame: FakeFrame) -> FakeFrame:
-        return FakeFrame(frame.table.slice(2))
-
-    assert land(FakeSpark(), lambda: None, records=RECORDS, landing=LANDING, table=table, transform=last) == 1
+    landing(table, transform=lambda frame: FakeFrame(frame.table.slice(2)))
     assert table.offsets == [[2]]
+
+
+@pytest.mark.parametrize(("adopts", "packed"), [(True, "SNAPPY"), (False, "UNCOMPRESSED")])
+async def test_staged_file_is_packed_only_where_it_stays(tmp_path: Path, adopts: bool, packed: str) -> None:
+    class Table(FakeTable):
+        def adopts(self, shape: Shape) -> bool:
+            return adopts
+
+    compressions = []
+
+    def look(phase: Phase, landings: Sequence[Landing]) -> None:
+        if phase is Phase.STAGED and (staged := landings[0].staged):
+            compressions.append(pq.read_metadata(staged).row_group(0).column(0).compression)
+
+    landing(Table(tmp_path), on_phase=look)
+    assert compressions == [packed]
+
+
+async def test_found_are_the_links_of_each_chain_from_a_number_on(tmp_path: Path) -> None:
+    table = FakeTable(tmp_path)
+    landing(table)
+    other = ChainKey("sarameya", "orders", 1)
+    find = partial(found, FakeSpark(), lambda: None, table=table)
+    links = find(since={KEY: 1, other: 1})
+    assert [[link.attempt for link in links[key]] for key in (KEY, other)] == [["a1"], []]
+    assert find(since={KEY: 2}) == {KEY: []}
+
+
+def test_opening_removes_what_was_staged_more_than_a_day_ago_and_nothing_else(tmp_path: Path) -> None:
+    table = FakeTable(tmp_path)
+    old, young = tmp_path / "old.parquet", tmp_path / "young.parquet"
+    for path, age in ((old, 24 * 3600 + 60), (young, 24 * 3600 - 60)):
+        path.touch()
+        os.utime(path, (0, 1e9 - age))
+    open_table(FakeSpark(), lambda: None, table=table, now=1e9)
+    assert os.listdir(tmp_path) == ["young.parquet"]

@@ -7,17 +7,29 @@ import pytest
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers import SparkOptions, SparkSink
+from sarameya_handlers.spark.options import spark_options
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"path": 5}, "path = 5: must be the directory to land in"),
-        ({"path": ""}, "path = '': must be the name of a directory"),
+        ({"path": 5}, "path = 5: must be text that is not empty"),
+        ({"path": ""}, "path = '': must be text that is not empty"),
+        ({"table": "hive:x"}, "table = 'hive:x': must be parquet:PATH, delta:PATH"),
         ({"path": "s3a://bucket/x"}, "path = 's3a://bucket/x': must be a directory of a local or mounted file system"),
         ({"path": "x/{a,b}"}, "path = 'x/{a,b}': must have none of"),
-        ({"path": "x", "format": "delta"}, "format = 'delta': must be one of 'parquet'"),
-        ({"path": "x", "format": ["delta"]}, "format = ['delta']: must be one of 'parquet'"),
+        ({"path": "x", "format": "delta"}, "format = 'delta': no such option"),
+        ({"path": "x", "partition_by": "day"}, "partition_by = 'day': must be a list of columns"),
+        ({"path": "x", "max_partitions": 0}, "max_partitions = 0: must be a whole number of at least 1"),
+        ({"path": "x", "evolve_schema": "yes"}, "evolve_schema = 'yes': must be true or false"),
+        ({"path": "x", "staging": "y"}, "staging = 'y': no such option"),
+        ({"path": "x", "file_bytes": 0}, "file_bytes = 0: must be a whole number of at least 1"),
+        ({"path": "x", "on_missing": "skip"}, "on_missing = 'skip': must be 'stop' or 'leave_out'"),
+        ({"path": "x", "retry_for": -1}, "retry_for = -1: must be a number of seconds, at least 0"),
+        ({"path": "x", "name": ""}, "name = '': must be a non-empty string"),
+        ({"path": "x", "dead_letters": {"path": 5}}, "dead_letters.path = 5"),
+        ({"path": "x", "transform": "json:loads", "transform_sql": "select 1"}, "transform_sql = 'select 1': must not"),
+        ({"path": "x", "value_format": "xml"}, "value_format = 'xml': must be one of 'bytes'"),
         ({"path": "x", "max_row": 5}, "max_row = 5: no such option; did you mean 'max_rows'"),
         ({"path": "x", "max_rows": 0}, "max_rows = 0: must be a whole number of at least 1"),
         ({"path": "x", "max_rows": True}, "max_rows = True: must be a whole number"),
@@ -29,7 +41,7 @@ from sarameya_handlers import SparkOptions, SparkSink
         ({"path": "x", "transform": "no.such:f"}, "transform = 'no.such:f': cannot import 'no.such': No module named"),
         ({"path": "x", "transform": "json:f.g"}, "transform = 'json:f.g': module 'json' has no function 'f.g'"),
         ({"path": "x", "transform": "json:__name__"}, "module 'json' has no function '__name__'"),
-        ({"path": "x", "spark": "local"}, "spark = 'local': must be a table of app_name, conf"),
+        ({"path": "x", "spark": 5}, "spark = 5: must be a table of app_name, conf"),
         ({"path": "x", "spark": {"mastr": "x"}}, "spark.mastr = 'x': no such option; did you mean 'master'"),
         ({"path": "x", "spark": {"master": ""}}, "spark.master = '': must be a non-empty string"),
         ({"path": "x", "spark": {"log_level": "warning"}}, "spark.log_level = 'warning': must be one of 'OFF'"),
@@ -45,9 +57,10 @@ def test_bad_option_is_named_with_its_value_and_what_is_allowed(options: dict[st
     assert message in str(raised.value)
 
 
-def test_missing_path_is_said_to_be_missing() -> None:
-    with pytest.raises(HandlerError, match="option 'path' is missing: the directory to land in"):
-        SparkSink.from_options({"max_rows": 5})
+@pytest.mark.parametrize("places", [{}, {"path": "x", "table": "parquet:x"}])
+def test_where_to_land_is_said_once(places: dict[str, str]) -> None:
+    with pytest.raises(HandlerError, match="option 'table' is missing, or 'path' beside it: where to land"):
+        SparkSink.from_options({"max_rows": 5, **places})
 
 
 @pytest.mark.parametrize(
@@ -69,7 +82,16 @@ def test_every_option_is_taken(tmp_path: Path) -> None:
     SparkSink.from_options(
         {
             "path": str(tmp_path / "not there yet"),
-            "format": "parquet",
+            "partition_by": ["day"],
+            "max_partitions": 5,
+            "evolve_schema": True,
+            "file_bytes": 10**8,
+            "name": "mine",
+            "on_missing": "leave_out",
+            "retry_for": 60,
+            "dead_letters": {"path": str(tmp_path / "dead")},
+            "value_format": "json",
+            "value_schema": "id bigint",
             "max_rows": 5,
             "max_bytes": 1000,
             "max_age": 1,
@@ -93,3 +115,40 @@ def test_properties_are_the_defaults_with_the_users_over_them() -> None:
 
 def test_properties_of_a_cluster_leave_the_drivers_address_to_spark() -> None:
     assert "spark.driver.host" not in SparkOptions(master="spark://master:7077").properties
+
+
+def test_spark_is_a_table_or_its_master_alone() -> None:
+    assert spark_options("sc://localhost:1") == spark_options({"master": "sc://localhost:1"})
+    assert spark_options({"max_jobs": 3}).max_jobs == 3
+    with pytest.raises(ConfigError, match="spark = 5: must be a table of"):
+        spark_options(5)
+
+
+def test_settings_of_a_session_of_spark_connect_are_the_defaults_with_the_users_over_them() -> None:
+    options = SparkOptions(master="sc://localhost:15002", conf={"spark.sql.session.timeZone": "CET", "spark.x": True})
+    assert options.is_connect
+    assert options.settings == {
+        "spark.sql.session.timeZone": "CET",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.x": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    "url", ["sc://localhost", "sc://localhost:15002", "sc://h:1/", "sc://h:1/;token=a.b-c;use_ssl=true", "sc://[::1]:1"]
+)
+def test_address_of_a_connect_server_is_taken(url: str) -> None:
+    assert SparkOptions(master=url).is_connect
+
+
+@pytest.mark.parametrize("url", ["sc:localhost", "sc://", "sc://h:1/path", "sc://h:1;token=a", "sc://h:1/;token"])
+def test_address_that_is_none_of_a_connect_server_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"master = .*: must be sc://host:port, or sc://host:port/;token="):
+        SparkOptions(master=url)
+
+
+def test_token_is_not_printed() -> None:
+    assert "s3cret" not in repr(SparkOptions(master="sc://localhost:1/;token=s3cret;use_ssl=true"))
+    with pytest.raises(ConfigError) as raised:
+        SparkOptions(master="sc://localhost:1;token=s3cret")
+    assert "s3cret" not in str(raised.value)

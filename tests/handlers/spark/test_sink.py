@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import HandlerError, TopicPartition
+from sarameya import CommittedOffset, HandlerError, MessageBatch, TopicPartition
 from sarameya_handlers import LandingError, SparkSink
-from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
-from tests.handlers.spark.kit import FakeEngine, FakeFrame, FakeTable
+from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
+from sarameya_handlers.landing.errors import LostRecordsError, RewoundTableError
+from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
+from sarameya_handlers.spark.poison import PoisonError
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.table import Landing
+from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of, message
+from tests.handlers.spark.kit import FakeEngine, FakeFrame, FakeTable, consume, consume_in
+
+KEY = ChainKey("sarameya", "orders", 0)
+ORDERS = TopicPartition("orders", 0)
 
 
 @pytest.fixture
@@ -26,13 +37,21 @@ def sink_to(table: FakeTable, engine: FakeEngine | None = None, **options: Any) 
     return SparkSink(table, spark=engine or FakeEngine(), **{"max_rows": 10, "max_age": 30.0, **options})
 
 
+def ended_claim(partition: int) -> FakeClaim:
+    """A claim that gives what makes one landing, and ends."""
+    claim = FakeClaim(partition=partition)
+    claim.send(batch(0, 10, partition=partition))
+    claim.end()
+    return claim
+
+
 def ranges(table: FakeTable) -> list[tuple[int, int]]:
-    return [(landing.from_offset, landing.to_offset) for landing in table.landings]
+    return [(landing.link.from_offset, landing.link.to_offset) for landing in table.landings]
 
 
 async def test_rows_limit_lands_exactly_that_many_and_marks_behind_them(table: FakeTable) -> None:
     session = FakeSession()
-    await sink_to(table).consume_claim(session, claim_of([batch(0, 4), batch(4, 4), batch(8, 4)]))
+    await consume(sink_to(table), session, claim_of([batch(0, 4), batch(4, 4), batch(8, 4)]))
     assert table.offsets == [list(range(10)), [10, 11]]
     assert session.marks == [("orders", 0, 10), ("orders", 0, 12)]
 
@@ -40,20 +59,20 @@ async def test_rows_limit_lands_exactly_that_many_and_marks_behind_them(table: F
 async def test_lost_session_lands_no_more(table: FakeTable) -> None:
     session = FakeSession()
     session.is_lost = True
-    await sink_to(table).consume_claim(session, claim_of([batch(0, 4)]))
+    await consume(sink_to(table), session, claim_of([batch(0, 4)]))
     assert table.offsets == []
     assert session.marks == []
 
 
 async def test_batch_larger_than_the_rows_limit_lands_in_pieces(table: FakeTable) -> None:
-    await sink_to(table).consume_claim(FakeSession(), claim_of([batch(0, 25)]))
+    await consume(sink_to(table), FakeSession(), claim_of([batch(0, 25)]))
     assert [len(offsets) for offsets in table.offsets] == [10, 10, 5]
 
 
 async def test_bytes_limit_lands(table: FakeTable) -> None:
     sink = sink_to(table, max_bytes=2500)
     claim = claim_of([batch(n, 1, value=b"x" * 1000) for n in range(5)])
-    await sink.consume_claim(FakeSession(), claim)
+    await consume(sink, FakeSession(), claim)
     assert [len(offsets) for offsets in table.offsets] == [2, 2, 1]
 
 
@@ -61,7 +80,7 @@ async def test_idle_topic_lands_when_its_oldest_record_is_of_age(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim, session = FakeClaim(), FakeSession()
-    nursery.start_soon(sink_to(table).consume_claim, session, claim)
+    nursery.start_soon(consume, sink_to(table), session, claim)
     await trio.sleep(7)
     claim.send(batch(0, 1))
     await trio.sleep(20)
@@ -77,7 +96,7 @@ async def test_busy_topic_lands_when_its_oldest_record_is_of_age(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim = FakeClaim()
-    nursery.start_soon(sink_to(table, max_rows=1000).consume_claim, FakeSession(), claim)
+    nursery.start_soon(consume, sink_to(table, max_rows=1000), FakeSession(), claim)
     for n in range(100):
         claim.send(batch(n, 1))
         await trio.sleep(1)
@@ -89,7 +108,7 @@ async def test_age_begins_anew_after_a_landing(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim = FakeClaim()
-    nursery.start_soon(sink_to(table).consume_claim, FakeSession(), claim)
+    nursery.start_soon(consume, sink_to(table), FakeSession(), claim)
     claim.send(batch(0, 10))
     await trio.sleep(100)
     claim.send(batch(10, 1))
@@ -100,93 +119,345 @@ async def test_age_begins_anew_after_a_landing(
 
 async def test_session_end_lands_what_is_left(table: FakeTable) -> None:
     session = FakeSession()
-    await sink_to(table).consume_claim(session, claim_of([batch(0, 3)]))
+    await consume(sink_to(table), session, claim_of([batch(0, 3)]))
     assert table.offsets == [[0, 1, 2]]
     assert session.marks == [("orders", 0, 3)]
 
 
 async def test_session_end_without_records_lands_nothing(table: FakeTable) -> None:
     session = FakeSession()
-    await sink_to(table).consume_claim(session, claim_of([]))
+    await consume(sink_to(table), session, claim_of([]))
     assert (table.landings, session.marks) == ([], [])
 
 
 async def test_ranges_of_landings_touch_from_the_claims_first_offset_on(table: FakeTable) -> None:
-    claim = claim_of([batch(7, 8, next_offset=20), batch(20, 12, next_offset=40)], initial_offset=5)
-    await sink_to(table).consume_claim(FakeSession(), claim)
+    claim = claim_of([batch(7, 8, from_offset=5, next_offset=20), batch(20, 12, next_offset=40)], initial_offset=5)
+    await consume(sink_to(table), FakeSession(), claim)
     assert ranges(table) == [(5, 22), (22, 40)]
 
 
-async def test_landings_name_their_partition_rows_and_an_attempt_of_their_own(table: FakeTable) -> None:
-    await sink_to(table).consume_claim(FakeSession(), claim_of([batch(0, 20)]))
-    assert {landing.partition for landing in table.landings} == {TopicPartition("orders", 0)}
-    assert [landing.rows for landing in table.landings] == [10, 10]
-    assert len({landing.attempt for landing in table.landings}) == 2
+async def test_links_are_numbered_and_each_try_has_an_attempt_of_its_own(table: FakeTable) -> None:
+    await consume(sink_to(table), FakeSession(), claim_of([batch(0, 20)]))
+    assert [str(link) for link in table.chains[KEY]] == [
+        "link 1 of sarameya/orders-0 [0, 10)",
+        "link 2 of sarameya/orders-0 [10, 20)",
+    ]
+    assert {link.origin for link in table.chains[KEY]} == {Origin(group="flights", topic_id="0123456789abcdef" * 2)}
+    assert len({link.attempt for link in table.chains[KEY]}) == 2
 
 
-async def test_nothing_is_marked_before_the_write_has_committed(
+async def test_nothing_is_marked_before_the_table_has_been_read_back(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim, session = FakeClaim(), FakeSession()
-    nursery.start_soon(sink_to(table, FakeEngine(seconds=50)).consume_claim, session, claim)
+    nursery.start_soon(consume, sink_to(table, FakeEngine(seconds=50)), session, claim)
+    table.unreadable = [OSError("away")]
     claim.send(batch(0, 10))
-    await trio.sleep(49)
+    await trio.sleep(50.4)
+    assert ranges(table) == [(0, 10)]
     assert session.marks == []
-    await trio.sleep(2)
+    await trio.sleep(1)
     assert session.marks == [("orders", 0, 10)]
+    assert Note.from_metadata(session.metadata[ORDERS]) == Note.of(table.chains[KEY][0])
+    assert len(table.landings) == 1
     claim.end()
 
 
-async def test_claim_is_not_read_while_its_landing_is_on_the_way(
+async def test_claim_is_read_until_another_landing_is_full_while_one_is_on_the_way(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim, engine = FakeClaim(), FakeEngine(seconds=50)
-    nursery.start_soon(sink_to(table, engine).consume_claim, FakeSession(), claim)
+    nursery.start_soon(consume, sink_to(table, engine), FakeSession(), claim)
     claim.send(*(batch(10 * n, 10) for n in range(5)))
     await trio.sleep(49)
-    assert claim.waiting == 4
+    assert claim.waiting == 3
     claim.end()
     await trio.sleep(1000)
     assert engine.most_running == 1
-    assert len(table.landings) == 5
+    assert ranges(table) == [(0, 10), (10, 20), (20, 30), (30, 40), (40, 50)]
+
+
+async def test_what_is_collected_and_landed_counts_until_it_has_landed(
+    table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    claim, engine = FakeClaim(), FakeEngine(seconds=50)
+    nursery.start_soon(consume, sink_to(table, engine), FakeSession(), claim)
+    claim.send(batch(0, 10), batch(10, 4))
+    size = sum(batch(first, count).to_arrow().nbytes for first, count in ((0, 10), (10, 4)))
+    await trio.sleep(49)
+    assert claim.held == pytest.approx(size, rel=0.1)
+    claim.end()
+    await trio.sleep(200)
+    assert claim.held == 0
+
+
+async def test_claim_without_room_lands_early(
+    table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    claim = FakeClaim(budget=batch(0, 4).to_arrow().nbytes)
+    nursery.start_soon(consume, sink_to(table), FakeSession(), claim)
+    claim.send(batch(0, 3))
+    await trio.sleep(1)
+    assert table.offsets == []
+    claim.send(batch(3, 3))
+    await trio.sleep(1)
+    assert table.offsets == [[0, 1, 2, 3, 4, 5]]
+    claim.end()
 
 
 async def test_partitions_land_at_the_same_time(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    engine = FakeEngine(seconds=50)
-    sink = sink_to(table, engine)
-    for partition in range(3):
-        claim = FakeClaim(partition=partition)
-        claim.send(batch(0, 10, partition=partition))
-        claim.end()
-        nursery.start_soon(sink.consume_claim, FakeSession(), claim)
-    await trio.sleep(60)
-    assert engine.most_running == 3
-    assert sorted(landing.partition.partition for landing in table.landings) == [0, 1, 2]
+    engine = FakeEngine(seconds=50, max_jobs=3)
+    async with sink_to(table, engine) as sink:
+        async with trio.open_nursery() as claims:
+            for partition in range(4):
+                claims.start_soon(consume_in, sink, FakeSession(), ended_claim(partition))
+            await trio.sleep(60)
+            assert engine.most_running == 3
+            assert len(table.chains) == 3
+    assert len(table.chains) == 4
 
 
-async def test_write_that_fails_is_raised_with_its_coordinates_and_marks_nothing(
-    table: FakeTable, tmp_path: Path
+async def test_partitions_share_a_job_where_the_table_can(tmp_path: Path, autojump_clock: MockClock) -> None:
+    table = FakeTable(tmp_path, landings_a_job=3)
+    async with sink_to(table) as sink:
+        async with trio.open_nursery() as claims:
+            for partition in range(7):
+                claims.start_soon(consume_in, sink, FakeSession(), ended_claim(partition))
+    assert sorted(table.jobs) == [1, 3, 3]
+    assert len(table.chains) == 7
+
+
+async def test_rest_of_a_partition_does_not_land_along_with_its_own_landing(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """It is more than half of what a landing takes."""
+    table, claim = FakeTable(tmp_path, landings_a_job=10), FakeClaim()
+    nursery.start_soon(consume, sink_to(table), FakeSession(), claim)
+    claim.send(batch(0, 10), batch(10, 7))
+    await trio.sleep(100)
+    assert [round(time) for time in table.times] == [0, 30]
+    claim.end()
+
+
+async def test_what_is_ripe_lands_along_with_what_is_due(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    table = FakeTable(tmp_path, landings_a_job=10)
+    claims = [FakeClaim(partition=partition) for partition in range(3)]
+    async with sink_to(table) as sink:
+        for claim in claims:
+            nursery.start_soon(consume_in, sink, FakeSession(), claim)
+        claims[0].send(batch(0, 10))
+        claims[1].send(batch(0, 5, partition=1))
+        claims[2].send(batch(0, 4, partition=2))
+        await trio.sleep(1)
+        assert sorted(len(offsets) for offsets in table.offsets) == [5, 10]
+        assert table.jobs == [2]
+        for claim in claims:
+            claim.end()
+        await trio.sleep(1)
+
+
+async def test_landing_whose_failure_may_pass_is_tried_again_under_the_same_number(
+    table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    claim, session = FakeClaim(), FakeSession()
+    nursery.start_soon(consume, sink_to(table), session, claim)
+    await trio.sleep(1)
+    table.error = OSError("disk full")
+    claim.send(batch(0, 10))
+    await trio.sleep(300)
+    assert (table.offsets, session.marks) == ([], [])
+    assert len({landing.link.attempt for landing in table.landings}) == len(table.landings) > 5
+    table.error = None
+    await trio.sleep(31)
+    assert table.offsets == [list(range(10))]
+    assert session.marks == [("orders", 0, 10)]
+    claim.end()
+
+
+async def test_landing_that_fails_for_too_long_is_raised_with_its_coordinates_and_marks_nothing(
+    table: FakeTable, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     session = FakeSession()
-    table.error = OSError("disk full")
-    with pytest.raises(LandingError, match=r"^orders-0 \[0, 3\) did not land in .*: OSError: disk full$"):
-        await sink_to(table).consume_claim(session, claim_of([batch(0, 3)]))
+    told = r"^link 1 of sarameya/orders-0 \[0, 10\) did not land, after \d+ s of trying: OSError: disk full$"
+    claim = FakeClaim()
+    claim.send(batch(0, 10))
+    async with sink_to(table, retry_for=60.0) as sink:
+        table.error = OSError("disk full")
+        with pytest.raises(LandingError, match=told):
+            await consume_in(sink, session, claim)
+    assert 30 < trio.current_time() <= 60
     assert session.marks == []
     assert os.listdir(tmp_path) == []
 
 
-async def test_cancelled_landing_marks_nothing_and_is_told_as_unknown(
+async def test_landing_that_fails_while_its_partition_is_given_up_is_left_to_the_next_owner(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = FakeSession()
-    with trio.move_on_after(10) as scope, caplog.at_level(logging.WARNING, "sarameya.spark"):
-        await sink_to(table, FakeEngine(seconds=50)).consume_claim(session, claim_of([batch(0, 10)]))
-    assert scope.cancelled_caught
+    async with sink_to(table) as sink:
+        table.error = OSError("disk full")
+        await consume_in(sink, session, claim_of([batch(0, 3)]))
+    assert trio.current_time() < 2
+    assert len(table.landings) == 2
     assert session.marks == []
-    assert "orders-0 [0, 10): cancelled" in caplog.text
-    assert "may or may not have landed" in caplog.text
+    assert "orders-0: what has not landed is left to the next owner" in caplog.text
+
+
+async def test_landing_whose_answer_is_lost_has_landed(table: FakeTable, autojump_clock: MockClock) -> None:
+    session = FakeSession()
+    table.late_error = ConnectionError("gone")
+    await consume(sink_to(table), session, claim_of([batch(0, 3)]))
+    assert (len(table.landings), table.offsets) == (1, [[0, 1, 2]])
+    assert session.marks == [("orders", 0, 3)]
+
+
+async def test_landing_that_somebody_else_has_won_goes_on_behind_it(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A zombie's batch is longer than the owner's, and lands first."""
+
+    def zombie(landings: Sequence[Landing]) -> None:
+        (landing,) = landings
+        table.append(attrs.evolve(landing.link, to_offset=14, attempt="zombie"), list(range(14)))
+
+    session = FakeSession()
+    table.before = zombie
+    await consume(sink_to(table), session, claim_of([batch(0, 10), batch(10, 10)]))
+    assert table.offsets == [list(range(14)), list(range(14, 20))]
+    assert session.marks == [("orders", 0, 14), ("orders", 0, 20)]
+    assert "somebody else was first, with link 1 of sarameya/orders-0 [0, 14)" in caplog.text
+
+
+async def test_landing_of_which_somebody_else_has_won_a_part_lands_the_rest(table: FakeTable) -> None:
+    def zombie(landings: Sequence[Landing]) -> None:
+        (landing,) = landings
+        table.append(attrs.evolve(landing.link, to_offset=4, attempt="zombie"), list(range(4)))
+
+    session = FakeSession()
+    table.before = zombie
+    await consume(sink_to(table), session, claim_of([batch(0, 10)]))
+    assert table.offsets == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9]]
+    assert session.marks == [("orders", 0, 4), ("orders", 0, 10)]
+
+
+async def test_collected_records_that_somebody_else_has_landed_make_room_for_more(
+    table: FakeTable, autojump_clock: MockClock
+) -> None:
+    def zombie(landings: Sequence[Landing]) -> None:
+        (landing,) = landings
+        table.append(attrs.evolve(landing.link, to_offset=20, attempt="zombie"), list(range(20)))
+
+    table.before = zombie
+    with trio.fail_after(60):
+        claim = claim_of([batch(0, 10), batch(10, 10), batch(20, 10)])
+        await consume(sink_to(table, FakeEngine(seconds=1)), FakeSession(), claim)
+    assert table.offsets == [list(range(20)), list(range(20, 30))]
+
+
+async def test_cancelled_landing_marks_nothing_and_takes_its_flush_along(
+    table: FakeTable, autojump_clock: MockClock
+) -> None:
+    session, engine = FakeSession(), FakeEngine(seconds=50)
+    async with sink_to(table, engine) as sink:
+        with trio.move_on_after(10) as scope:
+            await consume_in(sink, session, claim_of([batch(0, 10)]))
+        assert scope.cancelled_caught
+        assert trio.current_time() == 10
+        assert engine.running == 0
+    assert (session.marks, len(engine.cancelled)) == ([], 1)
+
+
+async def test_partition_whose_neighbour_is_cancelled_lands_with_the_next_try(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    table, session = FakeTable(tmp_path, landings_a_job=2), FakeSession()
+    async with sink_to(table, FakeEngine(seconds=50)) as sink:
+        async with trio.open_nursery() as claims:
+            claims.start_soon(consume_in, sink, session, ended_claim(0))
+            with trio.move_on_after(10):
+                await consume_in(sink, session, ended_claim(1))
+            assert table.jobs == []
+    assert [key.partition for key in table.chains] == [0]
+    assert session.marks == [("orders", 0, 10)]
+
+
+async def test_claim_that_ends_with_less_time_than_landings_take_leaves_its_records(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "sarameya.spark")
+    claim, session = FakeClaim(), FakeSession()
+    async with sink_to(table, FakeEngine(seconds=50)) as sink:
+        async with trio.open_nursery() as claims:
+            claims.start_soon(consume_in, sink, session, claim)
+            claim.send(batch(0, 10))
+            await trio.sleep(60)
+            claim.send(batch(10, 5))
+            claims.cancel_scope.deadline = trio.current_time() + 62
+            await trio.sleep(1)
+            claim.end()
+    assert session.marks == [("orders", 0, 10)]
+    assert trio.current_time() == 61
+    assert "5 rows are left to the next owner: a landing takes 50.0 s of late, 61.0 s are left" in caplog.text
+
+
+async def test_records_that_are_gone_stop_the_claim(table: FakeTable) -> None:
+    session = FakeSession()
+    with pytest.raises(LostRecordsError, match=r"orders-0: the records \[10, 15\) are gone before they landed"):
+        await consume(sink_to(table), session, claim_of([batch(0, 10), batch(15, 10)]))
+    assert session.marks == [("orders", 0, 10)]
+
+
+async def test_records_that_are_gone_become_a_gap_where_that_is_wanted(table: FakeTable) -> None:
+    session = FakeSession()
+    sink = sink_to(table, on_missing="leave_out")
+    await consume(sink, session, claim_of([batch(0, 4), batch(15, 6)]))
+    assert [(link.kind, link.from_offset, link.to_offset) for link in table.chains[KEY]] == [
+        (Kind.RECORDS, 0, 4),
+        (Kind.GAP, 4, 15),
+        (Kind.RECORDS, 15, 21),
+    ]
+    assert session.marks[-1] == ("orders", 0, 21)
+
+
+async def test_log_that_was_cut_under_the_claim_stops_it(table: FakeTable) -> None:
+    with pytest.raises(LostRecordsError, match="offset 5 comes after 10: the log was cut"):
+        await consume(sink_to(table), FakeSession(), claim_of([batch(0, 10), batch(5, 10)]))
+
+
+async def test_position_behind_a_control_tail_is_marked_with_the_heads_note(
+    table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    claim, session = FakeClaim(), FakeSession()
+    nursery.start_soon(consume, sink_to(table), session, claim)
+    claim.send(batch(0, 10))
+    await trio.sleep(1)
+    claim.position = 12
+    await trio.sleep(31)
+    assert session.marks == [("orders", 0, 10), ("orders", 0, 12)]
+    assert Note.from_metadata(session.metadata[ORDERS]) == Note.of(table.chains[KEY][0])
+    claim.end()
+
+
+async def test_second_owner_begins_where_the_table_says_and_marks_it(table: FakeTable) -> None:
+    first, second = FakeSession(), FakeSession()
+    await consume(sink_to(table), first, claim_of([batch(0, 10)]))
+    async with sink_to(table) as sink:
+        await consume_in(sink, second, claim_of([batch(10, 5)]), CommittedOffset(0))
+    assert table.offsets == [list(range(10)), list(range(10, 15))]
+    assert second.marks == [("orders", 0, 10), ("orders", 0, 15)]
+
+
+async def test_table_that_was_dropped_stops_the_next_owner(table: FakeTable) -> None:
+    session = FakeSession()
+    await consume(sink_to(table), session, claim_of([batch(0, 10)]))
+    table.chains.clear()
+    async with sink_to(table) as sink:
+        with pytest.raises(RewoundTableError, match="the table has no link, but link 1 was landed"):
+            await consume_in(sink, session, FakeClaim(), CommittedOffset(10, session.metadata[ORDERS]))
 
 
 async def test_transform_makes_what_is_written(table: FakeTable) -> None:
@@ -194,7 +465,7 @@ async def test_transform_makes_what_is_written(table: FakeTable) -> None:
         return FakeFrame(frame.table.filter([offset % 2 == 0 for offset in frame.table["offset"].to_pylist()]))
 
     session = FakeSession()
-    await sink_to(table, transform=even).consume_claim(session, claim_of([batch(0, 6)]))
+    await consume(sink_to(table, transform=even), session, claim_of([batch(0, 6)]))
     assert table.offsets == [[0, 2, 4]]
     assert session.marks == [("orders", 0, 6)]
 
@@ -205,15 +476,7 @@ async def test_transform_that_raises_ends_the_claim_and_marks_nothing(table: Fak
 
     session = FakeSession()
     with pytest.raises(LandingError, match="KeyError: 'no such column'"):
-        await sink_to(table, transform=broken).consume_claim(session, claim_of([batch(0, 6)]))
-    assert session.marks == []
-
-
-async def test_rows_lost_on_the_way_through_spark_are_noticed(table: FakeTable) -> None:
-    session = FakeSession()
-    table.loses = 1
-    with pytest.raises(LandingError, match="Spark wrote 5 rows of 6"):
-        await sink_to(table).consume_claim(session, claim_of([batch(0, 6)]))
+        await consume(sink_to(table, transform=broken), session, claim_of([batch(0, 6)]))
     assert session.marks == []
 
 
@@ -237,3 +500,173 @@ async def test_table_that_cannot_be_opened_keeps_spark_from_starting(table: Fake
         async with sink_to(table, engine):
             pass
     assert not engine.inside
+
+
+async def test_position_behind_a_tail_that_nobody_may_read_is_marked_though_nothing_has_landed(
+    table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    claim, session = FakeClaim(), FakeSession()
+    nursery.start_soon(consume, sink_to(table), session, claim)
+    await trio.sleep(1)
+    claim.position = 2
+    await trio.sleep(31)
+    assert (session.marks, session.metadata) == ([("orders", 0, 2)], {ORDERS: ""})
+    claim.end()
+
+
+async def test_landing_that_fails_is_not_tried_again_once_the_membership_is_lost(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim, session = FakeClaim(), FakeSession()
+    async with sink_to(table, FakeEngine(seconds=5)) as sink:
+        async with trio.open_nursery() as claims:
+            claims.start_soon(consume_in, sink, session, claim)
+            table.error = OSError("disk full")
+            claim.send(batch(0, 10))
+            await trio.sleep(2)
+            session.is_lost = True
+    assert len(table.landings) == 1
+    assert session.marks == []
+    assert "orders-0: what has not landed is left to the next owner" in caplog.text
+
+
+async def test_idle_head_is_stated_anew_before_the_table_forgets_it(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = FakeTable(tmp_path)
+    table.restate_after = 100.0
+    monkeypatch.setattr("sarameya_handlers.spark.partition.wall_clock", lambda: int(trio.current_time() * 1000))
+    claim, session = FakeClaim(), FakeSession()
+    nursery.start_soon(consume, sink_to(table), session, claim)
+    claim.send(batch(0, 10))
+    await trio.sleep(90)
+    assert len(table.chains[KEY]) == 1
+    await trio.sleep(150)
+    assert [(link.kind, link.from_offset, link.to_offset) for link in table.chains[KEY]] == [
+        (Kind.RECORDS, 0, 10),
+        (Kind.RESTATED, 10, 10),
+    ]
+    assert Note.from_metadata(session.metadata[ORDERS]) == Note.of(table.chains[KEY][-1])
+    claim.end()
+
+
+async def test_table_is_told_of_the_heads_that_are_given_up(table: FakeTable) -> None:
+    session = FakeSession()
+    async with sink_to(table) as sink:
+        await consume_in(sink, session, claim_of([batch(0, 10)]))
+        await consume_in(sink, session, claim_of([], partition=1))
+        await sink.partitions_revoked(session, [ORDERS, TopicPartition("orders", 1)])
+        assert table.resting == [table.chains[KEY][-1]]
+        await sink.partitions_revoked(session, [ORDERS])
+        assert len(table.resting) == 1
+
+
+async def test_heads_of_lost_partitions_are_not_told(table: FakeTable) -> None:
+    session = FakeSession()
+    async with sink_to(table) as sink:
+        await consume_in(sink, session, claim_of([batch(0, 10)]))
+        await sink.partitions_lost(session, [ORDERS])
+        await sink.partitions_revoked(session, [ORDERS])
+    assert table.resting == []
+
+
+class Decoding(Shaping):
+    """Fails for records whose value is "bad", as Spark would; and says of no record what is wrong with it."""
+
+    def frame(self, spark: Any, landing: Landing) -> Any:
+        frame = super().frame(spark, landing)
+        if b"bad" in frame.table["value"].to_pylist():
+            raise ArithmeticException("bad record")
+        return frame
+
+    def unreadable(self, spark: Any, landing: Landing) -> list[Any]:
+        return []
+
+
+class ArithmeticException(Exception):
+    """By its name, Spark's."""
+
+
+class FakeDeadLetters(DeadLetters):
+    def __init__(self) -> None:
+        self.letters: list[tuple[int, bytes | None]] = []
+        self.fails = 0
+
+    @property
+    def name(self) -> str:
+        return "a list"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def write(self, link: Link, letters: Sequence[DeadLetter]) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.fails:
+            self.fails -= 1
+            raise DeadLetterError("no room")
+        self.letters += [(letter.offset, letter.value) for letter in letters]
+
+
+def poisoned(partition: int, *bad: int) -> FakeClaim:
+    """Ten records; those at the offsets `bad` are."""
+    messages = [
+        message(offset, partition=partition, value=b"bad" if offset in bad else b"good") for offset in range(10)
+    ]
+    claim = FakeClaim(partition=partition)
+    claim.send(MessageBatch("orders", partition, messages, 10))
+    claim.end()
+    return claim
+
+
+async def test_poison_goes_to_the_dead_letters_and_the_rest_lands(table: FakeTable, autojump_clock: MockClock) -> None:
+    session, dead = FakeSession(), FakeDeadLetters()
+    await consume(sink_to(table, shape=Decoding(), dead_letters=dead), session, poisoned(0, 3, 7))
+    assert dead.letters == [(3, b"bad"), (7, b"bad")]
+    assert table.offsets == [[0, 1, 2, 4, 5, 6, 8, 9]]
+    assert [(link.from_offset, link.to_offset) for link in table.chains[KEY]] == [(0, 10)]
+    assert session.marks == [("orders", 0, 10)]
+
+
+async def test_landing_of_poison_alone_makes_an_empty_link(table: FakeTable, autojump_clock: MockClock) -> None:
+    session, dead = FakeSession(), FakeDeadLetters()
+    claim = FakeClaim()
+    claim.send(MessageBatch("orders", 0, [message(0, value=b"bad")], 1))
+    claim.end()
+    await consume(sink_to(table, shape=Decoding(), dead_letters=dead), session, claim)
+    assert (dead.letters, table.offsets) == ([(0, b"bad")], [[]])
+    assert session.marks == [("orders", 0, 1)]
+
+
+async def test_poison_without_a_place_for_it_stops_and_names_the_first_record(
+    table: FakeTable, autojump_clock: MockClock
+) -> None:
+    session = FakeSession()
+    with pytest.raises(PoisonError, match="the record at offset 3 of orders-0 cannot land, and 1 more of this batch"):
+        await consume(sink_to(table, shape=Decoding()), session, poisoned(0, 3, 7))
+    assert (table.chains, session.marks) == ({}, [])
+
+
+async def test_partition_waits_while_its_dead_letters_cannot_be_written(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    session, dead = FakeSession(), FakeDeadLetters()
+    dead.fails = 4
+    await consume(sink_to(table, shape=Decoding(), dead_letters=dead), session, poisoned(0, 3))
+    assert trio.current_time() == 4 * 0.5  # it is being given up, and hurries
+    assert dead.letters == [(3, b"bad")]
+    assert session.marks == [("orders", 0, 10)]
+    assert "1 dead letters are not written, and it waits, the next try is in" in caplog.text
+
+
+async def test_neighbours_of_a_poisoned_partition_land(tmp_path: Path, autojump_clock: MockClock) -> None:
+    table, session, dead = FakeTable(tmp_path, landings_a_job=4), FakeSession(), FakeDeadLetters()
+    async with sink_to(table, shape=Decoding(), dead_letters=dead) as sink:
+        async with trio.open_nursery() as claims:
+            for partition in range(4):
+                claims.start_soon(consume_in, sink, session, poisoned(partition, *([5] if partition == 2 else [])))
+    assert dead.letters == [(5, b"bad")]
+    assert sorted(len(offsets) for offsets in table.offsets) == [9, 10, 10, 10]
+    assert table.jobs[0] == 4
+    assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]

@@ -1,0 +1,214 @@
+"""Who lands what partitions hand in: as many with one job of Spark's as the table takes, and no more at once than Spark
+is to have. Owns the flushes; what a partition collects, and what it does about the outcome, is `partition.py`'s.
+
+    Partition.land ──ticket──► waiting ──(a short while, for others that are due)──► flush: land, read back ──► ticket
+
+A flush serves several partitions, so it runs in the sink's task, not in any of theirs. One of them that is cancelled
+takes the flush with it: the others find that their links are absent, or theirs, and try again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Self
+
+import attrs
+import trio
+
+from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.engine import Engine
+from sarameya_handlers.spark.errors import cause_of
+from sarameya_handlers.spark.landing import OnPhase, Try, found, land
+from sarameya_handlers.spark.poison import Poison
+from sarameya_handlers.spark.poison import find as find_poison
+from sarameya_handlers.spark.table import Shape, Table
+
+logger = logging.getLogger("sarameya.spark")
+
+GATHER = 0.05
+"""Seconds that a flush waits for other partitions, which are asked for what is ripe meanwhile."""
+ABANDON = 2.0
+"""Seconds that a cancelled partition waits for its flush to be over: Spark is told, and must not hold a rebalance."""
+
+
+@attrs.frozen(slots=True)
+class Result:
+    """What has come of a try. `links`: what the table has from the number on that was asked for; None if that could not
+    be found out. `error`: what went wrong, which says nothing about the outcome."""
+
+    links: Sequence[Link] | None
+    error: Exception | None
+    seconds: float
+    """How long the flush took."""
+    was_shared: bool = False
+    """Whether others were tried with it, so that `error` may be theirs."""
+
+
+@attrs.define(slots=True, eq=False)
+class _Ticket:
+    try_: Try
+    since: int
+    result: Result | None = None
+    done: trio.Event = attrs.field(factory=trio.Event)
+    flush: trio.CancelScope | None = None
+
+
+class Lander:
+    """Lands in one table, as long as it is entered. `land` hands in and waits."""
+
+    def __init__(self, engine: Engine, table: Table, shape: Shape, *, max_flushes: int, on_phase: OnPhase) -> None:
+        self._engine = engine
+        self._table = table
+        self._shape = shape
+        self._on_phase = on_phase
+        self._slots = trio.CapacityLimiter(max_flushes)
+        self._waiting: deque[_Ticket] = deque()
+        self._wake = trio.Event()
+        self._nudged: set[Callable[[], None]] = set()
+        self._seconds = 0.0
+
+    @property
+    def usual_seconds(self) -> float:
+        """How long a landing takes of late; 0 as long as none has ended."""
+        return self._seconds
+
+    def on_flush(self, nudge: Callable[[], None]) -> Callable[[], None]:
+        """`nudge` is called when a flush is about to begin: what is ripe may land along. Returns what ends that."""
+        self._nudged.add(nudge)
+        return partial(self._nudged.discard, nudge)
+
+    async def land(self, try_: Try, since: int) -> Result:
+        """Try this link; the chain's links from number `since` on, afterwards.
+
+        Cancelled, it is over within ABANDON; whether the link lands is unknown.
+        """
+        ticket = _Ticket(try_, since)
+        self._waiting.append(ticket)
+        self._wake.set()
+        try:
+            await ticket.done.wait()
+        except trio.Cancelled:
+            await self._abandon(ticket)
+            raise
+        assert ticket.result is not None
+        return ticket.result
+
+    async def find(self, key: ChainKey, since: int) -> Result:
+        """The chain's links from number `since` on."""
+        began = trio.current_time()
+        links, error = await self._links({key: since}, f"found-{key}")
+        return Result(links.get(key), error, trio.current_time() - began)
+
+    async def find_poison(self, one: Try) -> Poison:
+        """Which of the records of a link that failed to land Spark can make nothing of. Raises LandingError."""
+        work = partial(find_poison, one=one, staging=self._table.staging, shape=self._shape)
+        return await self._engine.run(work, tag=f"{one.link.attempt}-poison")
+
+    async def heads(self, keys: Sequence[ChainKey]) -> dict[ChainKey, Link]:
+        """The last link of each of these chains that has begun."""
+        return await self._engine.run(lambda spark, _: self._table.heads(spark, keys), tag=f"heads-{keys[0]}")
+
+    async def __aenter__(self) -> Self:
+        self._nursery_manager = trio.open_nursery()
+        self._nursery = await self._nursery_manager.__aenter__()
+        self._nursery.start_soon(self._serve)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """What is on its way is cancelled."""
+        self._nursery.cancel_scope.cancel()
+        # Not told of the body's own failure, which it would wrap in a group.
+        await self._nursery_manager.__aexit__(None, None, None)
+
+    async def rest(self, heads: Sequence[Link]) -> None:
+        """These chains are given up in order. What goes wrong is told, and hurts nobody for as long as it is known."""
+        try:
+            await self._engine.run(lambda spark, _: self._table.rest(spark, heads), tag=f"rest-{heads[0].attempt}")
+        except Exception as error:  # noqa: BLE001 - whatever it is: the heads are in the table
+            logger.warning("%s was not told that chains rest: %s", self._table.name, cause_of(error))
+
+    async def _serve(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                while not self._waiting:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+                await self._gather()
+                # A slot first: while there is none, more come and go along.
+                await self._slots.acquire_on_behalf_of(slot := object())
+                if tickets := self._next():
+                    nursery.start_soon(self._flush, tickets, slot)
+                else:
+                    self._slots.release_on_behalf_of(slot)
+
+    async def _gather(self) -> None:
+        if self._table.landings_a_job > 1:
+            for nudge in tuple(self._nudged):
+                nudge()
+            await trio.sleep(GATHER)
+
+    def _next(self) -> list[_Ticket]:
+        """As many as may share a job, in the order in which they came."""
+        taken: list[_Ticket] = []
+        while self._waiting and len(taken) < self._table.landings_a_job:
+            if taken and (taken[0].try_.is_alone or self._waiting[0].try_.is_alone):
+                break
+            taken.append(self._waiting.popleft())
+        return taken
+
+    async def _flush(self, tickets: list[_Ticket], slot: object) -> None:
+        try:
+            with trio.CancelScope() as scope:
+                for ticket in tickets:
+                    ticket.flush = scope
+                await self._flush_once(tickets)
+        finally:
+            self._slots.release_on_behalf_of(slot)
+            for ticket in tickets:
+                ticket.result = ticket.result or Result(None, None, 0.0)
+                ticket.done.set()
+
+    async def _flush_once(self, tickets: list[_Ticket]) -> None:
+        began = trio.current_time()
+        tries = [ticket.try_ for ticket in tickets]
+        tag = tries[0].link.attempt
+        error: Exception | None = None
+        work = partial(land, tries=tries, table=self._table, shape=self._shape, on_phase=self._on_phase)
+        try:
+            await self._engine.run(work, tag=tag)
+        except Exception as raised:  # noqa: BLE001 - whatever it is, it is told, and the table is asked all the same
+            error = raised
+        since = {ticket.try_.link.key: ticket.since for ticket in tickets}
+        links, unknown = await self._links(since, f"{tag}-found")
+        seconds = trio.current_time() - began
+        if error is None:
+            self._seconds = max(seconds, (self._seconds + seconds) / 2)
+        for ticket in tickets:
+            found_links = links.get(ticket.try_.link.key)
+            ticket.result = Result(found_links, error or unknown, seconds, was_shared=len(tickets) > 1)
+
+    async def _links(
+        self, since: Mapping[ChainKey, int], tag: str
+    ) -> tuple[Mapping[ChainKey, Sequence[Link]], Exception | None]:
+        try:
+            return await self._engine.run(partial(found, table=self._table, since=since), tag=tag), None
+        except Exception as error:  # noqa: BLE001 - as above: then nothing is known
+            return {}, error
+
+    async def _abandon(self, ticket: _Ticket) -> None:
+        if ticket.flush is None:
+            if ticket in self._waiting:
+                self._waiting.remove(ticket)
+            return
+        ticket.flush.cancel()
+        with trio.CancelScope(shield=True), trio.move_on_after(ABANDON):
+            await ticket.done.wait()
+
+
+def wall_clock() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

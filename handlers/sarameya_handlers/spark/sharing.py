@@ -1,0 +1,107 @@
+"""One Spark for all workers of a supervisor: a Spark Connect server in a JVM of this process.
+
+On this machine only, for who knows its token. It ends with this process, however that ends, as any JVM of ours does;
+one that dies before is started anew at the same port, where its clients find it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from math import inf
+from typing import Any
+
+import attrs
+import trio
+
+from sarameya_handlers.spark import starting
+from sarameya_handlers.spark.classic import ClassicDriver
+from sarameya_handlers.spark.keeping import Keeper
+from sarameya_handlers.spark.options import SparkOptions, spark_options
+from sarameya_handlers.spark.pool import Pool
+
+logger = logging.getLogger("sarameya.spark")
+
+LOOK_AGAIN = 0.5
+"""Seconds between two looks at whether the server's JVM still runs."""
+_PORT = "spark.connect.grpc.binding.port"
+
+
+@asynccontextmanager
+async def open_shared(options: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """For a sink with these options, those that its workers have instead: sessions of a server, where they say `share`.
+
+    Raises ConfigError, and HandlerError where Spark does not start.
+    """
+    spark = spark_options(options.get("spark", {}))
+    if not spark.share:
+        yield {}
+        return
+    async with serve(spark) as url:
+        yield {"spark": {"master": url, "max_jobs": spark.max_jobs}}
+
+
+@asynccontextmanager
+async def serve(options: SparkOptions) -> AsyncIterator[str]:
+    """A Spark Connect server, for the length of the block; its address, with its token."""
+    server = _Server(options, secrets.token_urlsafe())
+    keeper = Keeper(server.start, starting.stop)
+    try:
+        await keeper.open()
+        logger.info("Spark is shared: its Connect server listens at port %d", server.port)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_look_after, keeper)
+            yield f"sc://localhost:{server.port}/;token={server.token}"
+            nursery.cancel_scope.cancel()
+    finally:
+        await keeper.close()
+
+
+@attrs.define(slots=True)
+class _Server:
+    options: SparkOptions
+    token: str
+    port: int = 0
+    """Where it listens; before it has started for the first time 0, for any that is free."""
+
+    async def start(self) -> Pool:
+        environment = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token}
+        if "PYSPARK_PYTHON" not in os.environ:
+            # What workers' functions are run by is the server's choice: let it be this very Python.
+            environment["PYSPARK_PYTHON"] = sys.executable
+        options = attrs.evolve(self.options, conf={**self.options.conf, **self._conf()})
+        running = await starting.start_jvm(options, environment)
+        pool = Pool(ClassicDriver(running.session, running), 1)
+        try:
+            self.port = await trio.to_thread.run_sync(_port_of, running.session, abandon_on_cancel=True)
+        except BaseException:
+            await starting.stop(pool)
+            raise
+        return pool
+
+    def _conf(self) -> dict[str, str | int | bool]:
+        plugins = [str(self.options.conf.get("spark.plugins", "")), "org.apache.spark.sql.connect.SparkConnectPlugin"]
+        return {
+            "spark.plugins": ",".join(filter(None, plugins)),
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            _PORT: self.port,
+            # As the server has them that Spark starts by itself.
+            "spark.sql.artifact.isolation.enabled": True,
+            "spark.sql.artifact.isolation.alwaysApplyClassloader": True,
+        }
+
+
+def _port_of(session: Any) -> int:
+    service = getattr(session._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    return int(service.__getattr__("MODULE$").localPort())
+
+
+async def _look_after(keeper: Keeper) -> None:
+    while True:
+        pool = await keeper.living(inf)
+        await trio.sleep(LOOK_AGAIN)
+        await pool.look()

@@ -1,0 +1,59 @@
+"""A Spark sink as an app file says it: what each option becomes. Every check raises ConfigError, or HandlerError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sarameya import ConfigError, HandlerError
+from sarameya_handlers.landing.dead_letter_options import dead_letters
+from sarameya_handlers.options import check_known
+from sarameya_handlers.spark.options import spark_options
+from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping
+from sarameya_handlers.spark.table import Layout, Table
+from sarameya_handlers.spark.tables import table_named
+
+PLAIN = ("max_rows", "max_bytes", "max_age", "file_bytes", "name", "on_missing", "retry_for")
+"""What is an argument of SparkSink under its own name."""
+LAYOUT = ("partition_by", "max_partitions", "evolve_schema")
+OTHERS = ("table", "path", "staging", "spark", "dead_letters")
+
+
+def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of SparkSink, by name."""
+    check_known(options, {*PLAIN, *LAYOUT, *OTHERS, *SHAPING_OPTIONS})
+    return {
+        "table": _table(options),
+        "shape": Shaping.from_options(options),
+        "spark": spark_options(options.get("spark", {})),
+        "dead_letters": dead_letters(options["dead_letters"]) if "dead_letters" in options else None,
+        **{name: options[name] for name in PLAIN if name in options},
+    }
+
+
+def _table(options: Mapping[str, Any]) -> Table:
+    if ("table" in options) == ("path" in options):
+        raise HandlerError(
+            "option 'table' is missing, or 'path' beside it: where to land, as parquet:PATH, delta:PATH or "
+            "iceberg:CATALOG.DB.TABLE; path = 'PATH' is short for the first"
+        )
+    name = options.get("table", options.get("path"))
+    if not isinstance(name, str) or not name:
+        raise ConfigError("table" if "table" in options else "path", name, "must be text that is not empty")
+    chosen: dict[str, Any] = {"layout": _layout(options)}
+    if "staging" in options:
+        chosen["staging"] = options["staging"]
+    return table_named(name if "table" in options else f"parquet:{name}", chosen)
+
+
+def _layout(options: Mapping[str, Any]) -> Layout:
+    columns = options.get("partition_by", [])
+    if not isinstance(columns, list) or not all(isinstance(column, str) and column for column in columns):
+        raise ConfigError("partition_by", columns, "must be a list of columns")
+    most = options.get("max_partitions", Layout().max_partitions)
+    if type(most) is not int or most < 1:
+        raise ConfigError("max_partitions", most, "must be a whole number of at least 1")
+    evolve = options.get("evolve_schema", False)
+    if not isinstance(evolve, bool):
+        raise ConfigError("evolve_schema", evolve, "must be true or false")
+    return Layout(partition_by=tuple(columns), max_partitions=most, evolve_schema=evolve)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sarameya.service.cli import main
+from sarameya_handlers import ParquetTable
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from tests.handlers.audit.kit import land
+
+KEY = ChainKey("sarameya", "orders", 0)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ParquetTable:
+    """With three links of ten rows."""
+    table = ParquetTable(tmp_path / "orders")
+    table.open(None)  # type: ignore[arg-type]
+    origin = Origin(group="billing")
+    for n in range(3):
+        land(
+            table,
+            Link(key=KEY, number=n + 1, from_offset=10 * n, to_offset=10 * n + 10, attempt=f"a{n}", origin=origin),
+        )
+    return table
+
+
+def test_small_files_are_put_together_and_the_table_is_proved_after(
+    table: ParquetTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compact", str(table.path), "--quiet"]) == 0
+    told = capsys.readouterr()
+    assert told.out == f"{table.name}: 3 files became 1, with 30 rows\n"
+    assert told.err == ""
+    assert len(list(table.path.glob("*.parquet"))) == 1
+    assert main(["verify", str(table.path), "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["compact", str(table.path), "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "table": table.name,
+        "compaction": None,
+        "replaced": 0,
+        "files": 0,
+        "rows": 0,
+    }
+
+
+def test_files_that_are_large_enough_stay(table: ParquetTable, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compact", str(table.path), "--file-size", "1B"]) == 0
+    assert "there are no small files" in capsys.readouterr().out
+    assert len(list(table.path.glob("*.parquet"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [("delta:/x", "OPTIMIZE and VACUUM"), ("iceberg:c.d.t", "rewrite_data_files")]
+)
+def test_other_tables_are_compacted_by_their_own_means(
+    place: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compact", place]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["128", "0MB", "1TB", "x"])
+def test_size_is_a_number_with_a_unit(size: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compact", "x", "--file-size", size]) == 2
+    assert "must be a whole number with one of B, KB, MB, GB" in capsys.readouterr().err

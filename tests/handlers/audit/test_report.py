@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import attrs
+
+from sarameya_handlers.audit.facts import ChainFacts, Facts
+from sarameya_handlers.audit.findings import Code, Finding
+from sarameya_handlers.audit.report import finding_line, report_document, report_text
+from sarameya_handlers.audit.verdict import judge
+from sarameya_handlers.landing.links import ChainKey, Kind
+from tests.handlers.audit.fake_table import links_of
+from tests.handlers.audit.kit import NOW
+
+KEY = ChainKey("warehouse", "orders", 0)
+LINKS = links_of(KEY, *range(1, 61))
+
+
+def facts_of(*links: object, key: ChainKey = KEY) -> Facts:
+    chain = ChainFacts(key=key, head=links[-1], links=tuple(links))  # type: ignore[arg-type]
+    return Facts(table="fake:orders", forgets=False, chains=(chain,), now=NOW)
+
+
+def test_findings_are_told_by_severity_and_no_more_than_twenty_of_a_kind() -> None:
+    gaps = [attrs.evolve(link, kind=Kind.GAP, rows=0, reason="retention") for link in LINKS]
+    facts = facts_of(*gaps[:30], *gaps[31:])
+    findings = judge(facts)
+    assert len(findings) == 60
+    lines = report_text(facts, findings).splitlines()[5:]
+    assert lines[0].startswith("wrong     link-missing: warehouse/orders-0: link 31 is missing; restore the table")
+    assert lines[1] == "note      gap: warehouse/orders-0: link 1 leaves out offset 0: retention"
+    assert lines[21:] == ["note      gap: and 39 more (--json has them all)", "", "NOT PROVED: 1 wrong"]
+    assert len(report_document(facts, findings)["findings"]) == 60
+
+
+def test_gaps_stand_in_the_document_with_their_reasons() -> None:
+    gap = attrs.evolve(LINKS[1], kind=Kind.GAP, rows=0, reason="retention")
+    facts = facts_of(LINKS[0], gap)
+    [chain] = report_document(facts, judge(facts))["chains"]
+    assert chain["gaps"] == [{"number": 2, "from_offset": 1, "to_offset": 2, "reason": "retention"}]
+
+
+def test_nothing_that_a_terminal_obeys_is_printed() -> None:
+    key = ChainKey("ware\x1b[2Jhouse", "orders", 0)
+    facts = facts_of(*links_of(key, 4), key=key)
+    assert "\x1b" not in report_text(facts, judge(facts))
+    assert "\x1b" not in finding_line(Finding(code=Code.GAP, where="\x1b[2J", text="x"))
+
+
+def test_rows_that_a_commit_did_not_record_are_a_dash() -> None:
+    facts = facts_of(LINKS[0], attrs.evolve(LINKS[1], rows=-1))
+    [chain] = report_document(facts, judge(facts))["chains"]
+    assert chain["rows"] is None
+    assert report_text(facts, judge(facts)).splitlines()[3].split()[7:] == ["-"] * 5

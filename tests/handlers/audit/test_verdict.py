@@ -1,0 +1,485 @@
+"""What is sound is proved; each thing that can be wrong is found, where it is, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from sarameya import CommittedOffset
+from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Facts, GroupFacts, LogFacts
+from sarameya_handlers.audit.findings import SEVERITY, Code, Severity
+from sarameya_handlers.audit.verdict import is_proved, judge
+from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
+from sarameya_handlers.spark.table import Leftover
+from tests.handlers.audit.kit import NOW, World, worlds
+
+Found = set[tuple[Code, str]]
+Break = Callable[[st.DataObject, World], tuple[World, Found]]
+
+
+def against(facts: Facts, accept: tuple[Code, ...] = ()) -> Found:
+    """What speaks against a proof: code and place."""
+    return {(finding.code, finding.where) for finding in judge(facts, accept) if finding.counts}
+
+
+@given(worlds())
+@settings(max_examples=200, deadline=None)
+def test_sound_table_is_proved(world: World) -> None:
+    assert against(world.facts()) == set()
+    assert is_proved(judge(world.facts()))
+
+
+# -- one thing wrong -----------------------------------------------------------------------------
+
+
+def a_link(data: st.DataObject, world: World, wanted: Callable[[Link], bool] = lambda link: True) -> Link:
+    links = [link for chain in world.chains for link in chain if wanted(link)]
+    assume(links)
+    return data.draw(st.sampled_from(links))
+
+
+def a_row(data: st.DataObject, world: World) -> tuple[str, int, int, Link]:
+    """A row that a link has brought, and that link."""
+    linked = [
+        (*row, link)
+        for row in world.rows
+        for chain in world.chains
+        for link in chain
+        if (row[0], row[1]) == (link.key.topic, link.key.partition) and link.from_offset <= row[2] < link.to_offset
+    ]
+    assume(linked)
+    return data.draw(st.sampled_from(linked))
+
+
+def without(world: World, row: tuple[str, int, int]) -> World:
+    rows = list(world.rows)
+    rows.remove(row)
+    return attrs.evolve(world, rows=tuple(rows))
+
+
+def plus(world: World, *rows: tuple[str | None, int | None, int | None]) -> World:
+    return attrs.evolve(world, rows=(*world.rows, *rows))
+
+
+def relinked(world: World, before: Link, *after: Link) -> World:
+    """The world with these links in place of one."""
+    chains = tuple(
+        tuple(new for link in chain for new in (after if link == before else (link,))) for chain in world.chains
+    )
+    return attrs.evolve(world, chains=chains)
+
+
+def a_row_is_gone(data: st.DataObject, world: World) -> tuple[World, Found]:
+    *row, link = a_row(data, world)
+    return without(world, tuple(row)), {(Code.ROWS_MISSING, str(link.key))}
+
+
+def a_row_is_there_twice(data: st.DataObject, world: World) -> tuple[World, Found]:
+    *row, link = a_row(data, world)
+    where = str(link.key)
+    return plus(world, tuple(row)), {(Code.ROWS_EXTRA, where), (Code.OFFSETS_REPEATED, where)}
+
+
+def a_row_is_in_anothers_place(data: st.DataObject, world: World) -> tuple[World, Found]:
+    """As many as there should be: only that one is there twice, and one is not."""
+    *row, link = a_row(data, world)
+    others = [
+        other for other in world.rows if other[:2] == tuple(row[:2]) and link.from_offset <= other[2] < link.to_offset
+    ]
+    assume(len(others) > 1)
+    gone = data.draw(st.sampled_from([other for other in others if other != tuple(row)]))
+    return plus(without(world, gone), tuple(row)), {(Code.OFFSETS_REPEATED, str(link.key))}
+
+
+def a_row_nobody_landed(data: st.DataObject, world: World) -> tuple[World, Found]:
+    link = a_link(data, world, lambda link: link.kind is Kind.RECORDS and link.rows < link.to_offset - link.from_offset)
+    taken = {row[2] for row in world.rows if row[:2] == (link.key.topic, link.key.partition)}
+    free = [offset for offset in range(link.from_offset, link.to_offset) if offset not in taken]
+    row = (link.key.topic, link.key.partition, data.draw(st.sampled_from(free)))
+    return plus(world, row), {(Code.ROWS_EXTRA, str(link.key))}
+
+
+def a_row_behind_the_head(data: st.DataObject, world: World) -> tuple[World, Found]:
+    head = data.draw(st.sampled_from(world.chains))[-1]
+    offset = head.to_offset + data.draw(st.integers(0, 10**12))
+    return plus(world, (head.key.topic, head.key.partition, offset)), {(Code.ROWS_OUTSIDE, str(head.key))}
+
+
+def a_row_before_the_chain(data: st.DataObject, world: World) -> tuple[World, Found]:
+    first = a_link(data, world, lambda link: link.number == 1 and link.from_offset > 0)
+    row = (first.key.topic, first.key.partition, data.draw(st.integers(0, first.from_offset - 1)))
+    return plus(world, row), {(Code.ROWS_OUTSIDE, str(first.key.topic_partition))}
+
+
+def a_row_in_a_gap(data: st.DataObject, world: World) -> tuple[World, Found]:
+    gap = a_link(data, world, lambda link: link.kind is Kind.GAP)
+    row = (gap.key.topic, gap.key.partition, data.draw(st.integers(gap.from_offset, gap.to_offset - 1)))
+    return plus(world, row), {(Code.ROWS_OUTSIDE, str(gap.key.topic_partition))}
+
+
+def a_row_of_another_partition(data: st.DataObject, world: World) -> tuple[World, Found]:
+    return plus(world, ("orders", 77, 5)), {(Code.ROWS_OUTSIDE, "orders-77")}
+
+
+def a_row_that_does_not_tell(data: st.DataObject, world: World) -> tuple[World, Found]:
+    row = data.draw(st.sampled_from([(None, 0, 1), ("orders", None, 1), ("orders", 0, None)]))
+    return plus(world, row), {(Code.ROWS_OUTSIDE, "")}
+
+
+def an_offset_twice_before_what_is_remembered(data: st.DataObject, world: World) -> tuple[World, Found]:
+    chain = data.draw(st.sampled_from(world.chains))
+    assume(chain[0].from_offset > 0 and chain[0].number == 1)
+    later = tuple(attrs.evolve(link, number=link.number + 3) for link in chain)
+    chains = tuple(later if one is chain else one for one in world.chains)
+    commits = {where: commit for where, commit in world.committed.items() if where != chain[0].key.topic_partition}
+    world = attrs.evolve(world, chains=chains, forgets=True, committed=commits)
+    row = (chain[0].key.topic, chain[0].key.partition, 0)
+    return plus(world, row, row), {(Code.OFFSETS_REPEATED, str(chain[0].key))}
+
+
+def a_link_is_missing(data: st.DataObject, world: World) -> tuple[World, Found]:
+    chain = data.draw(st.sampled_from(world.chains))
+    assume(len(chain) > 2)
+    gone = data.draw(st.sampled_from(chain[1:-1]))
+    expected = {(Code.LINK_MISSING, str(gone.key))}
+    if gone.rows:
+        expected.add((Code.ROWS_OUTSIDE, str(gone.key.topic_partition)))
+    return relinked(world, gone), expected
+
+
+def the_first_link_is_missing(data: st.DataObject, world: World) -> tuple[World, Found]:
+    assume(not world.forgets)
+    chain = data.draw(st.sampled_from(world.chains))
+    assume(len(chain) > 1)
+    first = chain[0]
+    expected = {(Code.LINK_MISSING, str(first.key))}
+    if first.rows:
+        expected.add((Code.ROWS_OUTSIDE, str(first.key.topic_partition)))
+    return relinked(world, first), expected
+
+
+def a_link_begins_late(data: st.DataObject, world: World) -> tuple[World, Found]:
+    """As a longer batch of a zombie's leaves it: offsets that nobody covers."""
+    chain = data.draw(st.sampled_from(world.chains))
+    assume(len(chain) > 1)
+    link = data.draw(st.sampled_from(chain[1:]))
+    assume(link.kind is Kind.RECORDS and link.to_offset > link.from_offset)
+    kept = [row for row in world.rows if row != (link.key.topic, link.key.partition, link.from_offset)]
+    late = attrs.evolve(link, from_offset=link.from_offset + 1, rows=link.rows - (len(world.rows) - len(kept)))
+    world = attrs.evolve(world, rows=tuple(kept))
+    return relinked(world, link, late), {(Code.RANGE_BROKEN, str(link.key))}
+
+
+def a_link_begins_early(data: st.DataObject, world: World) -> tuple[World, Found]:
+    """Offsets that two links cover."""
+    chain = data.draw(st.sampled_from(world.chains))
+    assume(len(chain) > 1)
+    link = data.draw(st.sampled_from(chain[1:]))
+    assume(link.kind is Kind.RECORDS and link.from_offset > chain[0].from_offset)
+    early = attrs.evolve(link, from_offset=link.from_offset - 1)
+    return relinked(world, link, early), {(Code.RANGE_BROKEN, str(link.key))}
+
+
+def a_link_twice(data: st.DataObject, world: World) -> tuple[World, Found]:
+    link = a_link(data, world)
+    again = attrs.evolve(link, from_offset=link.to_offset, rows=0, kind=Kind.RESTATED, reason="", attempt="f" * 32)
+    assume(all(link in chain[:-1] for chain in world.chains if link.key == chain[0].key))
+    return relinked(world, link, link, again), {(Code.RANGE_BROKEN, str(link.key))}
+
+
+def a_link_of_another_group(data: st.DataObject, world: World) -> tuple[World, Found]:
+    chain = data.draw(st.sampled_from(world.chains))
+    assume(len(chain) > 2)
+    link = data.draw(st.sampled_from(chain[1:-1]))
+    other = attrs.evolve(link, origin=Origin(group="audit", topic_id=link.origin.topic_id))
+    return relinked(world, link, other), {(Code.ORIGIN_CHANGED, str(link.key))}
+
+
+def committed(world: World, link: Link, commit: CommittedOffset) -> World:
+    where, log = link.key.topic_partition, world.logs[link.key.topic_partition]
+    logs = {**world.logs, where: attrs.evolve(log, end=max(log.end or 0, commit.offset))}
+    return attrs.evolve(world, committed={**world.committed, where: commit}, logs=logs)
+
+
+def the_table_was_restored(data: st.DataObject, world: World) -> tuple[World, Found]:
+    head = data.draw(st.sampled_from(world.chains))[-1]
+    note = Note("warehouse", head.number + data.draw(st.integers(1, 5)), "e" * 32)
+    world = committed(world, head, CommittedOffset(head.to_offset + 3, note.to_metadata()))
+    return world, {(Code.TABLE_REWOUND, str(head.key))}
+
+
+def the_table_was_restored_and_landed_in(data: st.DataObject, world: World) -> tuple[World, Found]:
+    head = data.draw(st.sampled_from(world.chains))[-1]
+    note = Note("warehouse", head.number, "e" * 32)
+    world = committed(world, head, CommittedOffset(head.to_offset, note.to_metadata()))
+    return world, {(Code.TABLE_REWOUND, str(head.key))}
+
+
+def the_commit_was_moved(data: st.DataObject, world: World) -> tuple[World, Found]:
+    head = data.draw(st.sampled_from(world.chains))[-1]
+    world = committed(world, head, CommittedOffset(head.to_offset + data.draw(st.integers(1, 9))))
+    return world, {(Code.COMMIT_MOVED, str(head.key))}
+
+
+def the_group_lands_elsewhere(data: st.DataObject, world: World) -> tuple[World, Found]:
+    head = data.draw(st.sampled_from(world.chains))[-1]
+    world = committed(world, head, CommittedOffset(head.to_offset, Note("other", 1, "e" * 32).to_metadata()))
+    return world, {(Code.CHAIN_FOREIGN, str(head.key))}
+
+
+def the_topic_was_made_anew(data: st.DataObject, world: World) -> tuple[World, Found]:
+    head = data.draw(st.sampled_from(world.chains))[-1]
+    assume(head.origin.topic_id)
+    where = head.key.topic_partition
+    logs = {**world.logs, where: attrs.evolve(world.logs[where], topic_id="0f" * 16)}
+    return attrs.evolve(world, logs=logs), {(Code.CHAIN_FOREIGN, str(head.key))}
+
+
+def the_log_was_cut(data: st.DataObject, world: World) -> tuple[World, Found]:
+    head = data.draw(st.sampled_from(world.chains))[-1]
+    assume(head.to_offset > 0)
+    where = head.key.topic_partition
+    logs = {**world.logs, where: attrs.evolve(world.logs[where], start=0, end=head.to_offset - 1)}
+    return attrs.evolve(world, logs=logs), {(Code.RECORDS_LOST, str(head.key))}
+
+
+def retention_was_faster(data: st.DataObject, world: World) -> tuple[World, Found]:
+    head = data.draw(st.sampled_from(world.chains))[-1]
+    where = head.key.topic_partition
+    start = max(head.to_offset, getattr(world.committed.get(where), "offset", 0)) + 1
+    logs = {**world.logs, where: attrs.evolve(world.logs[where], start=start, end=start + 5)}
+    return attrs.evolve(world, logs=logs), {(Code.RECORDS_LOST, str(head.key))}
+
+
+DEFECTS: list[Break] = [
+    a_row_is_gone,
+    a_row_is_there_twice,
+    a_row_is_in_anothers_place,
+    a_row_nobody_landed,
+    a_row_behind_the_head,
+    a_row_before_the_chain,
+    a_row_in_a_gap,
+    a_row_of_another_partition,
+    a_row_that_does_not_tell,
+    an_offset_twice_before_what_is_remembered,
+    a_link_is_missing,
+    the_first_link_is_missing,
+    a_link_begins_late,
+    a_link_begins_early,
+    a_link_twice,
+    a_link_of_another_group,
+    the_table_was_restored,
+    the_table_was_restored_and_landed_in,
+    the_commit_was_moved,
+    the_group_lands_elsewhere,
+    the_topic_was_made_anew,
+    the_log_was_cut,
+    retention_was_faster,
+]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+@given(data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+def test_defect_is_found_where_it_is_and_nothing_else(defect: Break, data: st.DataObject) -> None:
+    world, expected = defect(data, data.draw(worlds()))
+    findings = judge(world.facts())
+    assert against(world.facts()) == expected
+    assert not is_proved(findings)
+    assert all(finding.remedy for finding in findings if finding.counts and finding.code not in _SELF_EXPLAINING)
+    assert all("\n" not in finding.text + finding.remedy for finding in findings)
+
+
+_SELF_EXPLAINING = (Code.CHAIN_FOREIGN, Code.RECORDS_LOST)
+"""Their text is the start rule's, remedy included."""
+
+
+@given(worlds(), st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+def test_what_is_accepted_speaks_against_nothing_and_is_told_all_the_same(world: World, data: st.DataObject) -> None:
+    world, expected = a_row_is_gone(data, world)
+    assert against(world.facts(), (Code.ROWS_MISSING,)) == set()
+    assert against(world.facts(), (Code.ROWS_EXTRA,)) == expected
+    assert {f.code for f in judge(world.facts(), (Code.ROWS_MISSING,)) if f.accepted} == {Code.ROWS_MISSING}
+
+
+# -- what a world of Hypothesis does not have ----------------------------------------------------
+
+KEY = ChainKey("warehouse", "orders", 3)
+FIRST = Link(
+    key=KEY, number=1, from_offset=5, to_offset=9, rows=4, attempt="a1", origin=Origin(group="billing"), leader_epoch=2
+)
+SECOND = attrs.evolve(FIRST, number=2, from_offset=9, to_offset=12, rows=3, attempt="a2")
+SOUND = World(
+    chains=((FIRST, SECOND),),
+    rows=tuple(("orders", 3, offset) for offset in range(5, 12)),
+    committed={KEY.topic_partition: CommittedOffset(12, Note.of(SECOND).to_metadata())},
+    logs={KEY.topic_partition: LogFacts(start=0, end=12)},
+).facts()
+
+
+def chain(**changes: object) -> Facts:
+    return attrs.evolve(SOUND, chains=(attrs.evolve(SOUND.chains[0], **changes),))
+
+
+def texts(facts: Facts) -> list[str]:
+    return [f"{finding.code}: {finding.text}" for finding in judge(facts)]
+
+
+def test_nothing_is_said_of_what_is_all_right() -> None:
+    assert texts(SOUND) == []
+
+
+def test_table_without_chains_is_not_proved() -> None:
+    facts = Facts(table="parquet:/nowhere", forgets=False, chains=(), now=NOW)
+    assert against(facts) == {(Code.NO_CHAINS, "")}
+
+
+@pytest.mark.parametrize(
+    ("links", "told"),
+    [
+        ((), "links 1 to 2 are missing"),
+        ((FIRST,), "link 2 is missing"),
+        ((FIRST, attrs.evolve(SECOND, attempt="b2")), "link 2 was by attempt a2 and is not any more"),
+    ],
+)
+def test_head_that_is_not_among_the_links_is_missing(links: tuple[Link, ...], told: str) -> None:
+    assert any(told in text for text in texts(chain(links=links)))
+    assert (Code.LINK_MISSING, str(KEY)) in against(chain(links=links))
+
+
+def test_chain_without_any_link_is_told() -> None:
+    assert against(chain(head=None, links=())) >= {(Code.LINK_MISSING, str(KEY))}
+
+
+def test_links_that_cannot_be_read_are_told_with_their_reason() -> None:
+    facts = attrs.evolve(chain(links=(), problem="0007.json is no manifest"), counts=None)
+    assert against(facts) == {(Code.LINKS_UNREADABLE, str(KEY))}
+    assert "links-unreadable: 0007.json is no manifest" in texts(facts)
+
+
+def test_rows_that_cannot_be_read_are_wrong() -> None:
+    facts = attrs.evolve(SOUND, counts=None, unreadable="FileNotFoundError: part-7.parquet")
+    assert against(facts) == {(Code.ROWS_UNREADABLE, "")}
+
+
+def test_rows_that_were_not_counted_leave_the_links_proved_and_it_is_said() -> None:
+    facts = attrs.evolve(SOUND, counts=None, uncounted="there is no column 'offset'")
+    assert against(facts) == set()
+    assert texts(facts) == [
+        "rows-uncounted: rows were not counted, the links alone are proved: there is no column 'offset'"
+    ]
+
+
+def test_link_that_recorded_no_rows_is_held_against_nothing() -> None:
+    facts = chain(links=(FIRST, attrs.evolve(SECOND, rows=-1)))
+    assert against(facts) == set()
+    assert texts(facts) == [
+        "rows-uncounted: link 2, offsets [9, 12): its commit recorded no number of rows, there are 3"
+    ]
+
+
+def test_offsets_that_two_sinks_have_landed_are_not_counted_and_those_of_one_after_the_other_are() -> None:
+    other = ChainKey("lake", "orders", 3)
+    beside = ChainFacts(key=other, head=None, links=(attrs.evolve(FIRST, key=other),))
+    facts = attrs.evolve(SOUND, chains=(*SOUND.chains, beside), cluster=None)
+    assert against(facts) == set()
+    assert (
+        "rows-uncounted: rows were not counted, the links alone are proved: the sinks 'lake', 'warehouse' have "
+        in (texts(facts)[0])
+    )
+    after = attrs.evolve(SECOND, key=other, number=1, from_offset=12, to_offset=14, rows=2)
+    world = World(
+        chains=((FIRST, SECOND), (after,)),
+        rows=tuple(("orders", 3, offset) for offset in range(5, 14)),
+        committed={},
+        logs={KEY.topic_partition: LogFacts(start=0, end=14)},
+    )
+    assert against(world.facts()) == set()
+    assert against(plus(world, ("orders", 3, 14)).facts()) == {(Code.ROWS_OUTSIDE, str(other))}
+
+
+def test_links_that_were_appended_meanwhile_explain_rows_behind_the_head() -> None:
+    third = attrs.evolve(SECOND, number=3, from_offset=12, to_offset=14, attempt="a3", rows=2)
+    world = World(
+        chains=((FIRST, SECOND),),
+        rows=tuple(("orders", 3, offset) for offset in range(5, 14)),
+        committed={},
+        logs={KEY.topic_partition: LogFacts(start=0, end=14)},
+    )
+    facts = world.facts()
+    assert against(facts) == {(Code.ROWS_OUTSIDE, str(KEY))}
+    facts = attrs.evolve(facts, chains=(attrs.evolve(facts.chains[0], later=(third,)),))
+    assert against(facts) == set()
+    assert "landed-meanwhile: link 3 was appended meanwhile: their rows were not counted" in texts(facts)
+    beyond = attrs.evolve(plus(world, ("orders", 3, 14)).facts(), chains=facts.chains)
+    assert against(beyond) == {(Code.ROWS_OUTSIDE, str(KEY))}
+
+
+def test_chain_that_began_meanwhile_explains_rows_without_one() -> None:
+    key = ChainKey("warehouse", "orders", 4)
+    first = attrs.evolve(FIRST, key=key)
+    world = World(
+        chains=((FIRST, SECOND),),
+        rows=(*(("orders", 3, offset) for offset in range(5, 12)), ("orders", 4, 5)),
+        committed={},
+        logs={},
+    )
+    facts = attrs.evolve(world.facts(), cluster=None)
+    assert against(facts) == {(Code.ROWS_OUTSIDE, "orders-4")}
+    begun = ChainFacts(key=key, head=None, later=(first,))
+    assert against(attrs.evolve(facts, chains=(*facts.chains, begun))) == set()
+
+
+def test_cluster_that_does_not_tell_leaves_it_unproved() -> None:
+    cluster = ClusterFacts(
+        groups={"billing": GroupFacts(problem="no broker answers")},
+        logs={KEY.topic_partition: LogFacts(problem="the partition has no leader")},
+    )
+    facts = attrs.evolve(SOUND, cluster=cluster)
+    assert against(facts) == {(Code.CLUSTER_SILENT, ""), (Code.CLUSTER_SILENT, str(KEY))}
+    assert "cluster-silent: what group 'billing' has committed is not known: no broker answers" in texts(facts)
+
+
+def test_rewound_table_is_found_also_where_the_log_is_not_known() -> None:
+    cluster = ClusterFacts(
+        groups={"billing": GroupFacts(committed={KEY.topic_partition: CommittedOffset(12)})},
+        logs={},
+    )
+    facts = attrs.evolve(chain(head=FIRST, links=(FIRST,)), cluster=cluster, counts=None)
+    assert (Code.COMMIT_MOVED, str(KEY)) in against(facts)
+
+
+def test_lag_gaps_what_is_forgotten_and_leftovers_are_to_be_known() -> None:
+    gap = attrs.evolve(SECOND, kind=Kind.GAP, rows=0, reason="retention")
+    facts = attrs.evolve(
+        chain(links=(attrs.evolve(FIRST, number=8), attrs.evolve(gap, number=9)), head=attrs.evolve(gap, number=9)),
+        forgets=True,
+        counts=None,
+        cluster=ClusterFacts(
+            groups={"billing": GroupFacts(committed={KEY.topic_partition: CommittedOffset(9)})},
+            logs={KEY.topic_partition: LogFacts(start=0, end=20)},
+        ),
+        leftovers=(
+            Leftover(name="a", size_bytes=1_000, changed=NOW - 7200, what="a staged file"),
+            Leftover(name="b", size_bytes=234, changed=NOW, what="a staged file"),
+        ),
+    )
+    assert against(facts) == set()
+    assert texts(facts) == [
+        "links-forgotten: the table remembers links from 8 on: what lies before 5 is not proved",
+        "gap: link 9 leaves out offsets [9, 12): retention",
+        "commit-behind: the commit at 9 is 3 offsets behind the head's end: the next owner begins at that",
+        "lag: 8 offsets of the log have not landed yet",
+        "leftovers: 2 leftovers of 1,234 bytes, the oldest 2.0 h old: landings that did not win, did not end, or are "
+        "on their way",
+    ]
+
+
+def test_every_code_has_a_severity() -> None:
+    assert set(SEVERITY) == set(Code)
+    assert set(SEVERITY.values()) == set(Severity)

@@ -1,0 +1,174 @@
+"""A Spark for all workers: what it is started with, how it is looked after, what they are told. The JVM is faked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import ConfigError, HandlerError
+from sarameya_handlers import SparkOptions
+from sarameya_handlers.spark import sharing, starting
+from sarameya_handlers.spark.classic import ClassicDriver
+from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.options import spark_options
+from sarameya_handlers.spark.sharing import open_shared
+
+
+@attrs.define(eq=False)
+class FakeJvm:
+    """A JVM with Spark in it, which is asked whether it lives."""
+
+    options: SparkOptions
+    environment: dict[str, str]
+    died: str | None = None
+    stops: int = 0
+
+    @property
+    def session(self) -> FakeJvm:
+        return self
+
+    @property
+    def sparkContext(self) -> FakeJvm:
+        return self
+
+    @property
+    def _jsc(self) -> FakeJvm:
+        return self
+
+    def sc(self) -> FakeJvm:
+        return self
+
+    def isStopped(self) -> bool:
+        return False
+
+    def addJobTag(self, tag: str) -> None:
+        pass
+
+    def removeJobTag(self, tag: str) -> None:
+        pass
+
+    @property
+    def has_died(self) -> bool:
+        return self.died is not None
+
+    def death(self, within: float) -> str | None:
+        return self.died
+
+    def stop(self, *, is_dead: bool = False) -> None:
+        self.stops += 1
+
+    def kill(self) -> None:
+        raise AssertionError
+
+
+@attrs.define(eq=False)
+class FakeJvms:
+    all: list[FakeJvm] = attrs.field(factory=list)
+    error: Exception | None = None
+
+    async def start(self, options: SparkOptions, environment: dict[str, str]) -> FakeJvm:
+        if self.error is not None:
+            raise self.error
+        self.all.append(FakeJvm(options, environment))
+        return self.all[-1]
+
+
+async def inline(function: Any, *args: Any, **_: object) -> Any:
+    await trio.lowlevel.checkpoint()
+    return function(*args)
+
+
+def open_session(driver: ClassicDriver) -> Any:
+    if told := driver.death(driver.base):
+        raise SparkGoneError(told, begun=False)
+    return driver.base
+
+
+@pytest.fixture
+def jvms(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJvms]:
+    fake = FakeJvms()
+    monkeypatch.setattr(starting, "start_jvm", fake.start)
+    monkeypatch.setattr(sharing, "_port_of", lambda session: 33_000)
+    # Virtual time does not wait for threads.
+    monkeypatch.setattr(trio.to_thread, "run_sync", inline)
+    monkeypatch.setattr(trio.from_thread, "check_cancelled", lambda: None)
+    monkeypatch.setattr(ClassicDriver, "open_session", open_session)
+    yield fake
+    assert all(jvm.stops == 1 for jvm in fake.all)
+
+
+SHARED = {"spark": {"master": "local[2]", "share": True, "max_jobs": 3, "conf": {"spark.plugins": "a.B", "spark.c": 1}}}
+
+
+@pytest.mark.parametrize("options", [{}, {"spark": {"master": "local[2]"}}, {"spark": "sc://localhost:1"}])
+async def test_spark_that_is_not_shared_is_not_started(jvms: FakeJvms, options: dict[str, Any]) -> None:
+    async with open_shared(options) as changes:
+        assert changes == {}
+    assert jvms.all == []
+
+
+async def test_workers_are_told_where_the_server_is_and_its_token_goes_by_its_environment(
+    jvms: FakeJvms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    async with open_shared(SHARED) as changes:
+        (jvm,) = jvms.all
+        token = jvm.environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"]
+        assert len(token) > 30
+        assert changes == {"spark": {"master": f"sc://localhost:33000/;token={token}", "max_jobs": 3}}
+        assert spark_options(changes["spark"]).is_connect
+        assert "PYSPARK_PYTHON" in jvm.environment
+        properties = jvm.options.properties
+        assert token not in str(properties)
+        assert properties["spark.plugins"] == "a.B,org.apache.spark.sql.connect.SparkConnectPlugin"
+        assert properties["spark.connect.grpc.binding.address"] == "127.0.0.1"
+        assert properties["spark.connect.grpc.binding.port"] == "0"
+        assert properties["spark.c"] == "1"
+
+
+async def test_server_that_dies_is_started_again_at_the_same_port_with_the_same_token(
+    jvms: FakeJvms, autojump_clock: MockClock
+) -> None:
+    async with open_shared(SHARED):
+        jvms.all[0].died = "Spark's JVM has died"
+        await trio.sleep(5 * sharing.LOOK_AGAIN)
+        first, second = jvms.all
+        assert first.stops == 1
+        assert second.environment == first.environment
+        assert second.options.properties["spark.connect.grpc.binding.port"] == "33000"
+
+
+async def test_server_that_does_not_start_again_is_tried_for_as_long_as_it_takes(
+    jvms: FakeJvms, autojump_clock: MockClock
+) -> None:
+    async with open_shared(SHARED):
+        jvms.all[0].died = "Spark's JVM has died"
+        jvms.error = HandlerError("the port is taken")
+        await trio.sleep(600.0)
+        jvms.error = None
+        await trio.sleep(60.0)
+        assert len(jvms.all) == 2
+
+
+async def test_server_that_does_not_start_is_raised(jvms: FakeJvms) -> None:
+    jvms.error = HandlerError("no Java")
+    with pytest.raises(HandlerError, match="no Java"):
+        async with open_shared(SHARED):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("spark", "told"),
+    [
+        ({"share": "yes"}, "share = 'yes': must be true or false"),
+        ({"master": "sc://localhost:1", "share": True}, "share = True: is not for a Spark Connect server"),
+    ],
+)
+def test_share_that_makes_no_sense_is_refused(spark: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        spark_options(spark)
