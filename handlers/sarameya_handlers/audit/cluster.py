@@ -1,0 +1,102 @@
+"""What groups have committed, and where logs begin and end, asked of a cluster. Trio.
+
+What cannot be told is a fact, too, and has its reason: an audit goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from sarameya import (
+    LOG_END,
+    LOG_START,
+    ClusterMetadata,
+    ConfigError,
+    ErrorCode,
+    GroupAdmin,
+    SarameyaError,
+    TopicPartition,
+    log_event,
+)
+from sarameya.service import Cluster
+from sarameya_handlers.audit.facts import GroupFacts, LogFacts
+from sarameya_handlers.landing.links import UNKNOWN_EPOCH, Link
+
+
+@asynccontextmanager
+async def open_admin(place: Cluster) -> AsyncIterator[GroupAdmin]:
+    """For a few questions; a connection that is idle for long is given up by brokers."""
+    async with GroupAdmin(place.bootstrap_servers, place.config, log_event) as admin:
+        yield admin
+
+
+async def ask_groups(place: Cluster, groups: Iterable[str]) -> dict[str, GroupFacts]:
+    """What each group has committed. Raises ConfigError."""
+    wanted = sorted(set(groups))
+    try:
+        async with open_admin(place) as admin:
+            return {group: await group_facts(admin, group) for group in wanted}
+    except ConfigError:
+        raise
+    except SarameyaError as error:
+        return {group: GroupFacts(problem=str(error)) for group in wanted}
+
+
+async def ask_logs(place: Cluster, heads: Iterable[Link]) -> dict[TopicPartition, LogFacts]:
+    """The logs of these heads' partitions. Raises ConfigError."""
+    known = list(heads)
+    try:
+        async with open_admin(place) as admin:
+            return await log_facts(admin, known)
+    except ConfigError:
+        raise
+    except SarameyaError as error:
+        return {head.key.topic_partition: LogFacts(problem=str(error)) for head in known}
+
+
+async def group_facts(admin: GroupAdmin, group: str) -> GroupFacts:
+    """What the group has committed, or why that is not known."""
+    try:
+        return GroupFacts(committed=await admin.committed(group))
+    except SarameyaError as error:
+        return GroupFacts(problem=str(error))
+
+
+async def log_facts(
+    admin: GroupAdmin, heads: Iterable[Link], others: Iterable[TopicPartition] = ()
+) -> dict[TopicPartition, LogFacts]:
+    """The logs of these heads' partitions, and of others. Raises SarameyaError where the cluster tells nothing."""
+    epochs: dict[TopicPartition, int] = dict.fromkeys(others, UNKNOWN_EPOCH)
+    for head in heads:
+        where = head.key.topic_partition
+        epochs[where] = max(epochs.get(where, UNKNOWN_EPOCH), head.leader_epoch)
+    if not epochs:
+        return {}
+    metadata = await admin.metadata({partition.topic for partition in epochs})
+    there = [partition for partition in sorted(epochs) if metadata.partition(partition) is not None]
+    starts = await admin.log_offsets(there, LOG_START)
+    ends = await admin.log_offsets(there, LOG_END)
+    epoch_ends = await admin.epoch_ends(epochs)
+    return {
+        partition: LogFacts(
+            start=starts.found.get(partition),
+            end=ends.found.get(partition),
+            epoch_end=epoch_ends.get(partition),
+            topic_id=_topic_id(metadata, partition),
+            problem=_why_gone(metadata, partition) or starts.missing.get(partition) or ends.missing.get(partition, ""),
+        )
+        for partition in sorted(epochs)
+    }
+
+
+def _why_gone(metadata: ClusterMetadata, partition: TopicPartition) -> str:
+    if metadata.partition(partition) is not None:
+        return ""
+    code = metadata.missing([partition.topic]).get(partition.topic)
+    return ErrorCode.describe(code) if code else "there is no such partition"
+
+
+def _topic_id(metadata: ClusterMetadata, partition: TopicPartition) -> str:
+    topic = metadata.topics.get(partition.topic)
+    return topic.topic_id.hex if topic is not None and topic.topic_id is not None else ""

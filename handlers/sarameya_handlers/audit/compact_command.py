@@ -1,0 +1,83 @@
+"""`sarameya compact TABLE --file-size SIZE`: makes few files of many in a Parquet table, while others land there."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import Any
+
+import trio
+
+from sarameya import HandlerError
+from sarameya_handlers.audit import arguments
+from sarameya_handlers.audit.wording import amount
+from sarameya_handlers.landing.compacting import Compacted, compact
+from sarameya_handlers.spark.parquet import ParquetTable
+
+TRIES = 10
+"""Compactions at the same time: one is done, the others have worked in vain, and look again."""
+_OTHERS = {
+    "delta": "OPTIMIZE and VACUUM, in the driver that its members share",
+    "iceberg": "CALL <catalog>.system.rewrite_data_files(...) and expire_snapshots",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Make few files of many small ones. Links stay as they are, and members may go on landing. Readers of the "
+        "plain directory miss rows for a moment; read_landing does not. `sarameya sweep` removes what was replaced."
+    )
+    parser.epilog = "exit codes: 0 done, or nothing was to be done; 1 it failed; 2 the command line must change"
+    parser.add_argument(
+        "--file-size",
+        type=arguments.size,
+        default=128 * 2**20,
+        metavar="SIZE",
+        help="how large files should be (128MB): smaller ones of a directory are put together",
+    )
+    arguments.add_table_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises SarameyaError."""
+    table = arguments.table_of(args)
+    if not isinstance(table, ParquetTable):
+        kind = table.name.partition(":")[0]
+        raise HandlerError(f"{table.name} is compacted by its own means: {_OTHERS[kind]}; its chains stay as they are")
+    arguments.progress_of(args)(f"{table.name}: looking for small files")
+    done = trio.run(_compact, table, args.file_size)
+    arguments.show(_text(table.name, done), _document(table.name, done), as_json=args.json)
+    return 0 if done.was_first else 1
+
+
+async def _compact(table: ParquetTable, file_bytes: int) -> Compacted:
+    work = partial(compact, table.path, file_bytes, check=trio.from_thread.check_cancelled)
+    for _ in range(TRIES):
+        done = await trio.to_thread.run_sync(work)
+        if done.was_first:
+            break
+    return done
+
+
+def _text(name: str, done: Compacted) -> str:
+    if not done.was_first:
+        return f"{name}: somebody else compacts it all the time; try again later"
+    if done.compaction is None:
+        return f"{name}: there are no small files to be put together"
+    rows = sum(file.rows for file in done.compaction.files)
+    return (
+        f"{name}: {amount(len(done.compaction.replaced), 'file')} became {len(done.compaction.files):,}, "
+        f"with {amount(rows, 'row')}"
+    )
+
+
+def _document(name: str, done: Compacted) -> dict[str, Any]:
+    compaction = done.compaction
+    return {
+        "table": name,
+        "compaction": compaction.number if compaction else None,
+        "replaced": len(compaction.replaced) if compaction else 0,
+        "files": len(compaction.files) if compaction else 0,
+        "rows": sum(file.rows for file in compaction.files) if compaction else 0,
+    }

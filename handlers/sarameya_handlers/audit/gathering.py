@@ -1,0 +1,165 @@
+"""Gathers what an audit judges, in an order in which members that go on landing are no contradiction.
+
+Commits first, then the links, the rows, the links that came meanwhile, and the logs at last: a commit is never beyond
+the links read after it, no row beyond those read after the rows, no link beyond the end of its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sarameya import HandlerError
+from sarameya.service import Cluster, counted
+from sarameya_handlers.audit.arrow_counting import count_batches
+from sarameya_handlers.audit.cluster import ask_groups, ask_logs
+from sarameya_handlers.audit.counting import count_frame, why_uncountable
+from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Counts, Facts, Span
+from sarameya_handlers.audit.lineage import LINEAGE
+from sarameya_handlers.audit.running import Run, without_spark
+from sarameya_handlers.audit.spans import spans_of
+from sarameya_handlers.landing.errors import ChainError
+from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.errors import cause_of
+from sarameya_handlers.spark.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Progress = Callable[[str], None]
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Audit:
+    """What is audited, and how. `place` None: no cluster is asked."""
+
+    table: Table
+    run: Run = without_spark
+    place: Cluster | None = None
+    counts_rows: bool = True
+    by_spark: bool = False
+    """Whether `run` gives a session; rows are counted by Arrow, else."""
+    progress: Progress = lambda line: None
+
+
+async def gather(audit: Audit, now: float) -> Facts:
+    """All facts. Raises SarameyaError, and what Spark raises, where the table cannot be asked at all."""
+    table, run, place = audit.table, audit.run, audit.place
+    audit.progress(f"{table.name}: looking for its chains")
+    heads = await run(lambda spark: read_heads(spark, table))
+    groups = {chain.head.origin.group for chain in heads if chain.head is not None}
+    commits = await ask_groups(place, groups) if place else {}
+    facts = await run(lambda spark: table_facts(spark, audit, heads, now))
+    if place:
+        audit.progress("asking for the ends of the logs")
+        logs = await ask_logs(place, [chain.last for chain in facts.chains if chain.last is not None])
+        facts = attrs.evolve(facts, cluster=ClusterFacts(groups=commits, logs=logs))
+    return facts
+
+
+def table_facts(spark: SparkSession, audit: Audit, heads: Sequence[ChainFacts], now: float) -> Facts:
+    """What the table tells, of chains whose heads `read_heads` has read. Blocking."""
+    table = audit.table
+    audit.progress(f"reading the links of {counted(len(heads), 'chain')}")
+    chains = tuple(with_links(spark, table, heads))
+    facts = Facts(table=table.name, forgets=table.forgets, chains=chains, now=now)
+    facts = _with_counts(spark, audit, facts)
+    # Where Spark has died, and not the table was unreadable, this raises.
+    facts = attrs.evolve(facts, chains=tuple(with_later(spark, table, facts.chains)))
+    try:
+        return attrs.evolve(facts, leftovers=tuple(table.leftovers(spark)))
+    except HandlerError as error:  # not every place can be listed from everywhere
+        return attrs.evolve(facts, unlisted=str(error))
+
+
+# -- links, blocking ---------------------------------------------------------------------------------
+
+
+def read_heads(spark: SparkSession, table: Table) -> list[ChainFacts]:
+    """Each chain with its head, or with why that cannot be proved."""
+    keys = sorted(table.keys(spark))
+    try:
+        heads = table.heads(spark, keys)
+    except ChainError:  # one of them; which, is told one by one
+        return [_with_head(spark, table, key) for key in keys]
+    return [ChainFacts(key=key, head=heads.get(key)) for key in keys]
+
+
+def _with_head(spark: SparkSession, table: Table, key: ChainKey) -> ChainFacts:
+    try:
+        return ChainFacts(key=key, head=table.heads(spark, [key]).get(key))
+    except ChainError as error:
+        return ChainFacts(key=key, head=None, problem=str(error))
+
+
+def with_links(spark: SparkSession, table: Table, chains: Sequence[ChainFacts]) -> list[ChainFacts]:
+    """The chains with their links, or with why they cannot be read."""
+    try:
+        links = table.all_links(spark, [chain.key for chain in chains])
+    except ChainError:  # one of them; which, is told one by one
+        return [_with_links(spark, table, chain) for chain in chains]
+    return [attrs.evolve(chain, links=tuple(links.get(chain.key, ()))) for chain in chains]
+
+
+def _with_links(spark: SparkSession, table: Table, chain: ChainFacts) -> ChainFacts:
+    try:
+        return attrs.evolve(chain, links=tuple(table.links(spark, chain.key, 1)))
+    except ChainError as error:
+        return attrs.evolve(chain, problem=chain.problem or str(error))
+
+
+def with_later(spark: SparkSession, table: Table, chains: Iterable[ChainFacts]) -> list[ChainFacts]:
+    """The chains with the links that were appended since, and those that have begun since."""
+    known = {chain.key: chain for chain in chains}
+    now = {chain.key: chain for chain in read_heads(spark, table)}
+    for key in sorted({*known, *now}):
+        chain, head = known.get(key, ChainFacts(key=key, head=None)), now.get(key)
+        last = chain.links[-1] if chain.links else None
+        if not chain.problem and (head is None or last is None or head.head != last):
+            known[key] = _with_later(spark, table, chain, last)
+    return list(known.values())
+
+
+def _with_later(spark: SparkSession, table: Table, chain: ChainFacts, last: Link | None) -> ChainFacts:
+    try:
+        found = tuple(table.links(spark, chain.key, last.number if last else 1))
+    except ChainError as error:
+        return attrs.evolve(chain, problem=str(error))
+    if last is None:
+        return attrs.evolve(chain, later=found)
+    if not found or (found[0].number, found[0].attempt) != (last.number, last.attempt):
+        return attrs.evolve(chain, problem=f"{last} is not there any more: the table was changed meanwhile")
+    return attrs.evolve(chain, later=found[1:])
+
+
+# -- rows, blocking ----------------------------------------------------------------------------------
+
+
+def _with_counts(spark: SparkSession, audit: Audit, facts: Facts) -> Facts:
+    if not audit.counts_rows:
+        return attrs.evolve(facts, uncounted="that was not wanted")
+    links = [link for chain in facts.chains for link in chain.links]
+    audit.progress(f"counting rows, by {counted(len(links), 'link')}")
+    spans = spans_of(facts.chains, forgets=facts.forgets).spans
+    try:
+        found = (_count_by_spark if audit.by_spark else _count_by_arrow)(spark, audit.table, spans)
+    except HandlerError:
+        if any(link.rows for link in links):
+            raise
+        found = Counts({})  # a table that has no rows yet may have no columns either
+    except Exception as error:  # noqa: BLE001  whatever a table's files make Spark or Arrow raise
+        return attrs.evolve(facts, unreadable=cause_of(error))
+    if isinstance(found, str):
+        return attrs.evolve(facts, uncounted=found)
+    return attrs.evolve(facts, counts=found)
+
+
+def _count_by_spark(spark: SparkSession, table: Table, spans: Sequence[Span]) -> Counts | str:
+    frame = table.read(spark)
+    return why_uncountable(frame) or count_frame(spark, frame, spans)
+
+
+def _count_by_arrow(spark: SparkSession, table: Table, spans: Sequence[Span]) -> Counts | str:
+    return count_batches(table.batches(LINEAGE), spans)

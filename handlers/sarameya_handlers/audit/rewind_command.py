@@ -1,0 +1,130 @@
+"""`sarameya rewind TABLE --to-version V`: has the group commit what matches a table that is restored to version V."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from sarameya import CommittedOffset, DescribedGroup, ErrorCode, GroupAdmin, SarameyaError, TopicPartition
+from sarameya.service import Cluster, counted, listed
+from sarameya_handlers.audit import arguments
+from sarameya_handlers.audit.cluster import group_facts, log_facts, open_admin
+from sarameya_handlers.audit.rewinding import Chains, Move, plan_rewind, rewind_document, rewind_text
+from sarameya_handlers.audit.running import open_run
+from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show, and with --execute do, the reset of the groups that land in the table, so that they match an older "
+        "version of it: before or after it is restored to that, with the members stopped. Restoring the table itself "
+        "is its own format's business."
+    )
+    parser.epilog = (
+        "exit codes: 0 done, or shown; 1 a group is active or could not be reset, or landing would not go on; "
+        "2 the command line or configuration must change"
+    )
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument(
+        "--to-version", metavar="V", help="the version of the table: Delta's number, Iceberg's snapshot id"
+    )
+    target.add_argument(
+        "--to-head",
+        action="store_true",
+        help="the table as it stands: where it keeps no versions, or was restored already",
+    )
+    parser.add_argument("--execute", action="store_true", help="do it; without this it is only shown")
+    arguments.add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 where all is done, or shown without a problem. Raises SarameyaError."""
+    place = arguments.cluster_of(args)
+    if place is None:
+        args.usage_error("the cluster is missing: --bootstrap-servers HOST:PORT, or --app APP.toml")
+        raise AssertionError("a usage error exits")
+    table = arguments.table_of(args)
+    to = f"version {args.to_version}" if args.to_version is not None else "its head"
+    chains = trio.run(_read, args, table)
+    moves, active = trio.run(_rewind, place, chains, args.execute)
+    arguments.show(
+        rewind_text(table.name, to, moves, active, executed=args.execute),
+        rewind_document(table.name, to, moves, executed=args.execute),
+        as_json=args.json,
+    )
+    failed = any(move.error or move.problem for move in moves) or bool(active)
+    return 1 if failed else 0
+
+
+# -- the table ---------------------------------------------------------------------------------------
+
+
+async def _read(args: argparse.Namespace, table: Table) -> Chains:
+    progress = arguments.progress_of(args)
+    async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
+        progress(f"{table.name}: looking for its chains")
+        chains = await run(lambda spark: read_chains(spark, table, args.to_version))
+    if not (chains.now or chains.then):
+        raise SarameyaError(f"{table.name} has no chain of links, so no group is to match it")
+    return chains
+
+
+def read_chains(spark: SparkSession, table: Table, version: str | None) -> Chains:
+    """The heads now and then, and where chains begin that were not there then. Blocking. Raises HandlerError where the
+    table keeps no versions, or not this one."""
+    now = table.heads(spark, table.keys(spark))
+    then = dict(now) if version is None else table.heads_at(spark, version)
+    first: dict[ChainKey, Link] = {}
+    for key in sorted(now.keys() - then.keys()):
+        if links := table.links(spark, key, 1):
+            first[key] = links[0]
+    return Chains(now=now, then=then, first=first)
+
+
+# -- the groups --------------------------------------------------------------------------------------
+
+
+async def _rewind(place: Cluster, chains: Chains, execute: bool) -> tuple[list[Move], dict[str, str]]:
+    heads = (*chains.now.values(), *chains.then.values())
+    names = sorted({head.origin.group for head in heads})
+    async with open_admin(place) as admin:
+        described = [await admin.describe(name) for name in names]
+        groups = {name: await group_facts(admin, name) for name in names}
+        committed = {partition for facts in groups.values() for partition in facts.committed}
+        logs = await log_facts(admin, chains.then.values(), committed | {head.key.topic_partition for head in heads})
+        moves = plan_rewind(chains, groups, logs)
+        active = {group.group: _members(group) for group in described if group.is_active}
+        if execute and active:
+            told = "; ".join(f"group {group!r} is active: {members}" for group, members in active.items())
+            raise SarameyaError(f"{told}; stop its members first, nothing was changed")
+        if execute:
+            moves = [move for name in names for move in await _commit(admin, name, moves)]
+    return moves, active
+
+
+def _members(group: DescribedGroup) -> str:
+    names = [f"{member.member_id} (client {member.client_id} at {member.host})" for member in group.members]
+    return f"{counted(len(names), 'member')}: {listed(names)}" if names else f"it is {group.state}"
+
+
+async def _commit(admin: GroupAdmin, group: str, moves: Sequence[Move]) -> list[Move]:
+    """The group's moves, made; each with what the coordinator has refused of it."""
+    own = [move for move in moves if move.group == group]
+    wanted: dict[TopicPartition, CommittedOffset] = {
+        move.key.topic_partition: move.after for move in own if move.after is not None
+    }
+    codes = await admin.commit(group, wanted) if wanted else {}
+    return [
+        attrs.evolve(move, error=ErrorCode.describe(code)) if code else move
+        for move in own
+        for code in [codes.get(move.key.topic_partition, 0) if move.after is not None else 0]
+    ]

@@ -1,0 +1,62 @@
+"""Where an audit's blocking calls run: in a thread, with the SparkSession that the table needs, or with none."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+import trio
+
+from sarameya import SarameyaError
+from sarameya_handlers.spark.engine import Engine, SparkEngine
+from sarameya_handlers.spark.errors import cause_of
+from sarameya_handlers.spark.options import SparkOptions
+from sarameya_handlers.spark.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+
+class AskError(SarameyaError):
+    """Spark could not tell what a table was asked."""
+
+
+class Run(Protocol):
+    """Runs `work(session)` in a thread and gives its result, or raises what it raises."""
+
+    def __call__(self, work: Callable[[SparkSession], T]) -> Awaitable[T]: ...
+
+
+async def without_spark(work: Callable[[SparkSession], T]) -> T:
+    """For tables that do not need Spark: the session is None."""
+    return await trio.to_thread.run_sync(work, cast("SparkSession", None), abandon_on_cancel=True)
+
+
+@asynccontextmanager
+async def open_run(
+    table: Table, options: SparkOptions, progress: Callable[[str], None], *, by_spark: bool = False
+) -> AsyncIterator[Run]:
+    """Runs what is asked of this table; with a session where it needs one or `by_spark` says so."""
+    if not (table.needs_spark or by_spark):
+        yield without_spark
+        return
+    progress(f"starting Spark ({options.master})")
+    async with SparkEngine(options) as engine:
+        yield _by(engine)
+
+
+def _by(engine: Engine) -> Run:
+    async def run(work: Callable[[SparkSession], Any]) -> Any:
+        try:
+            return await engine.run(lambda spark, _: work(spark), tag=f"sarameya-audit-{uuid.uuid4().hex}")
+        except SarameyaError:
+            raise
+        except Exception as error:
+            # Here, while Spark is there: afterwards such an error has no text any more.
+            raise AskError(f"{cause_of(error)}; has Spark what the table needs (--conf: jars, catalogs)?") from error
+
+    return run

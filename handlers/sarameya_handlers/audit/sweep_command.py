@@ -1,0 +1,133 @@
+"""`sarameya sweep TABLE --older-than AGE`: removes what landings that did not win, or did not end, have left behind."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from sarameya import ConfigError
+from sarameya_handlers.audit import arguments
+from sarameya_handlers.audit.running import Run, open_run
+from sarameya_handlers.audit.sweeping import (
+    SAFE_AGE,
+    Swept,
+    plan_sweep,
+    restated,
+    sweep_document,
+    sweep_text,
+    to_restate,
+)
+from sarameya_handlers.audit.wording import age
+from sarameya_handlers.landing.links import Link
+from sarameya_handlers.spark.errors import LandingError, cause_of
+from sarameya_handlers.spark.table import Landing, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show what landings that did not win, or did not end, have left behind, and with --execute remove it: no link "
+        "names it, and no reader sees it. Members may go on landing meanwhile."
+    )
+    parser.epilog = "exit codes: 0 done, or shown; 1 something could not be removed; 2 the command line must change"
+    parser.add_argument(
+        "--older-than",
+        type=arguments.seconds,
+        required=True,
+        metavar="AGE",
+        help="what has not changed for so long: 90min, 12h, 1d, 2w",
+    )
+    parser.add_argument("--execute", action="store_true", help="do it; without this it is only shown")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help=f"allow less than {age(SAFE_AGE)}: landings that are on their way fail, and are tried again",
+    )
+    arguments.add_table_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 where all that is due is removed, or only shown. Raises SarameyaError."""
+    if args.older_than < SAFE_AGE and not args.force:
+        raise ConfigError(
+            "--older-than",
+            age(args.older_than),
+            f"must be at least {age(SAFE_AGE)}: what is younger may be a landing on its way, which would fail and be "
+            "tried again; --force allows it",
+        )
+    table = arguments.table_of(args)
+    plan, restate = trio.run(_sweep, args, table)
+    shown = [swept.error for swept in plan if swept.error]
+    arguments.show(
+        sweep_text(table.name, plan, restate, executed=args.execute),
+        sweep_document(table.name, plan, restate, args.older_than, executed=args.execute),
+        as_json=args.json,
+    )
+    return 1 if shown else 0
+
+
+async def _sweep(args: argparse.Namespace, table: Table) -> tuple[list[Swept], list[Link]]:
+    progress = arguments.progress_of(args)
+    async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
+        progress(f"{table.name}: looking for what was left behind")
+        plan = plan_sweep(await run(table.leftovers), args.older_than, time.time())
+        heads = await run(lambda spark: table.heads(spark, table.keys(spark)))
+        restate = to_restate(heads.values(), plan)
+        if args.execute and any(swept.is_due for swept in plan):
+            progress("removing it")
+            plan = await _execute(run, table, plan, restate)
+    return plan, restate
+
+
+async def _execute(run: Run, table: Table, plan: Sequence[Swept], restate: Sequence[Link]) -> list[Swept]:
+    if restate:
+        await run(lambda spark: restate_heads(spark, table, restate, time.time()))
+    # What has won meanwhile is no leftover any more, and now nothing of it can win.
+    still = {leftover.name for leftover in await run(table.leftovers)}
+    return [
+        await run(lambda spark, swept=swept: _removed(spark, table, swept))  # type: ignore[misc]
+        if swept.is_due and swept.leftover.name in still
+        else swept
+        for swept in plan
+    ]
+
+
+def restate_heads(spark: SparkSession, table: Table, heads: Sequence[Link], now: float) -> None:
+    """Have a link behind each of these heads: ours, or whoever's. Blocking. Raises LandingError where there is none."""
+    table.open(spark)
+    for first in range(0, len(heads), table.landings_a_job):
+        some = heads[first : first + table.landings_a_job]
+        landings = [Landing(link=restated(head, now), staged=None) for head in some]
+        table.land(spark, landings, _NoRows(), lambda phase, landings: None)
+        found = table.heads(spark, [head.key for head in some])
+        for head in some:
+            if head.key not in found or found[head.key].number <= head.number:
+                raise LandingError(f"{head} could not be re-stated, so nothing is removed; try again")
+
+
+class _NoRows:
+    """The shape of links that bring nothing."""
+
+    is_plain = True
+
+    def frame(self, spark: SparkSession, landing: Landing) -> DataFrame:
+        raise AssertionError(f"{landing} has no rows")
+
+    def frames(self, spark: SparkSession, landings: Sequence[Landing]) -> Sequence[DataFrame]:
+        return [self.frame(spark, landing) for landing in landings]
+
+
+def _removed(spark: SparkSession, table: Table, swept: Swept) -> Swept:
+    try:
+        table.remove(spark, swept.leftover)
+    except Exception as error:  # noqa: BLE001  each is told, whatever a table's storage raises, and the next is tried
+        return attrs.evolve(swept, error=cause_of(error))
+    return attrs.evolve(swept, is_removed=True)

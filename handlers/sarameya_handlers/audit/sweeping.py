@@ -1,0 +1,135 @@
+"""What is swept of a table, and which chains are re-stated before: pure.
+
+Whoever left something behind may be asleep, not dead: a process that was stopped in the middle of a landing appends
+its link when it wakes, if nobody else has taken its number, and its data must be there then. So the number is taken
+first: a chain in which nothing has been appended since is given an empty link that re-states its head. After that
+nothing that was there before can win any more, however late it wakes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from sarameya.service import counted, table
+from sarameya_handlers.audit.wording import age, amount
+from sarameya_handlers.landing.chain import Chain
+from sarameya_handlers.landing.links import Kind, Link
+from sarameya_handlers.spark.table import Leftover
+
+SAFE_AGE = 3_600.0
+"""Seconds in which a landing may be on its way: sweeping what is younger has to be forced."""
+SKEW = 300.0
+"""Seconds by which the clocks of a table's writers may differ."""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Swept:
+    """A leftover, and what becomes of it."""
+
+    leftover: Leftover
+    age: float
+    is_due: bool
+    is_removed: bool = False
+    error: str = ""
+
+
+def plan_sweep(leftovers: Iterable[Leftover], older_than: float, now: float) -> list[Swept]:
+    """Those that have not changed for `older_than` seconds are due; the oldest first."""
+    found = [
+        Swept(leftover=leftover, age=now - leftover.changed, is_due=now - leftover.changed >= older_than)
+        for leftover in leftovers
+    ]
+    return sorted(found, key=lambda swept: (-swept.age, swept.leftover.name))
+
+
+def to_restate(heads: Iterable[Link], plan: Iterable[Swept]) -> list[Link]:
+    """The heads behind which what is due might still be appended: they are no younger than it, for sure."""
+    newest = max((swept.leftover.changed for swept in plan if swept.is_due), default=None)
+    if newest is None:
+        return []
+    return [head for head in heads if head.tried_at / 1000 <= newest + SKEW]
+
+
+def restated(head: Link, now: float) -> Link:
+    """The link that takes the next number."""
+    return Chain(head.key, head.origin, head).propose(
+        head.to_offset, head.to_offset, attempt=uuid.uuid4().hex, kind=Kind.RESTATED, tried_at=int(now * 1000)
+    )
+
+
+# -- what is told ------------------------------------------------------------------------------------
+
+_SHOWN = 100
+
+
+def sweep_text(name: str, plan: Sequence[Swept], restate: Sequence[Link], *, executed: bool) -> str:
+    """For a person."""
+    if not plan:
+        return f"TABLE {name}\n\nNothing has been left behind."
+    rows = [
+        (_fate(swept, executed), age(swept.age), swept.leftover.size_bytes, swept.leftover.what, swept.leftover.name)
+        for swept in plan[:_SHOWN]
+    ]
+    parts = [f"TABLE {name}", table(("", "AGE", "BYTES", "WHAT", "NAME"), rows)]
+    if len(plan) > _SHOWN:
+        parts.append(f"and {len(plan) - _SHOWN} more (--json has them all)")
+    parts.append("\n".join(_sums(plan, restate, executed)))
+    return "\n\n".join(parts)
+
+
+def _fate(swept: Swept, executed: bool) -> str:
+    if swept.error:
+        return f"not removed: {swept.error}"
+    if not swept.is_due:
+        return "kept: too young"
+    if not executed:
+        return "to be removed"
+    return "removed" if swept.is_removed else "kept: it is no leftover any more"
+
+
+def _sums(plan: Sequence[Swept], restate: Sequence[Link], executed: bool) -> list[str]:
+    due = [swept for swept in plan if (swept.is_removed if executed else swept.is_due)]
+    size = sum(swept.leftover.size_bytes for swept in due)
+    chains = counted(len(restate), "chain")
+    lines = []
+    if restate:
+        what = "was given" if executed else "will be given"
+        lines.append(f"{chains} {what} an empty link first, so that nothing that is removed can still be appended.")
+    if executed:
+        lines.append(f"{amount(len(due), 'leftover')} of {size:,} bytes removed.")
+    else:
+        lines.append(f"{amount(len(due), 'leftover')} of {size:,} bytes to be removed.")
+        if due:
+            lines.append("Nothing is changed yet: add --execute to do it.")
+    return lines
+
+
+def sweep_document(
+    name: str, plan: Sequence[Swept], restate: Sequence[Link], older_than: float, *, executed: bool
+) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "table": name,
+        "executed": executed,
+        "older_than": older_than,
+        "restated": [
+            {"sink": head.key.sink, "topic": head.key.topic, "partition": head.key.partition, "number": head.number + 1}
+            for head in restate
+        ],
+        "leftovers": [
+            {
+                "name": swept.leftover.name,
+                "what": swept.leftover.what,
+                "size_bytes": swept.leftover.size_bytes,
+                "changed": swept.leftover.changed,
+                "due": swept.is_due,
+                "removed": swept.is_removed,
+                "error": swept.error or None,
+            }
+            for swept in plan
+        ],
+    }

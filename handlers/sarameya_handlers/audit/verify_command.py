@@ -1,0 +1,74 @@
+"""`sarameya verify TABLE`: proves that a table holds each record exactly once, or says what is against it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import trio
+
+from sarameya.service import Cluster
+from sarameya_handlers.audit import arguments
+from sarameya_handlers.audit.facts import Facts
+from sarameya_handlers.audit.findings import SEVERITY, Code, Severity
+from sarameya_handlers.audit.gathering import Audit, gather
+from sarameya_handlers.audit.report import report_document, report_text
+from sarameya_handlers.audit.running import open_run
+from sarameya_handlers.audit.verdict import is_proved, judge
+from sarameya_handlers.spark.table import Table
+
+_EXIT_CODES = (
+    "exit codes: 0 proved, 1 not proved: something is wrong, or may be, 2 the command line or configuration must change"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Prove that the table holds each record exactly once: its links are dense and contiguous, each range has the "
+        "rows that its commit recorded, none twice and none beside; with a cluster, that its groups' commits and its "
+        "logs agree, so that landing can go on."
+    )
+    parser.epilog = _EXIT_CODES
+    parser.add_argument(
+        "--accept",
+        dest="accepted",
+        type=_code,
+        action="append",
+        default=[],
+        metavar="CODE",
+        help="a kind of finding that you know of, and that is no defect here: rows-missing where rows were deleted on "
+        "purpose, offsets-repeated where a transform makes several rows of a record; may be given again",
+    )
+    parser.add_argument("--links-only", action="store_true", help="prove the links, and count no rows")
+    arguments.add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def _code(text: str) -> Code:
+    known = [str(code) for code, severity in SEVERITY.items() if severity is not Severity.NOTE]
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"{text!r} is no finding; there are {', '.join(known)}")
+    return Code(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 where the table is proved, 1 where it is not. Raises SarameyaError where it cannot be asked."""
+    facts = trio.run(_gather, args, arguments.table_of(args), arguments.cluster_of(args))
+    findings = judge(facts, args.accepted)
+    arguments.show(report_text(facts, findings), report_document(facts, findings), as_json=args.json)
+    return 0 if is_proved(findings) else 1
+
+
+async def _gather(args: argparse.Namespace, table: Table, place: Cluster | None) -> Facts:
+    progress = arguments.progress_of(args)
+    by_spark = table.needs_spark or bool(args.spark)
+    async with open_run(table, arguments.spark_options(args), progress, by_spark=by_spark) as run:
+        audit = Audit(
+            table=table,
+            run=run,
+            place=place,
+            counts_rows=not args.links_only,
+            by_spark=by_spark,
+            progress=progress,
+        )
+        return await gather(audit, time.time())

@@ -1,0 +1,23 @@
+"""Numbers in a finding's sentence. Pure."""
+
+from __future__ import annotations
+
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
+
+def amount(number: int, noun: str) -> str:
+    """`1 row`, `1,200 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def offsets(start: int, stop: int) -> str:
+    """`offset 7`, `offsets [7, 12)`."""
+    return f"offset {start}" if stop == start + 1 else f"offsets [{start}, {stop})"
+
+
+def age(seconds: float) -> str:
+    """`3.5 d`, `20 s`; never below 0, since clocks differ."""
+    for unit, name in _UNITS:
+        if seconds >= unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{max(seconds, 0.0):.0f} s"

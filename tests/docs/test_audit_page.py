@@ -1,0 +1,128 @@
+"""What docs/audit.md shows is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from sarameya import CommittedOffset
+from sarameya_handlers import ParquetTable
+from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Count, Counts, Facts, GroupFacts, LogFacts
+from sarameya_handlers.audit.findings import SEVERITY
+from sarameya_handlers.audit.report import report_document, report_text
+from sarameya_handlers.audit.rewinding import Chains, plan_rewind, rewind_document, rewind_text
+from sarameya_handlers.audit.spans import spans_of
+from sarameya_handlers.audit.sweeping import plan_sweep, sweep_document
+from sarameya_handlers.audit.verdict import judge
+from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note
+from sarameya_handlers.spark.table import Leftover
+from tests.handlers.audit.fake_table import links_of
+
+PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+ONE, TWO = ChainKey("sarameya", "orders", 0), ChainKey("sarameya", "orders", 1)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def chain_of(key: ChainKey, *ends: int) -> ChainFacts:
+    links = tuple(links_of(key, *ends))
+    return ChainFacts(key=key, head=links[-1], links=links)
+
+
+def example() -> Facts:
+    chains = (
+        chain_of(ONE, *range(75, 901, 75)),
+        chain_of(TWO, 60, 120, 180, 240, 300, 400, 480, 560, 640, 720, 870),
+    )
+    counts = {
+        span: Count(missing, missing, span.start, span.stop - 1)
+        for span in spans_of(chains, forgets=False).spans
+        if span.number > 0
+        for missing in [span.stop - span.start - (2 if (span.partition, span.number) == (1, 7) else 0)]
+    }
+    commits = {
+        chain.key.topic_partition: CommittedOffset(chain.links[-1].to_offset, Note.of(chain.links[-1]).to_metadata())
+        for chain in chains
+    }
+    return Facts(
+        table="parquet:/data/orders",
+        forgets=False,
+        chains=chains,
+        counts=Counts(counts),
+        cluster=ClusterFacts(
+            groups={"billing": GroupFacts(committed=commits)},
+            logs={ONE.topic_partition: LogFacts(start=0, end=950), TWO.topic_partition: LogFacts(start=0, end=870)},
+        ),
+        now=0.0,
+    )
+
+
+def links_of_rewind() -> list[Link]:
+    return links_of(ONE, 78, 156, 234, 312, 390, 468, 546, 624, 700, 780, 840, 900)
+
+
+def moves() -> Any:
+    links = links_of_rewind()
+    commit = CommittedOffset(900, Note.of(links[-1]).to_metadata())
+    chains = Chains(now={ONE: links[-1]}, then={ONE: links[8]})
+    groups = {"billing": GroupFacts(committed={ONE.topic_partition: commit})}
+    return plan_rewind(chains, groups, {ONE.topic_partition: LogFacts(start=0, end=950)})
+
+
+def test_examples_are_what_is_printed() -> None:
+    facts = example()
+    verify, rewind = blocks("")
+    assert verify == report_text(facts, judge(facts)) + "\n"
+    assert rewind == rewind_text("delta:/data/orders", "version 41", moves(), {}, executed=False) + "\n"
+
+
+def test_every_finding_is_told_with_its_severity() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (wrong|unproved|note) \| .+ \|$", PAGE, re.MULTILINE)
+    assert rows == [(str(code), str(severity)) for code, severity in SEVERITY.items()]
+
+
+def named(section: str) -> set[str]:
+    """Every field that a table of the page names."""
+    _, _, text = PAGE.partition(f"\n`{section}`:\n")
+    rows = re.match(r"\n(?:\|.*\n)+", text)
+    assert rows is not None
+    return {name.removesuffix("[]") for name in re.findall(r"`([a-z_]+(?:\[\])?)`", rows[0])}
+
+
+def fields(document: Any) -> set[str]:
+    if isinstance(document, list):
+        return set().union(*map(fields, document))
+    if isinstance(document, dict):
+        return {*document}.union(*map(fields, document.values()))
+    return set()
+
+
+def test_every_field_of_the_documents_is_told() -> None:
+    facts = example()
+    gap = Link(
+        key=TWO, number=12, from_offset=870, to_offset=871, attempt="x", origin=facts.chains[1].links[0].origin,
+        kind=Kind.GAP, reason="retention",
+    )  # fmt: skip
+    left = Leftover(name="a", size_bytes=1, changed=0.0, what="x")
+    chains = (facts.chains[0], ChainFacts(key=TWO, head=gap, links=(*facts.chains[1].links, gap)))
+    facts = Facts(
+        table="x", forgets=False, chains=chains, cluster=facts.cluster, leftovers=(left,), now=0.0, uncounted="x"
+    )
+    assert fields(report_document(facts, judge(facts))) == named("verify")
+    sweep = sweep_document("x", plan_sweep([left], 0.0, 1.0), [gap], 0.0, executed=False)
+    assert fields(sweep) - {"what", "name", "size_bytes", "changed"} == named("sweep")
+    assert fields(rewind_document("x", "y", moves(), executed=False)) == named("rewind")
+
+
+def test_program_runs(tmp_path: Path) -> None:
+    [program] = blocks("python")
+    table = ParquetTable(tmp_path / "orders")
+    assert "/data/orders" in program
+    names: dict[str, Any] = {}
+    try:
+        exec(program.replace("/data/orders", str(table.path)), names)
+    except AssertionError:  # a table without chains is not proved
+        assert [str(finding.code) for finding in names["findings"]] == ["no-chains"]
