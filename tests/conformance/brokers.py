@@ -1,0 +1,89 @@
+"""What members land from: an embedded broker in the test's process, over TCP; what its logs have, what is committed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from sarameya import TopicPartition
+from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded.groups.config import CoordinatorConfig
+from sarameya.embedded.groups.states import GroupState
+from sarameya_handlers.landing.links import ChainKey
+
+TOPIC = "orders"
+GROUP = "landing"
+SINK = "sarameya"
+SHORT = 1.0
+"""Seconds: the least session timeout that the broker takes. Kafka's own is six."""
+
+
+@attrs.define
+class Broker:
+    """A broker with one topic, and a group that lands it."""
+
+    cluster: EmbeddedCluster
+    partitions: int
+    _produced: int = 0
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        return self.cluster.bootstrap_servers
+
+    def produce(self, count: int) -> None:
+        """So many records to each partition, of two batches."""
+        for partition in range(self.partitions):
+            for part in (count // 2, count - count // 2):
+                values = [(None, b"%d" % (self._produced + n)) for n in range(part)]
+                self.cluster.produce_many(TOPIC, partition, values)
+        self._produced += count
+
+    @property
+    def ends(self) -> dict[ChainKey, int]:
+        """Where the logs end, by the chains that they land in."""
+        return {
+            ChainKey(SINK, TOPIC, number): self.cluster.log(TOPIC, number).end_offset
+            for number in range(self.partitions)
+        }
+
+    @property
+    def committed(self) -> dict[ChainKey, int]:
+        found = self.cluster.committed(GROUP)
+        return {
+            ChainKey(SINK, TOPIC, number): found[TopicPartition(TOPIC, number)].offset
+            for number in range(self.partitions)
+            if TopicPartition(TOPIC, number) in found
+        }
+
+    async def until_landed(self) -> None:
+        """Wait until all that there is is committed."""
+        while self.committed != self.ends:
+            await trio.sleep(0.01)
+
+    async def until_members(self, count: int) -> None:
+        """Wait until the group has so many, and has come to rest."""
+        while True:
+            group = self.cluster.describe_group(GROUP)
+            if len(group.members) == count and (count == 0 or group.state is GroupState.STABLE):
+                return
+            await trio.sleep(0.01)
+
+    def expire(self, member_id: str) -> None:
+        """End a member's session, as its death or silence would in a session timeout."""
+        self.cluster.expire_member(GROUP, member_id)
+
+    async def until_expired(self, member_id: str) -> None:
+        """Wait until the group has given a member up, by its session timeout."""
+        while any(member.member_id == member_id for member in self.cluster.describe_group(GROUP).members):
+            await trio.sleep(0.01)
+
+
+@asynccontextmanager
+async def broker(partitions: int = 1) -> AsyncIterator[Broker]:
+    async with EmbeddedCluster(
+        topics={TOPIC: partitions}, groups=CoordinatorConfig(min_session_timeout=SHORT)
+    ) as cluster:
+        yield Broker(cluster, partitions)

@@ -1,0 +1,92 @@
+"""A file system on which things go wrong at one call exactly: a process dies there, or there is no room for a while.
+
+What is put in place of are the functions of `os` that change a file system, and pyarrow's writer. A process that has
+died changes nothing any more, in no `finally` either.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow.parquet as pq
+import pytest
+
+CHANGING = ("link", "unlink", "rename", "replace", "mkdir", "rmdir", "fsync")
+GROWING = ("link", "mkdir", "fsync", "open", "write_table")
+"""What needs room."""
+
+
+class Died(BaseException):
+    """The process was killed here."""
+
+
+@attrs.define
+class Disk:
+    """`calls` counts what has been asked of it. `at(n, action)` has the n-th call go wrong."""
+
+    calls: list[str] = attrs.field(factory=list)
+    _wrong: Callable[[int, str, Callable[[], Any], tuple[Any, ...]], Any] | None = None
+
+    def put_in_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in CHANGING:
+            monkeypatch.setattr(os, name, self._watched(name, getattr(os, name)))
+        opened = os.open
+
+        def watched_open(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+            if not flags & os.O_CREAT:
+                return opened(path, flags, *args, **kwargs)
+            return self._call("open", lambda: opened(path, flags, *args, **kwargs), (path,))  # type: ignore[no-any-return]
+
+        monkeypatch.setattr(os, "open", watched_open)
+        monkeypatch.setattr(pq, "write_table", self._watched("write_table", pq.write_table))
+
+    def dies(self, call: int, *, after: bool) -> None:
+        """The process dies before the call is carried out, or right after it."""
+
+        def wrong(number: int, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+            if number > call:
+                raise Died
+            if number < call:
+                return carry_out()
+            if after:
+                carry_out()
+            elif name == "fsync":
+                _forget_half(args[0])
+            elif name == "write_table":
+                carry_out()
+                _forget_half(args[1])
+            raise Died
+
+        self._wrong = wrong
+
+    def is_full(self, call: int, until: Callable[[], bool]) -> None:
+        """From this call on there is no room for more, until there is."""
+
+        def wrong(number: int, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+            if number < call or name not in GROWING or until():
+                return carry_out()
+            if name == "write_table":
+                carry_out()
+                _forget_half(args[1])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        self._wrong = wrong
+
+    def _watched(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: self._call(name, lambda: original(*args, **kwargs), args)
+
+    def _call(self, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+        self.calls.append(name)
+        return self._wrong(len(self.calls), name, carry_out, args) if self._wrong else carry_out()
+
+
+def _forget_half(file: int | str | Path) -> None:
+    """What was written and not brought to the disk may be lost, or a part of it."""
+    if not isinstance(file, int) or not os.path.isdir(f"/proc/self/fd/{file}"):
+        with open(file, "r+b", closefd=not isinstance(file, int)) as opened:
+            opened.truncate(opened.seek(0, os.SEEK_END) // 2)

@@ -1,0 +1,87 @@
+"""A callback with a ledger as a table: rows and links in one SQLite database, in one transaction. The ledger is the
+example's; there is no Spark, since the callback reads what was staged."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from sqlalchemy import Column, Engine, Integer, LargeBinary, MetaData, String, Table, create_engine, event, select
+
+from examples.ledger import SqlLedger, links
+from examples.ledger import tables as ledger_tables
+from sarameya_handlers import ForeachBatch
+from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.table import Landing
+
+_tables = MetaData()
+_rows = Table(
+    "landed",
+    _tables,
+    Column("topic", String(249)),
+    Column("partition", Integer),
+    Column("offset", Integer),
+    Column("value", LargeBinary),
+)
+_COLUMNS = ["topic", "partition", "offset", "value"]
+
+
+class StagedRows:
+    """A shape whose frames are the staged records, as Arrow has them."""
+
+    is_plain = True
+
+    def frame(self, spark: Any, landing: Landing) -> Any:
+        return self.frames(spark, [landing])[0]
+
+    def frames(self, spark: Any, landings: Sequence[Landing]) -> list[Any]:
+        return [pq.read_table(landing.staged, columns=_COLUMNS) for landing in landings]
+
+
+class LedgerTable(ForeachBatch):
+    """`directory` is made when the table is opened."""
+
+    needs_spark = False
+
+    def __init__(self, directory: Path) -> None:
+        self._database = _database(directory / "landed.db")
+        self._sql_ledger = SqlLedger(self._database)
+        super().__init__(self._add, staging=directory / "staging", ledger=self._sql_ledger)
+
+    def open(self, spark: Any) -> None:
+        self.staging.mkdir(parents=True, exist_ok=True)
+        with self._database.begin() as connection:
+            for tables in (ledger_tables, _tables):
+                tables.create_all(connection)
+        super().open(spark)
+
+    def keys(self, spark: Any) -> Sequence[ChainKey]:
+        with self._database.connect() as connection:
+            found = connection.execute(select(links.c.sink, links.c.topic, links.c.partition).distinct())
+            return sorted(ChainKey(*key) for key in found)
+
+    def rows(self) -> list[tuple[str, int, int, bytes]]:
+        with self._database.connect() as connection:
+            return [
+                (topic, partition, offset, value)
+                for topic, partition, offset, value in connection.execute(select(_rows))
+            ]
+
+    def _add(self, frame: Any, batch: str, link: Link) -> None:
+        with self._database.begin() as connection:
+            connection.execute(_rows.insert(), frame.to_pylist())
+            self._sql_ledger.record(connection, link)
+
+
+def _database(path: Path) -> Engine:
+    # Two landings may write at once, and SQLite lets one of them wait.
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30.0})
+
+    @event.listens_for(engine, "connect")
+    def _(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
+
+    return engine

@@ -1,0 +1,157 @@
+"""Owners of a chain without a group: each tries links as a sink does, and says in its rows whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+import attrs
+import pyarrow as pa
+
+from sarameya.arrow import kafka_schema
+from sarameya_handlers.landing.chain import Chain, Outcome, Settled
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.spark.landing import OnPhase, Try, found, land
+from sarameya_handlers.spark.table import Landing, Phase, Shape, Table
+from tests.conformance.proof import offsets, prove_chain, prove_rows, prove_winners
+
+KEY = ChainKey("conformance", "orders", 0)
+ORIGIN = Origin(group="landing", topic_id="0123456789abcdef" * 2)
+
+
+def records(key: ChainKey, offsets: range, value: str) -> pa.Table:
+    """Records of these offsets, each with this value."""
+    count = len(offsets)
+    columns: dict[str, list[Any]] = {
+        "key": [None] * count,
+        "value": [value.encode()] * count,
+        "topic": [key.topic] * count,
+        "partition": [key.partition] * count,
+        "offset": list(offsets),
+        "timestamp": [1_700_000_000_000_000] * count,
+        "timestampType": [0] * count,
+        "headers": [None] * count,
+    }
+    return pa.table(columns, schema=kafka_schema())
+
+
+class Owner:
+    """One that owns a chain, or thinks so. It begins with the head that the table has now."""
+
+    def __init__(self, table: Table, spark: Any, shape: Shape, *, key: ChainKey = KEY) -> None:
+        self._table = table
+        self._spark = spark
+        self._shape = shape
+        self._key = key
+        self.chain = Chain(key, ORIGIN, table.heads(spark, [key]).get(key))
+        self.error: Exception | None = None
+        """What the last try raised, which says nothing of its outcome."""
+
+    @property
+    def position(self) -> int:
+        """Where the next link begins."""
+        return self.chain.head.to_offset if self.chain.head else 0
+
+    def append(self, count: int, on_phase: OnPhase = lambda phase, landings: None) -> Settled:
+        """Try to append a link of so many records, and read back what has become of it."""
+        link = self.propose(count)
+        self.error = None
+        try:
+            self.land(link, on_phase)
+        except Exception as error:
+            self.error = error
+        return self.settle(link)
+
+    def append_surely(self, count: int, on_phase: OnPhase = lambda phase, landings: None) -> tuple[Settled, int]:
+        """Try until the link is there, ours or another's; and how often it was not."""
+        absent = 0
+        while (settled := self.append(count, on_phase)).outcome is Outcome.ABSENT:
+            absent += 1
+            if absent > 20:
+                raise AssertionError(f"link {self.chain.next_number} is nobody's") from self.error
+        return settled, absent
+
+    def propose(self, count: int) -> Link:
+        return self.chain.propose(self.position, self.position + count, attempt=uuid4().hex, rows=-1)
+
+    def land(self, link: Link, on_phase: OnPhase = lambda phase, landings: None) -> None:
+        rows = records(link.key, range(link.from_offset, link.to_offset), link.attempt)
+        land(
+            self._spark,
+            lambda: None,
+            tries=[Try(link, rows)],
+            table=self._table,
+            shape=self._shape,
+            on_phase=on_phase,
+        )
+
+    def settle(self, link: Link) -> Settled:
+        since = {link.key: link.number - 1 or 1}
+        return self.chain.settle(found(self._spark, lambda: None, table=self._table, since=since)[link.key])
+
+
+def at(phase: Phase, action: Callable[[], object]) -> OnPhase:
+    """Do something when a landing is exactly there, the first time."""
+    is_done = False
+
+    def on_phase(reached: Phase, landings: Sequence[Landing]) -> None:
+        nonlocal is_done
+        if reached is phase and not is_done:
+            is_done = True
+            action()
+
+    return on_phase
+
+
+@attrs.frozen
+class Two:
+    """An owner that becomes a zombie, and who takes over from it, with a session each."""
+
+    table: Table
+    shape: Shape
+    sessions: list[Any]
+
+    def zombie(self) -> Owner:
+        return Owner(self.table, self.sessions[0], self.shape)
+
+    def owner(self) -> Owner:
+        return Owner(self.table, self.sessions[1], self.shape)
+
+    def proves(self) -> None:
+        """All that is there is whole, and each row is its link's."""
+        end = self.owner().position
+        links = prove_chain(self.table, self.sessions[1], KEY, end)
+        prove_winners(links, prove_rows(self.table, self.sessions[1], offsets({KEY: end})))
+
+
+def loses(both: Two, phase: Phase, zombies: int, owners: int) -> None:
+    """The zombie stands still at a phase; meanwhile another lands the link that it is at, and one more."""
+    zombie = both.zombie()
+    end = zombie.position + owners + 1
+
+    def take_over() -> None:
+        owner = both.owner()
+        assert owner.append(owners).outcome is Outcome.LANDED
+        assert owner.append(1).outcome is Outcome.LANDED
+
+    settled = zombie.append(zombies, at(phase, take_over))
+    assert settled.outcome is Outcome.LOST, zombie.error
+    assert zombie.position == end, "it knows now how far others have come"
+    assert both.owner().append(2).outcome is Outcome.LANDED
+    assert both.owner().position == end + 2
+
+
+def wins(both: Two, phase: Phase, zombies: int, owners: int) -> None:
+    """Whoever takes over is at the same link, and has come as far, when the zombie wakes and lands it."""
+    zombie, owner = both.zombie(), both.owner()
+    end = zombie.position + zombies
+
+    def wake() -> None:
+        assert zombie.append(zombies).outcome is Outcome.LANDED
+
+    settled = owner.append(owners, at(phase, wake))
+    assert settled.outcome is Outcome.LOST, owner.error
+    assert owner.position == end, "what the zombie has landed is adopted"
+    assert owner.append(2).outcome is Outcome.LANDED
+    assert both.zombie().position == end + 2

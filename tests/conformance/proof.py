@@ -1,0 +1,91 @@
+"""What must hold of a table whatever was done to its writers. Everything here raises AssertionError that says what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sarameya_handlers import ParquetTable
+from sarameya_handlers.landing.links import ChainKey, Kind, Link, check_chain
+from sarameya_handlers.landing.manifests import Manifests
+from sarameya_handlers.spark.table import Table
+from tests.conformance.ledgers import LedgerTable
+
+_COLUMNS = ["topic", "partition", "offset", "value"]
+
+
+class Row(NamedTuple):
+    """A row of the table, by the record that it comes from."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes
+
+
+def rows_of(table: Table, spark: Any) -> list[Row]:
+    """All rows that readers see: by pyarrow where Spark is not needed for it."""
+    if isinstance(table, LedgerTable):
+        return [Row(*row) for row in table.rows()]
+    if isinstance(table, ParquetTable):
+        return _rows_of_parquet(table.path)
+    return _rows(table.read(spark).select(*_COLUMNS).toArrow())
+
+
+def _rows_of_parquet(root: Path) -> list[Row]:
+    """By the manifests, and as a reader of the plain directory sees it, which must be the same."""
+    manifests = Manifests(root / "_sarameya")
+    named = [root / file.name for key in manifests.chains() for one in manifests.since(key, 1) for file in one.files]
+    there = [path for path in root.rglob("*.parquet") if "_sarameya" not in path.relative_to(root).parts]
+    assert sorted(named) == sorted(there), "the directory shows what links name, each in its final place"
+    return [row for file in named for row in _rows(pq.read_table(file, columns=_COLUMNS, partitioning=None))]
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    return [Row(*values) for values in zip(*(table[name].to_pylist() for name in _COLUMNS), strict=True)]
+
+
+def chain_of(table: Table, spark: Any, key: ChainKey) -> list[Link]:
+    """The whole chain, which must be one: dense, contiguous, from link 1 on."""
+    links = list(table.links(spark, key, 1))
+    check_chain(links)
+    assert not links or links[0].number == 1, f"{links[0]} is the first"
+    return links
+
+
+def prove_rows(table: Table, spark: Any, expected: Iterable[tuple[str, int, int]]) -> list[Row]:
+    """The table holds each of these (topic, partition, offset) once, and nothing else. Returns its rows."""
+    rows = rows_of(table, spark)
+    found, wanted = Counter(row[:3] for row in rows), Counter(expected)
+    missing, beyond = wanted - found, found - wanted
+    assert not missing, f"{missing.total()} of {wanted.total()} records were lost: {sorted(missing)[:5]} ..."
+    assert not beyond, f"{beyond.total()} rows too many: {sorted(beyond)[:5]} ..."
+    return rows
+
+
+def prove_chain(table: Table, spark: Any, key: ChainKey, end: int) -> list[Link]:
+    """The chain covers [0, end), and each link has brought the rows that it says, which are its attempt's."""
+    links = chain_of(table, spark, key)
+    assert links, f"{key} has no link"
+    assert (links[0].from_offset, links[-1].to_offset) == (0, end), f"{key} covers {links[0]} to {links[-1]}"
+    return links
+
+
+def prove_winners(links: Iterable[Link], rows: Iterable[Row]) -> None:
+    """Rows carry the attempt that wrote them as their value: it is that of the link which covers them."""
+    writers = {row.offset: row.value.decode() for row in rows}
+    for link in links:
+        wrote = {writers.get(offset) for offset in range(link.from_offset, link.to_offset)}
+        assert wrote <= {link.attempt}, f"{link} by {link.attempt} holds rows of {wrote - {link.attempt}}"
+        if link.kind is Kind.RECORDS and link.rows >= 0:
+            assert link.rows == link.to_offset - link.from_offset, f"{link} says {link.rows} rows"
+
+
+def offsets(ends: Mapping[ChainKey, int]) -> list[tuple[str, int, int]]:
+    """All (topic, partition, offset) of logs that begin at 0 and end there, without control records."""
+    return [(key.topic, key.partition, offset) for key, end in ends.items() for offset in range(end)]

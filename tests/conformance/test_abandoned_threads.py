@@ -1,0 +1,105 @@
+"""Landings that are cancelled in threads, exactly at a phase: some end at once, some hang until others have landed.
+What the thread does afterwards changes nothing. Real threads, real time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import attrs
+import trio
+
+from sarameya import TopicPartition
+from sarameya_handlers import SparkSink
+from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.spark.table import Landing, Phase
+from tests.conformance.brokers import SINK, TOPIC
+from tests.conformance.contenders import Contender, Place
+from tests.conformance.proof import offsets, prove_chain, prove_rows
+from tests.handlers.kit import FakeClaim, FakeSession, batch
+
+ORDERS = TopicPartition(TOPIC, 0)
+KEY = ChainKey(SINK, *ORDERS)
+MOST_SECONDS = 60.0
+
+
+@attrs.define
+class Hook:
+    """Cancels at a phase, in the landing's thread; where it `hangs`, the thread stands still until it is let go."""
+
+    scope: trio.CancelScope
+    phase: Phase
+    hangs: bool
+    has_struck: bool = False
+    let_go: threading.Event = attrs.field(factory=threading.Event)
+    ended: threading.Event = attrs.field(factory=threading.Event)
+    """The thread has come as far as it does."""
+
+    def __call__(self, phase: Phase, landings: Sequence[Landing]) -> None:
+        if phase is self.phase and not self.has_struck:
+            self.has_struck = True
+            trio.from_thread.run_sync(self.scope.cancel)
+            if self.hangs:
+                assert self.let_go.wait(MOST_SECONDS)
+            self.ended.set()
+
+
+async def test_landing_that_is_cancelled_in_its_thread_is_finished_by_the_next_owner(
+    contender: Contender, place: Place
+) -> None:
+    """The second life of each case lands all, while the first one's thread still hangs or has just ended."""
+    began, end = trio.current_time(), 0
+    phases = [phase for phase in (Phase.STAGED, Phase.WRITTEN, Phase.LINKED) if phase in contender.told]
+    async with contender.engine(place) as engine:
+        for phase in phases:
+            for hangs in (False, True):
+                end += 4
+                hook = await cancelled_at(phase, hangs, partial(live, contender, place, end))
+                await live(contender, place, end)
+                hook.let_go.set()
+                await trio.to_thread.run_sync(hook.ended.wait, MOST_SECONDS)
+                end += 1
+                await live(contender, place, end)
+        await engine.run(lambda spark, _: nothing_is_left(contender, place, spark, end), tag="proof")
+    print(f"{contender.name}: {2 * len(phases)} cancellations in {trio.current_time() - began:.0f} s")
+
+
+async def cancelled_at(phase: Phase, hangs: bool, life: Callable[..., object]) -> Hook:
+    """A life that ends when its landing is there; it does not wait for a thread that hangs."""
+    with trio.CancelScope() as scope:
+        hook = Hook(scope, phase, hangs)
+        await life(on_phase=hook)  # type: ignore[misc]
+    assert scope.cancelled_caught, f"nothing was cancelled at {phase}"
+    return hook
+
+
+async def live(
+    contender: Contender,
+    place: Place,
+    end: int,
+    on_phase: Callable[[Phase, Sequence[Landing]], None] = lambda phase, landings: None,
+) -> None:
+    """A session of one partition whose log ends there; its engine shares the Spark of all that are open."""
+    session = FakeSession(log=(0, end))
+    sink = SparkSink(
+        contender.table(place), shape=contender.shape, spark=contender.engine(place), on_phase=on_phase, max_rows=100
+    )
+    async with sink:
+        await sink.partitions_assigned(session, [ORDERS])
+        start = await sink.start_offset(ORDERS, None)
+        first = 0 if start is None else start.offset
+        claim = FakeClaim(first)
+        if first < end:
+            claim.send(batch(first, end - first))
+        claim.end()
+        await sink.consume_claim(session, claim)
+
+
+def nothing_is_left(contender: Contender, place: Place, spark: object, end: int) -> None:
+    table = contender.table(place)
+    table.open(spark)  # type: ignore[arg-type]
+    prove_chain(table, spark, KEY, end)
+    prove_rows(table, spark, offsets({KEY: end}))
+    left = [leftover.what for leftover in table.leftovers(spark)]  # type: ignore[arg-type]
+    assert not left, left

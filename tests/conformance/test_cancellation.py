@@ -1,0 +1,93 @@
+"""Cancellation at each step of landings, by the loop and by a landing's own checkpoints: the next owner finds all in
+order, and nothing is left behind. Parquet, without threads, so that no step is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya_handlers import ParquetTable
+from tests.conformance.logs import NO_SPARK, RECORDS, LoopEngine, World
+
+pytestmark = pytest.mark.usefixtures("unsynced")
+
+
+class CancelAtStep(trio.abc.Instrument):
+    """Cancels a scope once so many steps have been taken: by any task, or by a landing to its next checkpoint."""
+
+    def __init__(self, step: float) -> None:
+        self.scope: trio.CancelScope | None = None
+        self.steps = 0
+        self._step = step
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.take()
+
+    def take(self) -> None:
+        if self.scope is not None:
+            self.steps += 1
+            if self.steps == self._step:
+                self.scope.cancel()
+
+
+async def cancel_all(world: World, canceller: CancelAtStep) -> None:
+    """The sink ends with all that it does, as when a service is cancelled."""
+    with trio.CancelScope() as canceller.scope:
+        async with world.sink(LoopEngine(canceller.take)) as sink:
+            await world.session(sink)
+    canceller.scope = None
+
+
+async def cancel_one(world: World, canceller: CancelAtStep) -> None:
+    """One partition's claim is cancelled, as at a rebalance's deadline; the others land on."""
+
+    def scope_of(partition: int) -> trio.CancelScope:
+        if partition == 1:
+            canceller.scope = trio.CancelScope()
+            return canceller.scope
+        return trio.CancelScope()
+
+    async with world.sink(LoopEngine(canceller.take)) as sink:
+        await world.session(sink, scope_of=scope_of)
+        canceller.scope = None
+    landed = [link.to_offset for key in world.table.keys(NO_SPARK) for link in world.table.links(NO_SPARK, key, 1)[-1:]]
+    assert sorted(landed)[-2:] == [RECORDS, RECORDS], "the others have landed all of theirs"
+
+
+def run(live: Callable[[World, CancelAtStep], object], step: float, directory: Path, *, commits: bool) -> int:
+    """A life that is cancelled at `step`, and another that is not. Returns how many steps the first has taken."""
+    canceller = CancelAtStep(step)
+
+    async def main() -> None:
+        table = ParquetTable(directory)
+        world = World(table, commits=commits)
+        with trio.fail_after(1000):
+            await live(world, canceller)  # type: ignore[misc]
+        assert world.leftovers == []
+        await world.land_the_rest()
+        assert world.leftovers == []
+
+    trio.run(main, clock=MockClock(autojump_threshold=0), instruments=[canceller])
+    return canceller.steps
+
+
+@pytest.mark.parametrize(
+    ("live", "commits"), [(cancel_all, True), (cancel_all, False), (cancel_one, True)], ids=["all", "no-commit", "one"]
+)
+def test_cancellation_at_every_step_loses_nothing_and_leaves_nothing(
+    live: Callable[[World, CancelAtStep], object], commits: bool, tmp_path: Path
+) -> None:
+    steps = run(live, math.inf, tmp_path / "whole", commits=commits)
+    assert steps > 30
+    for step in range(1, steps + 1):
+        try:
+            run(live, step, tmp_path / str(step), commits=commits)
+        except BaseException as error:
+            error.add_note(f"cancelled at step {step}")
+            raise
+    print(f"{live.__name__}: {steps} steps")

@@ -1,0 +1,82 @@
+"""A process dies, or its disk is full, at each single call by which a landing changes the file system. Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya_handlers import ParquetTable
+from tests.conformance.disks import Died, Disk
+from tests.conformance.logs import LoopEngine, World
+
+pytestmark = pytest.mark.usefixtures("unsynced")
+
+FULL_SECONDS = 100.0
+
+
+def run(scenario: Callable[[World, Disk], object], directory: Path, disk: Disk) -> None:
+    async def main() -> None:
+        with trio.fail_after(1000):
+            await scenario(World(ParquetTable(directory), partitions=1), disk)  # type: ignore[misc]
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+async def land(world: World, disk: Disk, *, waits: bool = False) -> None:
+    async with world.sink(LoopEngine()) as sink:
+        with pytest.MonkeyPatch.context() as patched:
+            disk.put_in_place(patched)
+            await world.session(sink, waits=waits)
+
+
+async def die(world: World, disk: Disk) -> None:
+    try:
+        await land(world, disk)
+    except BaseExceptionGroup as group:
+        if group.split(Died)[1] is not None:
+            raise
+    await world.land_the_rest()
+    world.sweep()
+    world.proves()
+    assert world.leftovers == []
+
+
+async def find_no_room(world: World, disk: Disk) -> None:
+    """The session goes on; when there is room again, what has waited lands."""
+    await land(world, disk, waits=True)
+    world.proves()
+    assert world.leftovers == []
+
+
+def calls_of_a_life(directory: Path) -> list[str]:
+    disk = Disk()
+    run(land, directory, disk)
+    assert len(disk.calls) > 20
+    return disk.calls
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_death_at_every_call_loses_nothing_and_repeats_nothing(after: bool, tmp_path: Path) -> None:
+    for number, name in enumerate(calls_of_a_life(tmp_path / "whole"), 1):
+        disk = Disk()
+        disk.dies(number, after=after)
+        try:
+            run(die, tmp_path / str(number), disk)
+        except BaseException as error:
+            error.add_note(f"died {'after' if after else 'before'} call {number}, {name}")
+            raise
+
+
+def test_disk_that_is_full_at_any_call_is_waited_for(tmp_path: Path) -> None:
+    for number, name in enumerate(calls_of_a_life(tmp_path / "whole"), 1):
+        disk = Disk()
+        disk.is_full(number, until=lambda: trio.current_time() >= FULL_SECONDS)
+        try:
+            run(find_no_room, tmp_path / str(number), disk)
+        except BaseException as error:
+            error.add_note(f"no room from call {number} on, {name}")
+            raise

@@ -1,0 +1,158 @@
+"""Slow landings, offsets that expire or are reset, restored tables, idle topics: whole members that land in Parquet, in
+virtual time."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import ClaimError
+from sarameya_handlers.landing.errors import ChainError, MovedCommitError, RewoundTableError
+from tests.conformance.brokers import GROUP
+from tests.conformance.groups import LandingGroup, landing_group
+from tests.group.kit import Running
+
+pytestmark = pytest.mark.usefixtures("unsynced")
+
+
+async def test_landing_longer_than_session_and_rebalance_timeouts_keeps_the_membership(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with landing_group(tmp_path) as group:
+        member = await group.join(seconds=100, config={"session_timeout": 10.0, "rebalance_timeout": 60.0})
+        group.produce(25)
+        began = trio.current_time()
+        await group.until_landed()
+        assert trio.current_time() - began >= 300
+        assert group.cluster.describe_group(GROUP).generation == 1, "heartbeats have gone on"
+        assert member.error is None
+        group.proves()
+
+
+async def test_landing_that_outlasts_a_revocation_is_cancelled_before_the_rejoin(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """The deadline comes first: what was on its way is left to the next owner."""
+    async with landing_group(tmp_path, partitions=2) as group:
+        slow = await group.join(seconds=1000, config={"rebalance_timeout": 60.0})
+        group.produce(25)
+        await trio.sleep(10)
+        assert group.engines[0].landing == 1
+        other = await group.join()
+        joined = trio.current_time()
+        while len(group.cluster.describe_group(GROUP).members) < 2 or not group.engines[0].cancelled:
+            await trio.sleep(0.1)
+        assert trio.current_time() - joined < 60
+        group.engines[0].seconds = 0.0
+        await group.until_landed()
+        assert (slow.error, other.error) == (None, None)
+        assert len(group.cluster.describe_group(GROUP).members) == 2, "neither was given up"
+        group.proves()
+
+
+async def test_offsets_that_have_expired_are_known_to_the_table(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with landing_group(tmp_path, partitions=2) as group:
+        await land_and_leave(group)
+        await group.forget()
+        assert group.committed == {}
+        await go_on(group)
+
+
+async def test_offsets_that_were_reset_to_the_beginning_repeat_nothing(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """To land anew takes more than that: another sink, or another table."""
+    async with landing_group(tmp_path, partitions=2) as group:
+        await land_and_leave(group)
+        await group.commit(0)
+        await go_on(group)
+
+
+async def test_offsets_that_were_reset_beyond_the_table_are_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with landing_group(tmp_path, partitions=2) as group:
+        await land_and_leave(group)
+        group.produce(20)
+        await group.commit(45)
+        await is_refused(await group.join(), MovedCommitError)
+
+
+async def test_table_that_was_restored_is_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
+    directory, backup = tmp_path / "table", tmp_path / "backup"
+    async with landing_group(directory, partitions=2) as group:
+        await land_and_leave(group)
+        shutil.copytree(directory, backup)
+        await go_on(group)
+        shutil.rmtree(directory)
+        backup.rename(directory)
+        await is_refused(await group.join(), RewoundTableError)
+
+
+async def test_table_that_was_dropped_is_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with landing_group(tmp_path / "table", partitions=2) as group:
+        await land_and_leave(group)
+        shutil.rmtree(group.directory)
+        await is_refused(await group.join(), RewoundTableError)
+
+
+async def test_table_that_is_restored_while_it_is_landed_in_stops_the_landing(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    directory, backup = tmp_path / "table", tmp_path / "backup"
+    async with landing_group(directory) as group:
+        member = await group.join()
+        group.produce(30)
+        await group.until_landed()
+        shutil.copytree(directory, backup)
+        group.produce(30)
+        await group.until_landed()
+        shutil.rmtree(directory)
+        backup.rename(directory)
+        group.produce(30)
+        await is_refused(member, ChainError)
+
+
+async def test_single_record_of_an_idle_topic_lands_when_it_is_of_age(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with landing_group(tmp_path) as group:
+        await group.join(max_rows=1_000_000, max_age=30.0)
+        await trio.sleep(100)
+        for _ in range(2):
+            group.produce(1)
+            produced = trio.current_time()
+            await group.until_landed()
+            assert 30 <= trio.current_time() - produced <= 32
+            await trio.sleep(100)
+        group.proves()
+
+
+async def land_and_leave(group: LandingGroup) -> None:
+    """So that nobody is in the group, and all is landed."""
+    member = await group.join()
+    group.produce(35)
+    await group.until_landed()
+    await member.close()
+    group.proves()
+
+
+async def go_on(group: LandingGroup) -> None:
+    member = await group.join()
+    group.produce(10)
+    await group.until_landed()
+    await member.close()
+    group.proves()
+
+
+async def is_refused(member: Running, error: type[ChainError]) -> None:
+    """The member ends with this error, and has landed nothing."""
+    await member.ended.wait()
+    raised: BaseException | None = member.error
+    while isinstance(raised, BaseExceptionGroup):
+        raised = raised.exceptions[0]
+    if isinstance(raised, ClaimError):
+        raised = raised.__cause__
+    assert isinstance(raised, error), raised

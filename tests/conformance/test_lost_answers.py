@@ -1,0 +1,98 @@
+"""Answers that are lost, of the table's commits and read-backs and of Kafka's, and stores that refuse for a while: what
+was done is found out, the same link is tried again, and the member lives on. Parquet, in virtual time."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya.error_codes import ErrorCode
+from sarameya.protocol.versions import Api
+from tests.conformance.groups import Troubled, landing_group
+
+pytestmark = pytest.mark.usefixtures("unsynced")
+
+
+@pytest.mark.parametrize(("lost", "unreadable"), [*product((0, 1, 2), (0, 1, 3))][1:])
+async def test_lost_answers_of_the_table_are_settled_by_reading_back(
+    tmp_path: Path, autojump_clock: MockClock, lost: int, unreadable: int
+) -> None:
+    async with landing_group(tmp_path, partitions=2) as group:
+        table = Troubled(group.parquet)
+        member = await group.join(table=table)
+        table.lost_answers, table.unreadable = lost, unreadable
+        group.produce(35)
+        await group.until_landed()
+        group.proves()
+        assert len({link.attempt for link in table.tries}) == len(table.tries)
+        assert sorted({(link.key, link.number) for link in table.tries}) == sorted(
+            (key, number) for key in group.keys for number in range(1, 5)
+        )
+        assert len(table.tries) == 8, "what has landed is not tried again"
+        assert (member.error, member.ended.is_set()) == (None, False)
+
+
+async def test_store_that_refuses_is_waited_for_and_the_membership_kept(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Ten minutes of 503, or of credentials that have expired: the same link, and no rebalance."""
+    async with landing_group(tmp_path) as group:
+        table = Troubled(group.parquet)
+        member = await group.join(table=table)
+        began = trio.current_time()
+        table.refuses = lambda: OSError("503 Slow Down") if trio.current_time() < began + 600 else None
+        group.produce(35)
+        await group.until_landed()
+        group.proves()
+        assert 600 <= trio.current_time() - began <= 650
+        assert 20 <= len(table.tries) <= 40
+        assert {link.number for link in table.tries[:-3]} == {1}
+        assert group.cluster.describe_group("landing").generation == 1
+        assert member.error is None
+
+
+@pytest.mark.parametrize("how", ["dropped", "refused", "hangs"])
+async def test_lost_commits_of_kafka_are_made_good_by_the_table(
+    tmp_path: Path, autojump_clock: MockClock, how: str
+) -> None:
+    """All that a member commits from then on is lost until it dies; its successor begins where the table says."""
+    async with landing_group(tmp_path, partitions=2) as group:
+        member = await group.join()
+        group.produce(5)
+        await group.until_landed()
+        commits = group.cluster
+        if how == "dropped":
+            commits.drop_next(Api.OFFSET_COMMIT, None, half="request")
+        elif how == "refused":
+            commits.fail_next(Api.OFFSET_COMMIT, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        else:
+            commits.drop_next(Api.OFFSET_COMMIT, None, half="request", hang_up=False)
+        group.produce(30)
+        while {key: head.to_offset for key, head in group.heads.items()} != group.ends:
+            await trio.sleep(0.1)
+        assert {commit.offset for commit in group.committed.values()} == {5}
+        member.scope.cancel()
+        await member.ended.wait()
+        group.cluster.clear_faults()
+
+        group.produce(5)
+        await group.join()
+        await group.until_landed()
+        group.proves()
+
+
+async def test_answer_of_a_commit_that_was_made_is_lost_and_nothing_is_repeated(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with landing_group(tmp_path, partitions=2) as group:
+        member = await group.join()
+        for _ in range(4):
+            group.cluster.drop_next(Api.OFFSET_COMMIT)
+            group.produce(15)
+            await group.until_landed()
+        group.proves()
+        assert member.error is None

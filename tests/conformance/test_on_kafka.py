@@ -1,0 +1,142 @@
+"""The same on Apache Kafka: members killed and stopped, aborted transactions, lag as Kafka's own tool shows it.
+Parquet without Spark; what tables do does not depend on the broker."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.spark.table import Phase
+from tests.conformance.brokers import GROUP, SINK
+from tests.conformance.contenders import CONTENDERS, Place
+from tests.conformance.judges import Judge, judged
+from tests.conformance.members import members
+from tests.conformance.proof import chain_of, prove_rows
+from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka.producing import produce, produce_transaction
+
+pytestmark = pytest.mark.integration
+
+PARQUET = CONTENDERS["parquet"]
+SECONDS = 60.0
+
+in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"needs {' and '.join(missing)} (make test says how to get them)")
+    with RealKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+class Log:
+    """One partition's; `shown` is what committed reading shows of it."""
+
+    def __init__(self, kafka: RealKafka, topic: str) -> None:
+        self.kafka = kafka
+        self.topic = kafka.create_topic(topic)
+        self.key = ChainKey(SINK, topic, 0)
+        self.shown: set[tuple[int, int]] = set()
+
+    async def produce(self, count: int) -> None:
+        self.shown |= await in_thread(partial(produce, self.kafka, self.topic, [b"%d" % n for n in range(count)]))
+
+    async def transact(self) -> None:
+        """One that is aborted, and one that is not."""
+        for commit in (False, True):
+            run = partial(produce_transaction, self.kafka, self.topic, b"of a transaction", commit=commit)
+            await in_thread(run)
+        # Each has a record and a marker.
+        end = (await self.described()).end
+        assert end is not None
+        self.shown.add((0, end - 2))
+
+    async def described(self) -> Any:
+        (line,) = [line for line in await in_thread(self.kafka.describe_group, GROUP) if line.topic == self.topic]
+        return line
+
+    async def until_landed(self) -> None:
+        """Until Kafka shows no lag: neither of records nor of markers behind them."""
+        with trio.fail_after(SECONDS):
+            while (await self.described()).lag != 0:
+                await trio.sleep(0.1)
+
+    async def proves(self, judge: Judge) -> None:
+        def prove(spark: Any) -> None:
+            links = chain_of(judge.table, spark, self.key)
+            assert links[0].from_offset == 0
+            prove_rows(judge.table, spark, [(self.topic, *place) for place in self.shown])
+
+        await judge.run(prove)
+        await judge.verifies()
+
+
+async def test_members_killed_and_stopped_on_kafka_land_each_committed_record_once(
+    kafka: RealKafka, tmp_path: Path
+) -> None:
+    log = await in_thread(Log, kafka, "orders")
+    place = Place(tmp_path)
+    config = {"session_timeout": 6.0, "isolation_level": "read_committed"}
+    async with (
+        judged(PARQUET, place, kafka.bootstrap_servers) as judge,
+        members(PARQUET, place, kafka.bootstrap_servers, [log.topic], config=config) as group,
+    ):
+        first, second, third = await group.start(), await group.start(), await group.start()
+        await first.join()
+        await log.produce(100)
+        await log.until_landed()
+        await log.transact()
+        await log.until_landed()
+        await log.proves(judge)
+
+        await first.is_to("kill", Phase.WRITTEN)
+        await log.produce(100)
+        await first.has_died()
+        await second.join()
+        await log.until_landed()
+        await log.proves(judge)
+
+        await second.is_to("stop", Phase.WRITTEN)
+        await log.transact()
+        await log.produce(100)
+        await second.has_stopped()
+        await third.join()
+        await log.until_landed()
+        await log.proves(judge)
+        second.go_on()
+        await second.saw("that it lost", lambda told: "lost" in told)
+
+        await in_thread(kafka.await_members, GROUP, 2, SECONDS)
+        await log.produce(100)
+        await log.until_landed()
+        await group.close()
+        await log.proves(judge)
+
+
+async def test_lag_is_what_has_not_landed(kafka: RealKafka, tmp_path: Path) -> None:
+    log = await in_thread(Log, kafka, "lagging")
+    place = Place(tmp_path)
+    async with members(
+        PARQUET, place, kafka.bootstrap_servers, [log.topic], sink={"max_rows": 50, "max_age": 3600.0}
+    ) as group:
+        member = await group.start()
+        await member.join()
+        await log.produce(50)
+        await log.until_landed()
+        await log.produce(80)
+        with trio.fail_after(SECONDS):
+            while (line := await log.described()).committed != 100:
+                await trio.sleep(0.1)
+        assert (line.lag, line.end) == (30, 130), "thirty are collected, and not landed"
+        await group.close()  # which lands them
+        assert (await log.described()).lag == 0

@@ -1,0 +1,76 @@
+"""Two processes race for the links of a chain: of each, exactly one attempt is found, and both find the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.contenders import Contender, Place
+from tests.conformance.owners import KEY
+from tests.conformance.proof import offsets, prove_chain, prove_rows, prove_winners
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 240.0
+
+
+def race(contender: Contender, place: Place) -> list[list[dict[str, Any]]]:
+    """What each of the two has found, link by link."""
+    barrier = place.directory / "barrier"
+    barrier.write_bytes(bytes(2))
+    racers = [_start(contender, place, which, barrier) for which in (0, 1)]
+    end = time.monotonic() + SECONDS
+    try:
+        for racer in racers:
+            racer.wait(max(end - time.monotonic(), 0))
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.wait()
+    for which, racer in enumerate(racers):
+        assert racer.returncode == 0, (place.directory / f"racer-{which}.err").read_text()[-2000:]
+    return [
+        [json.loads(line) for line in (place.directory / f"racer-{which}.out").read_text().splitlines()]
+        for which in (0, 1)
+    ]
+
+
+def _start(contender: Contender, place: Place, which: int, barrier: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.conformance.racer", contender.name, str(which), str(contender.races)]
+    with (
+        (place.directory / f"racer-{which}.out").open("wb") as out,
+        (place.directory / f"racer-{which}.err").open("wb") as err,
+    ):
+        return subprocess.Popen([*command, str(barrier), *place.to_words()], cwd=ROOT, stdout=out, stderr=err)
+
+
+@pytest.mark.integration
+def test_of_two_processes_exactly_one_appends_each_link(contender: Contender, place: Place) -> None:
+    began = time.monotonic()
+    ones, others = race(contender, place)
+    seconds = time.monotonic() - began
+
+    assert [found["number"] for found in ones] == list(range(1, contender.races + 1))
+    for one, other in zip(ones, others, strict=True):
+        assert (one["number"], one["winner"]) == (other["number"], other["winner"]), "both find the same attempt"
+        assert sorted((one["outcome"], other["outcome"])) == ["LANDED", "LOST"], "and it is one of theirs"
+    table = contender.table(place)
+    with contender.reading(place) as spark:
+        links = prove_chain(table, spark, KEY, end=table.heads(spark, [KEY])[KEY].to_offset)
+        rows = prove_rows(table, spark, offsets({KEY: links[-1].to_offset}))
+    assert [link.attempt for link in links] == [one["winner"] for one in ones]
+    prove_winners(links, rows)
+
+    silent = sum(found["outcome"] == "LOST" and not found["said"] for found in ones + others)
+    absent = sum(found["absent"] for found in ones + others)
+    shares = [sum(found["outcome"] == "LANDED" for found in side) for side in (ones, others)]
+    print(
+        f"{contender.name}: {contender.races} races in {seconds:.0f} s, won {shares[0]}:{shares[1]}; "
+        f"{silent} losers were told of no error, {absent} tries were nobody's"
+    )
+    assert min(shares) > 0.02 * contender.races, "each must win some, or it was no race"

@@ -1,0 +1,69 @@
+"""Tables that are taken back to an older state: who begins refuses to, and whoever is landing stops."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sarameya import CommittedOffset
+from sarameya_handlers import ParquetTable
+from sarameya_handlers.landing.chain import Outcome
+from sarameya_handlers.landing.errors import ChainError, RewoundTableError
+from sarameya_handlers.landing.links import Note
+from sarameya_handlers.landing.starting import Log, begin
+from sarameya_handlers.spark.table import Table
+from tests.conformance.contenders import Contender, Place, each
+from tests.conformance.owners import KEY, ORIGIN, Owner
+
+Restore = Callable[[], object]
+
+
+def backup(table: Table, spark: Any, place: Place) -> Restore:
+    """Remember the table as it is now; what is returned restores it."""
+    if isinstance(table, ParquetTable):
+        return _backup_of_directory(table.path, place.directory / "backup")
+    kind, name = table.name.split(":", 1)
+    if kind == "delta":
+        version = max(row["version"] for row in spark.sql(f"DESCRIBE HISTORY delta.`{name}`").collect())
+        return lambda: spark.sql(f"RESTORE TABLE delta.`{name}` TO VERSION AS OF {version}").collect()
+    catalog, _, in_catalog = name.partition(".")
+    ((snapshot,),) = spark.sql(f"SELECT snapshot_id FROM {name}.refs WHERE name = 'main'").collect()
+    return lambda: spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{in_catalog}', {snapshot})").collect()
+
+
+def _backup_of_directory(directory: Path, kept: Path) -> Restore:
+    shutil.copytree(directory, kept)
+
+    def restore() -> None:
+        shutil.rmtree(directory)
+        shutil.copytree(kept, directory)
+
+    return restore
+
+
+@each("parquet", "delta", "iceberg")
+def test_table_that_was_restored_is_neither_begun_with_nor_gone_on_with(contender: Contender, place: Place) -> None:
+    table = contender.table(place)
+    with contender.sessions(place, 1) as (spark,):
+        table.open(spark)
+        owner = Owner(table, spark, contender.shape)
+        for _ in range(2):
+            assert owner.append(5).outcome is Outcome.LANDED
+        restore = backup(table, spark, place)
+        for _ in range(2):
+            assert owner.append(5).outcome is Outcome.LANDED
+        assert owner.chain.head is not None
+        committed = CommittedOffset(20, Note.of(owner.chain.head).to_metadata())
+        begin(KEY, ORIGIN, owner.chain.head, committed, Log(start=0, end=100))
+        restore()
+
+        found = contender.table(place).heads(spark, [KEY])[KEY]
+        assert (found.number, found.to_offset) == (2, 10)
+        with pytest.raises(RewoundTableError):
+            begin(KEY, ORIGIN, found, committed, Log(start=0, end=100))
+        with pytest.raises(ChainError):
+            owner.append(5)

@@ -1,0 +1,140 @@
+"""Spark dies under members that live on: the Connect server that they share, or their own JVM. The same link is tried
+again with a Spark that has come back, and nobody leaves the group."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from sarameya_handlers.landing.links import Link
+from sarameya_handlers.spark.table import Phase
+from tests.conformance.brokers import SINK, TOPIC, Broker, ChainKey, broker
+from tests.conformance.contenders import Contender, Place, each
+from tests.conformance.judges import judged
+from tests.conformance.members import Member, members
+from tests.integration.connect_server import ConnectServer
+
+pytestmark = pytest.mark.integration
+
+KEY = ChainKey(SINK, TOPIC, 0)
+IN_THE_JOB = 1.5
+"""Seconds after a slow landing was staged: Spark is at its rows, which take three."""
+
+
+@asynccontextmanager
+async def one_member(contender: Contender, place: Place) -> AsyncIterator[tuple[Broker, Member]]:
+    """Who has landed once when the block begins, and has lost no session when it ends, and no record."""
+    config = {"session_timeout": 60.0}  # a start of Spark may take all of a busy machine
+    async with (
+        broker() as log,
+        members(contender, place, log.bootstrap_servers, [TOPIC], config=config, sink={"max_rows": 60}) as group,
+    ):
+        member = await group.start(is_slow=True)
+        await member.join()
+        log.produce(1)
+        await log.until_landed()
+        yield log, member
+        assert member.sessions == 1, "it has stayed in the group"
+        await group.close()
+        async with judged(contender, place, log.bootstrap_servers) as judge:
+            await judge.proves(log.ends)
+
+
+@each("delta", "iceberg")
+async def test_connect_server_that_dies_and_comes_back_is_waited_for(
+    contender: Contender, place: Place, server: ConnectServer
+) -> None:
+    began = trio.current_time()
+    phases = [phase for phase in (Phase.WRITTEN, Phase.LINKED) if phase in contender.told]
+    async with one_member(contender, place) as (log, member):
+        for phase in phases:
+            await member.is_to("stop", phase)
+            log.produce(10)
+            await member.has_stopped()
+            await trio.to_thread.run_sync(restart, server)
+            member.go_on()
+            await log.until_landed()
+
+        log.produce(60)
+        await member.saw("that it has staged", lambda told: told.get("phase") == Phase.STAGED)
+        await trio.sleep(IN_THE_JOB)
+        await trio.to_thread.run_sync(restart, server)
+        await log.until_landed()
+    print(f"{contender.name}: {len(phases) + 1} deaths of the server in {trio.current_time() - began:.0f} s")
+
+
+def restart(server: ConnectServer) -> None:
+    server.kill()
+    server.start()
+
+
+@each("delta")
+async def test_server_that_dies_between_the_data_and_its_commit_has_landed_nothing_or_all(
+    contender: Contender, place: Place, server: ConnectServer
+) -> None:
+    """Delta does not tell of this moment. A new data file in the table's directory does: Spark has closed it, and has
+    not begun to commit it, for some hundredths of a second."""
+    table = place.directory / "table"
+    async with one_member(contender, place) as (log, _):
+        log.produce(10)
+        await trio.to_thread.run_sync(kill_at_new_data, server, table)
+        in_time = set(committed_versions(table))
+        await trio.to_thread.run_sync(server.start)
+        await log.until_landed()
+    print(f"delta: killed {'before' if len(in_time) == 2 else 'after'} the commit")
+
+
+def kill_at_new_data(server: ConnectServer, table: Path) -> None:
+    before, end = set(os.listdir(table)), time.monotonic() + 60
+    while not any(name.startswith("part-") for name in set(os.listdir(table)) - before):
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    server.kill()
+
+
+def committed_versions(table: Path) -> list[str]:
+    return [path.name for path in (table / "_delta_log").glob("*.json")]
+
+
+@each("parquet-classic")
+async def test_jvm_that_is_killed_is_replaced(contender: Contender, place: Place) -> None:
+    began = trio.current_time()
+    async with one_member(contender, place) as (log, member):
+        await member.is_to("stop", Phase.WRITTEN)
+        log.produce(10)
+        hit = await member.has_stopped()
+        kill_jvm(member)
+        member.go_on()
+        await log.until_landed()
+
+        log.produce(60)
+        await member.saw("that it has staged", lambda told: told.get("phase") == Phase.STAGED)
+        await trio.sleep(IN_THE_JOB)
+        kill_jvm(member)
+        await log.until_landed()
+        async with judged(contender, place, log.bootstrap_servers) as judge:
+            links = await judge.links(KEY)
+        assert hit["attempts"][0] in attempts(links), "all was written, and a link needs no JVM"
+    print(f"{contender.name}: 2 deaths of the JVM in {trio.current_time() - began:.0f} s")
+
+
+def attempts(links: list[Link]) -> set[str]:
+    return {link.attempt for link in links}
+
+
+def kill_jvm(member: Member) -> None:
+    (jvm,) = [pid for pid in children(member.process.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+    os.kill(jvm, signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    """All below that process."""
+    direct = [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
+    return direct + [below for child in direct for below in children(child)]

@@ -1,0 +1,134 @@
+"""Members stand still exactly at a phase of a landing for longer than their session, and wake when others own what was
+theirs: a zombie loses, or what it wins is adopted; then it is a member like any other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from sarameya_handlers.landing.links import Kind
+from sarameya_handlers.spark.table import Phase
+from tests.conformance.brokers import SINK, TOPIC, Broker, ChainKey, broker
+from tests.conformance.contenders import Contender, Place, Runs, each
+from tests.conformance.judges import Judge, judged
+from tests.conformance.members import Member, members
+
+pytestmark = pytest.mark.integration
+
+KEY = ChainKey(SINK, TOPIC, 0)
+BEFORE_THE_LINK = (Phase.STAGED, Phase.WRITTEN)
+
+
+@asynccontextmanager
+async def two_members(contender: Contender, place: Place) -> AsyncIterator[tuple[Broker, Judge, Member, Member]]:
+    """One lands sixty records at a time, the other thirty: so either is once the zombie whose batch is longer."""
+    async with (
+        broker() as log,
+        judged(contender, place, log.bootstrap_servers) as judge,
+        members(
+            contender,
+            place,
+            log.bootstrap_servers,
+            [TOPIC],
+            config={"session_timeout": contender.session_timeout},
+        ) as group,
+    ):
+        one, other = await group.start(max_rows=60), await group.start(max_rows=30)
+        await one.join()
+        await other.join()
+        yield log, judge, one, other
+        await group.close()
+
+
+async def owner_first(log: Broker, one: Member, other: Member) -> tuple[Member, Member]:
+    """Who owns the partition, and who does not, when the group has come to rest with both."""
+    await log.until_members(2)
+    while len(owners := [member for member in (one, other) if member.owns]) != 1:
+        await trio.sleep(0.01)
+    return (one, other) if owners[0] is one else (other, one)
+
+
+async def test_zombie_that_wakes_behind_the_new_owner_loses(contender: Contender, place: Place) -> None:
+    began = trio.current_time()
+    async with two_members(contender, place) as (log, judge, one, other):
+        for phase in contender.told:
+            zombie, _ = await owner_first(log, one, other)
+            await zombie.is_to("stop", phase)
+            log.produce(60)
+            hit = await zombie.has_stopped()
+            if contender.runs is not Runs.THREADS:  # it takes long enough as it is
+                log.expire(zombie.member_id)
+            await log.until_expired(zombie.member_id)
+            await log.until_landed()
+            links = await judge.links(KEY)
+            is_there = hit["attempts"][0] in {link.attempt for link in links}
+            assert is_there == (phase not in BEFORE_THE_LINK), f"stopped at {phase}"
+
+            zombie.go_on()
+            await zombie.saw("that it lost", lambda told: "lost" in told)
+            await log.until_members(2)
+            log.produce(10)
+            await log.until_landed()
+            await judge.proves(log.ends)
+    print(f"{contender.name}: {len(contender.told)} zombies in {trio.current_time() - began:.0f} s")
+
+
+async def test_zombie_that_wakes_before_the_new_owner_has_landed_wins_and_is_adopted(
+    contender: Contender, place: Place
+) -> None:
+    began = trio.current_time()
+    async with two_members(contender, place) as (log, judge, one, other):
+        for phase in [phase for phase in contender.told if phase in BEFORE_THE_LINK]:
+            zombie, owner = await owner_first(log, one, other)
+            await zombie.is_to("stop", phase)
+            await owner.is_to("stop", Phase.STAGED)
+            log.produce(60)
+            its = await zombie.has_stopped()
+            log.expire(zombie.member_id)
+            owners = await owner.has_stopped()
+            assert number(its) == number(owners), "both are at the same link"
+
+            zombie.go_on()
+            await zombie.saw("what has become of it", lambda told: told.get("phase") == Phase.SETTLED)
+            owner.go_on()
+            await log.until_landed()
+            links = (await judge.proves(log.ends))[KEY]
+            assert links[number(its) - 1].attempt == its["attempts"][0], "the zombie's, adopted"
+            assert owners["attempts"][0] not in {link.attempt for link in links}
+    print(f"{contender.name}: 2 zombies that win in {trio.current_time() - began:.0f} s")
+
+
+@each("parquet", "delta", "iceberg")
+async def test_zombie_whose_files_were_swept_meanwhile_loses_and_lands_anew(contender: Contender, place: Place) -> None:
+    """Before anything is removed its link's number is taken: what is removed can never be appended."""
+    phase = [phase for phase in contender.told if phase in BEFORE_THE_LINK][-1]
+    async with (
+        broker() as log,
+        judged(contender, place, log.bootstrap_servers) as judge,
+        members(contender, place, log.bootstrap_servers, [TOPIC], config={"session_timeout": 60.0}) as group,
+    ):
+        member = await group.start()
+        await member.join()
+        log.produce(10)
+        await log.until_landed()
+        await member.is_to("stop", phase)
+        log.produce(10)
+        hit = await member.has_stopped()
+        assert await judge.sweeps() >= 1
+        member.go_on()
+        await log.until_landed()
+        links = (await judge.proves(log.ends))[KEY]
+        assert [link.kind for link in links] == [Kind.RECORDS, Kind.RESTATED, Kind.RECORDS]
+        assert hit["attempts"][0] not in {link.attempt for link in links}
+        assert member.sessions == 1
+        await group.close()
+
+
+def number(told: dict[str, Any]) -> int:
+    """Of the link that a phase was told of."""
+    ((_, link, _, _),) = told["links"]
+    return int(link)

@@ -1,0 +1,38 @@
+"""Owners that stand still in the middle of a landing while another goes on: interleaved exactly, at the table."""
+
+from __future__ import annotations
+
+from sarameya_handlers.landing.chain import Outcome
+from sarameya_handlers.spark.table import Phase
+from tests.conformance.contenders import Contender, Place, Runs
+from tests.conformance.owners import Owner, Two, at, loses, wins
+
+
+def test_zombies_lose_to_who_was_first_and_are_adopted_where_they_were(contender: Contender, place: Place) -> None:
+    table = contender.table(place)
+    before = [phase for phase in (Phase.STAGED, Phase.WRITTEN) if phase in contender.told]
+    # Of the zombie's batch, and of the new owner's. With Spark, which takes a second for each: only what is dangerous.
+    sizes = [(8, 3), (3, 8)] if contender.runs is Runs.THREADS else [(8, 3)]
+    with contender.sessions(place, 2) as sessions:
+        table.open(sessions[0])
+        both = Two(table, contender.shape, sessions)
+        assert both.zombie().append(5).outcome is Outcome.LANDED
+        for zombies, owners in sizes:
+            for phase in before:
+                loses(both, phase, zombies, owners)
+            wins(both, before[-1], zombies, owners)
+            is_its_own(both, zombies, owners)
+        both.proves()
+
+
+def is_its_own(both: Two, zombies: int, owners: int) -> None:
+    """The zombie stands still when its link is there; others land behind it."""
+    zombie, found = both.zombie(), list[Owner]()
+    end = zombie.position + zombies + owners
+
+    def take_over() -> None:
+        found.append(owner := both.owner())
+        assert owner.append(owners).outcome is Outcome.LANDED
+
+    assert zombie.append(zombies, at(Phase.LINKED, take_over)).outcome is Outcome.LANDED
+    assert zombie.position == found[0].position == end
