@@ -1,4 +1,5 @@
-"""What integration tests share: a real Kafka of each line for the whole run, and its log beside a failure."""
+"""What integration tests share: a real Kafka of each line, a schema registry and a Spark Connect server for the whole
+run, and their logs beside a failure."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from tests.integration.connect_server import ConnectServer
+from tests.integration.lakes import lake_properties
 from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION, RealKafka
 from tests.integration.real_kafka.node import java_program
 from tests.integration.real_kafka.replicas import mend
+from tests.integration.real_registry import RealRegistry
 from tests.transcripts.stage import FEW, RACKS
 
 
@@ -27,6 +31,14 @@ def real_kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka
     _need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka-3"), version=KAFKA_3_VERSION) as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="session")
+def real_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
+    """A schema registry. Tests share it: each has subjects of its own."""
+    _need(java_program(), "mvn")
+    with RealRegistry(tmp_path_factory.mktemp("registry")) as registry:
+        yield registry
 
 
 @pytest.fixture(params=["real_kafka", "real_kafka_3"], ids=[f"Kafka {KAFKA_VERSION}", f"Kafka {KAFKA_3_VERSION}"])
@@ -60,6 +72,15 @@ def real_kafka_of_small_groups(tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield kafka
 
 
+@pytest.fixture(scope="session")
+def lake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """A Spark Connect server with Delta Lake and Iceberg. Tests share it, each with tables of its own; none ends it."""
+    _need(java_program(), "mvn")
+    directory = tmp_path_factory.mktemp("spark-connect")
+    with ConnectServer(directory, lake_properties(directory)) as server:
+        yield server
+
+
 def _need(*programs: str) -> None:
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
@@ -70,7 +91,9 @@ def _need(*programs: str) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for kafka in {id(value): value for value in getattr(item, "funcargs", {}).values()}.values():
-            if isinstance(kafka, RealKafka):
-                report.sections += [(f"log of broker {node.node_id}", node.last_lines()) for node in kafka.nodes]
+        for used in {id(value): value for value in getattr(item, "funcargs", {}).values()}.values():
+            if isinstance(used, RealKafka):
+                report.sections += [(f"log of broker {node.node_id}", node.last_lines()) for node in used.nodes]
+            if isinstance(used, ConnectServer):
+                report.sections += [("log of the Connect server", used.last_lines())]
     return report

@@ -88,7 +88,9 @@ class Running:
 
 
 @asynccontextmanager
-async def sarameya(directory: Path, *arguments: str, stdin: int | None = None) -> AsyncIterator[Running]:
+async def sarameya(
+    directory: Path, *arguments: str, stdin: int | None = None, deadline: float = DEADLINE
+) -> AsyncIterator[Running]:
     """`sarameya ARGUMENTS` started in `directory`, and killed at the end if it still runs."""
     files = directory / "stdout", directory / "stderr"
     with files[0].open("wb") as stdout, files[1].open("wb") as stderr:
@@ -96,7 +98,7 @@ async def sarameya(directory: Path, *arguments: str, stdin: int | None = None) -
             [SARAMEYA, *arguments], cwd=directory, stdin=stdin, stdout=stdout, stderr=stderr
         )
     try:
-        with trio.fail_after(DEADLINE):
+        with trio.fail_after(deadline):
             yield Running(process, *files)
     finally:
         with trio.CancelScope(shield=True):

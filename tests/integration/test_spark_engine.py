@@ -1,26 +1,28 @@
-"""Spark's lifetime with a real JVM: start, stop, death, signals, and what is said when it does not start."""
+"""Classic Spark with a real JVM: start, stop, death, cancellation, signals, and what is said when it does not start."""
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 from pyspark import SparkContext
 
 from sarameya import HandlerError
-from sarameya_handlers import LandingError, SparkOptions
-from sarameya_handlers.spark import engine as engine_module
-from sarameya_handlers.spark import jvm
-from sarameya_handlers.spark.engine import SparkEngine
+from sarameya_handlers import SparkOptions
+from sarameya_handlers.spark import jvm, pool
+from sarameya_handlers.spark.classic import ClassicDriver
+from sarameya_handlers.spark.engine import AdoptedEngine, SparkEngine
+from sarameya_handlers.spark.errors import SparkGoneError
+from tests.integration.processes import children, is_running
 
 pytestmark = pytest.mark.integration
 
@@ -32,15 +34,7 @@ def jvm_pid() -> int:
     return int(SparkContext._gateway.proc.pid)
 
 
-def is_running(pid: int) -> bool:
-    """Whether the process is there and no zombie that nobody has waited for."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def until(condition: object) -> None:
+def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + DEADLINE
     while not condition():
         assert time.monotonic() < end, "not within the deadline"
@@ -59,39 +53,178 @@ async def test_spark_starts_as_asked_and_leaves_no_process_and_no_thread_when_st
     until(lambda: [t for t in threading.enumerate() if not t.name.startswith(("MainThread", "Trio"))] == [])
 
 
-async def test_spark_whose_jvm_has_died_fails_the_work_and_can_be_started_anew(
+ENDLESS = "select count(*) from range(0, 10000000000000000, 1, 2)"
+
+
+def count(spark: Any, _: object) -> int:
+    return int(spark.range(1000).count())
+
+
+async def until_a_job_runs() -> None:
+    with trio.fail_after(DEADLINE):
+        while not SparkContext._active_spark_context.statusTracker().getActiveJobsIds():
+            await trio.sleep(0.05)
+
+
+async def test_works_have_sessions_of_their_own_with_the_same_settings() -> None:
+    def change(spark: Any, _: object) -> list[str]:
+        before = spark.conf.get("spark.sql.shuffle.partitions")
+        spark.conf.set("spark.wap.id", "mine")
+        together.wait(DEADLINE)
+        return [before, spark.conf.get("spark.sql.session.timeZone")]
+
+    def look(spark: Any, _: object) -> str | None:
+        together.wait(DEADLINE)
+        return spark.conf.get("spark.wap.id", None)
+
+    together = threading.Barrier(2)
+    found: list[Any] = []
+    options = SparkOptions(master="local[1]", conf={"spark.sql.shuffle.partitions": 3})
+    async with SparkEngine(options) as engine:
+        async with trio.open_nursery() as nursery:
+
+            async def run(work: Callable[..., Any]) -> None:
+                found.append(await engine.run(work, tag=work.__name__))
+
+            nursery.start_soon(run, change)
+            nursery.start_soon(run, look)
+    assert None in found
+    assert ["3", "UTC"] in found
+
+
+# pyspark leaves the socket that rows come by to the garbage collector.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning")
+async def test_adopted_session_lends_its_settings_views_and_functions_and_is_left_as_it_was() -> None:
+    def use(spark: Any, _: object) -> list[Any]:
+        spark.range(1).createOrReplaceTempView("mine")
+        rows = spark.sql("select twice(id) as n from numbers order by n").collect()
+        return [spark.conf.get("spark.sql.shuffle.partitions"), [row.n for row in rows]]
+
+    running = jvm.start(OPTIONS)
+    try:
+        session = running.session
+        session.conf.set("spark.sql.shuffle.partitions", "5")
+        session.range(3).createOrReplaceTempView("numbers")
+        session.udf.register("twice", lambda n: 2 * n, "bigint")
+        async with AdoptedEngine(session) as engine:
+            assert await engine.run(use, tag="t1") == ["5", [0, 2, 4]]
+        assert session.table("numbers").count() == 3
+        assert not session.catalog.tableExists("mine")
+        session.sparkContext.stop()
+        assert ClassicDriver(session).death(session) == "Spark's context has been stopped"
+    finally:
+        running.stop()
+
+
+async def test_jvm_that_is_killed_under_work_is_replaced_once_for_all_engines(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    async with SparkEngine(OPTIONS) as first, SparkEngine(OPTIONS) as second:
+        failures: list[SparkGoneError] = []
+
+        async def work(engine: SparkEngine) -> None:
+            try:
+                await engine.run(lambda spark, _: spark.sql(ENDLESS).collect(), tag="endless")
+            except SparkGoneError as error:
+                failures.append(error)
+            assert await engine.run(count, tag="count") == 1000
+
+        async with trio.open_nursery() as nursery:
+            for engine in (first, second):
+                nursery.start_soon(work, engine)
+            await until_a_job_runs()
+            killed = jvm_pid()
+            os.kill(killed, signal.SIGKILL)
+        assert [str(error) for error in failures] == ["Spark's JVM has died (exit code -9; out of memory?)"] * 2
+        assert all(error.begun for error in failures)
+        assert children("java") == [jvm_pid()]
+        assert jvm_pid() != killed
+    told = [record.message for record in caplog.records if record.name in ("root", "sarameya.spark")]
+    assert told == [str(failures[0]), "Spark is there again: what was under way with the last one is tried again"]
+
+
+async def test_jvm_that_is_killed_between_works_is_replaced_before_the_next() -> None:
     async with SparkEngine(OPTIONS) as engine:
-        os.kill(jvm_pid(), signal.SIGKILL)
-        with pytest.raises(LandingError, match=r"JVM has died \(exit code -9; out of memory"):
-            await engine.run(lambda spark, _: spark.range(1000).count(), tag="t1")
-        async with SparkEngine(OPTIONS) as next_engine:
-            assert await next_engine.run(lambda spark, _: spark.range(1000).count(), tag="t2") == 1000
-    assert [record for record in caplog.records if record.name == "root"] == []
+        await engine.run(count, tag="t1")
+        for number in range(2):
+            os.kill(jvm_pid(), signal.SIGKILL)
+            assert await engine.run(count, tag=f"t{number}") == 1000
+        pid = jvm_pid()
+    assert not is_running(pid)
+    assert children("java") == []
+
+
+async def test_jvm_that_hangs_under_work_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "ASK_EACH", 0.5)
+    monkeypatch.setattr(pool, "ANSWER_WITHIN", 3.0)
+    monkeypatch.setattr(ClassicDriver, "patience", 1.0)
+    async with SparkEngine(OPTIONS) as engine:
+        frozen = jvm_pid()
+
+        def freeze(spark: Any, _: object) -> int:
+            os.kill(frozen, signal.SIGSTOP)
+            return count(spark, _)
+
+        with pytest.raises(SparkGoneError, match="JVM has not answered for 3 s, and is given up"):
+            await engine.run(freeze, tag="t1")
+        monkeypatch.setattr(pool, "ANSWER_WITHIN", DEADLINE)
+        assert await engine.run(count, tag="t2") == 1000
+    assert not is_running(frozen)
+
+
+async def test_context_that_is_stopped_under_work_is_replaced() -> None:
+    async with SparkEngine(OPTIONS) as engine:
+
+        def stop(spark: Any, _: object) -> None:
+            spark.sparkContext._jsc.sc().stop()
+            spark.range(1000).count()
+
+        with pytest.raises(SparkGoneError, match="context has been stopped"):
+            await engine.run(stop, tag="t1")
+        assert await engine.run(count, tag="t2") == 1000
+
+
+async def test_cancelled_work_frees_the_cores_also_if_it_goes_on_with_more() -> None:
+    def stubborn(spark: Any, _: object) -> None:
+        for _ in range(3):
+            try:
+                spark.sql(ENDLESS).collect()
+            except Exception:
+                continue
+
+    async with SparkEngine(OPTIONS) as engine:
+        for work in (lambda spark, _: spark.sql(ENDLESS).collect(), stubborn):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lambda work=work: engine.run(work, tag="endless"))
+                await until_a_job_runs()
+                nursery.cancel_scope.cancel()
+            with trio.fail_after(DEADLINE):
+                assert await engine.run(count, tag="count") == 1000
+
+
+async def test_start_that_is_cancelled_leaves_nothing() -> None:
+    for seconds in (0.5, 3.0):
+        with trio.move_on_after(seconds) as scope:
+            async with SparkEngine(OPTIONS):
+                pass
+        assert scope.cancelled_caught or seconds == 3.0
+        assert children("java") == []
+        assert SparkContext._gateway is None
+        assert SparkContext._active_spark_context is None
 
 
 async def test_jvm_that_is_frozen_is_killed_when_it_is_stopped_and_another_can_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engine_module, "STOP_TIMEOUT", jvm.END_TIMEOUT + 1.0)
+    monkeypatch.setattr(ClassicDriver, "patience", 1.0)
     async with SparkEngine(OPTIONS):
         pid = jvm_pid()
         os.kill(pid, signal.SIGSTOP)
     assert not is_running(pid)
     async with SparkEngine(OPTIONS) as engine:
-        assert await engine.run(lambda spark, _: spark.range(1000).count(), tag="t") == 1000
+        assert await engine.run(count, tag="t") == 1000
 
 
-@pytest.fixture
-def garbage() -> Iterator[None]:
-    """Collected at the end: pyspark leaves it to chance when the pipe to a JVM that has failed is closed."""
-    yield
-    gc.collect()
-
-
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-@pytest.mark.usefixtures("garbage")
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -104,6 +237,7 @@ async def test_spark_that_does_not_start_says_why_and_leaves_nothing(options: Sp
     with pytest.raises(HandlerError, match=told):
         async with SparkEngine(options):
             pass
+    assert children("java") == []
     assert SparkContext._gateway is None
     assert SparkContext._active_spark_context is None
 

@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from sarameya import Config, ConsumerGroup
 from sarameya.arrow import kafka_schema
 from sarameya.embedded import EmbeddedCluster
-from sarameya_handlers import LandingError, ParquetTable, SparkOptions, SparkSink
+from sarameya_handlers import LandingError, Layout, ParquetTable, SparkOptions, SparkSink, read_landing
 from sarameya_handlers.spark import jvm
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
+from tests.handlers.spark.kit import consume_in
 from tests.handlers.spark.transforms import values
 
 pytestmark = pytest.mark.integration
@@ -34,7 +35,9 @@ def spark() -> Iterator[SparkSession]:
 
 
 def hidden_files(path: Path) -> list[Path]:
-    return [file for file in (path / "_sarameya").rglob("*") if file.is_file()]
+    """What is left of landings, beside their links."""
+    hidden = path / "_sarameya"
+    return [file for place in ("staging", "landing") for file in (hidden / place).rglob("*") if file.is_file()]
 
 
 async def test_group_lands_its_topic_with_every_record_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -84,7 +87,7 @@ async def test_transform_with_a_python_function_runs_on_spark(spark: SparkSessio
     table = ParquetTable(tmp_path / "_data" / ".of mine" / "orders")
     session = FakeSession()
     async with SparkSink(table, transform=values, spark=spark) as sink:
-        await sink.consume_claim(session, claim_of([batch(0, 4, value=b"ab")]))
+        await consume_in(sink, session, claim_of([batch(0, 4, value=b"ab")]))
     (file,) = table.path.glob("*.parquet")
     assert pq.read_table(file).to_pylist() == [{"offset": 0, "text": "abab"}, {"offset": 2, "text": "abab"}]
     assert session.marks == [("orders", 0, 4)]
@@ -96,7 +99,7 @@ async def test_transform_that_spark_refuses_is_raised_in_a_line_and_lands_nothin
     table, session = ParquetTable(tmp_path), FakeSession()
     async with SparkSink(table, transform=lambda frame: frame.select("no_such"), spark=spark) as sink:
         with pytest.raises(LandingError, match=r"orders-0 \[0, 4\) .*UNRESOLVED_COLUMN.*no_such") as raised:
-            await sink.consume_claim(session, claim_of([batch(0, 4)]))
+            await consume_in(sink, session, claim_of([batch(0, 4)]))
     assert "\n" not in str(raised.value)
     assert session.marks == []
     assert os.listdir(tmp_path) == ["_sarameya"]
@@ -110,7 +113,7 @@ async def test_task_that_fails_on_spark_is_raised_in_a_line_and_lands_nothing(
     refuse = lambda frame: frame.selectExpr("raise_error('bad record') as x")  # noqa: E731
     async with SparkSink(table, transform=refuse, spark=spark) as sink:
         with pytest.raises(LandingError, match="bad record") as raised:
-            await sink.consume_claim(session, claim_of([batch(0, 4)]))
+            await consume_in(sink, session, claim_of([batch(0, 4)]))
     assert "\n" not in str(raised.value)
     assert session.marks == []
     assert os.listdir(tmp_path) == ["_sarameya"]
@@ -127,7 +130,7 @@ async def test_cancelled_landing_ends_its_spark_job_and_publishes_nothing(spark:
     async with SparkSink(table, max_rows=10, transform=endless, spark=spark) as sink:
         with trio.fail_after(DEADLINE):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(sink.consume_claim, session, claim)
+                nursery.start_soon(consume_in, sink, session, claim)
                 await until(lambda: spark.sparkContext.statusTracker().getActiveJobsIds() != [])
                 cancelled = trio.current_time()
                 nursery.cancel_scope.cancel()
@@ -141,3 +144,64 @@ async def test_cancelled_landing_ends_its_spark_job_and_publishes_nothing(spark:
 async def until(condition: Any) -> None:
     while not condition():
         await trio.sleep(0.05)
+
+
+async def test_partitions_that_are_due_together_land_with_one_job(spark: SparkSession, tmp_path: Path) -> None:
+    """Each in a file of its own, whatever the transform drops; one of them drops all of its rows."""
+    table = ParquetTable(tmp_path / "orders")
+
+    def odd_partitions(frame: DataFrame) -> DataFrame:
+        return frame.where("partition % 2 = 1").selectExpr("concat(partition, ':', offset) as place")
+
+    claims = [FakeClaim(partition=partition) for partition in range(4)]
+    session = FakeSession()
+    before = spark.conf.get("spark.sql.maxConcurrentOutputFileWriters")
+    jobs = ran(spark)
+    async with SparkSink(table, transform=odd_partitions, spark=spark) as sink, trio.open_nursery() as nursery:
+        for claim in claims:
+            nursery.start_soon(consume_in, sink, session, claim)
+        await until(lambda: all(claim.is_read for claim in claims))
+        for claim in claims:
+            claim.send(batch(0, 10, partition=claim.partition))
+            claim.end()
+    assert ran(spark) - jobs == 1
+    assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]
+    files = {file.name.split("-")[2]: pq.read_table(file)["place"].to_pylist() for file in table.path.glob("*.parquet")}
+    assert files == {p: [f"{p}:{offset}" for offset in range(10)] for p in ("1", "3")}
+    assert read_landing(spark, table.path).distinct().count() == 20
+    assert spark.conf.get("spark.sql.maxConcurrentOutputFileWriters") == before
+    assert hidden_files(table.path) == []
+
+
+async def test_table_partitioned_by_columns_lands_in_their_directories(spark: SparkSession, tmp_path: Path) -> None:
+    table = ParquetTable(tmp_path / "orders", layout=Layout(partition_by=("day",), max_partitions=2))
+    session = FakeSession()
+
+    def by_day(frame: DataFrame) -> DataFrame:
+        return frame.selectExpr("offset", "offset % 2 as day")
+
+    async with SparkSink(table, transform=by_day, spark=spark) as sink, trio.open_nursery() as nursery:
+        for partition in range(2):
+            claim = claim_of([batch(0, 4, partition=partition)], partition=partition)
+            nursery.start_soon(consume_in, sink, session, claim)
+    assert len(list(table.path.glob("day=*/*.parquet"))) == 4
+    landed = read_landing(spark, table.path)
+    assert (landed.count(), landed.where("day = offset % 2").count()) == (8, 8)
+    assert landed.groupBy("day", "offset").count().where("count = 2").count() == 4
+
+
+async def test_landing_that_touches_too_many_partitions_of_the_table_stops(spark: SparkSession, tmp_path: Path) -> None:
+    table = ParquetTable(tmp_path / "orders", layout=Layout(partition_by=("day",), max_partitions=3))
+    session = FakeSession()
+    spread = lambda frame: frame.selectExpr("offset", "offset as day")  # noqa: E731
+    async with SparkSink(table, transform=spread, spark=spark) as sink:
+        with pytest.raises(LandingError, match="rows of more than 3 partitions of the table"):
+            await consume_in(sink, session, claim_of([batch(0, 4)]))
+    assert session.marks == []
+    assert os.listdir(table.path) == ["_sarameya"]
+    assert hidden_files(table.path) == []
+
+
+def ran(spark: SparkSession) -> int:
+    """How many jobs have run."""
+    return int(spark.sparkContext._jsc.sc().statusStore().jobsList(None).size())

@@ -1,0 +1,105 @@
+"""What tests of shaping share: Spark's module for Avro, staged records, a Protobuf schema and its messages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sarameya import TopicPartition
+from sarameya.arrow import kafka_schema
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.spark.shaping.protobuf_columns import message_class
+from sarameya_handlers.spark.table import Landing
+from tests.integration.maven import maven_jars
+
+AVRO_VERSION = "4.1.1"
+START = 1_700_000_000_000_000
+"""The first record's time, in microseconds; each has one more."""
+
+
+def avro_jars() -> str:
+    """For `spark.jars`. Raises JarsError."""
+    jars = maven_jars("spark-avro", Path(__file__).with_name("pom.xml"), AVRO_VERSION)
+    return ",".join(map(str, sorted(jars.glob("*.jar"))))
+
+
+@attrs.frozen
+class Stage:
+    """Where records are staged."""
+
+    directory: Path
+
+    def landing(
+        self,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        timestamps: Sequence[int] | None = None,
+        topic: str = "orders",
+        first: int = 100,
+    ) -> Landing:
+        """A landing of records with these values, at offsets from `first` on; `timestamps` are in milliseconds."""
+        count = len(values)
+        micros = [START + n for n in range(count)] if timestamps is None else [1000 * t for t in timestamps]
+        columns: dict[str, Any] = {
+            "key": keys or [None] * count,
+            "value": values,
+            "topic": [topic] * count,
+            "partition": [0] * count,
+            "offset": range(first, first + count),
+            "timestamp": micros,
+            "timestampType": [0] * count,
+            "headers": [[]] * count,
+        }
+        schema = kafka_schema()
+        return self.staged(
+            pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema), topic, first
+        )
+
+    def staged(self, records: pa.Table, topic: str, first: int) -> Landing:
+        """A landing of these records."""
+        attempt = uuid.uuid4().hex
+        file = self.directory / f"{attempt}.parquet"
+        pq.write_table(records, file, compression="none", use_dictionary=False, write_statistics=False)
+        link = Link(
+            key=ChainKey("sink", *TopicPartition(topic, 0)),
+            number=1,
+            from_offset=first,
+            to_offset=first + records.num_rows,
+            attempt=attempt,
+            origin=Origin(group="g"),
+        )
+        return Landing(link=link, staged=file, records=records.num_rows)
+
+
+def descriptors(directory: Path, **files: str) -> bytes:
+    """The descriptor set of these .proto files (by their names without the suffix), with all that they import."""
+    for name, text in files.items():
+        (directory / f"{name}.proto").write_text(text)
+    made = directory / "made.desc"
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{directory}", "--include_imports"]
+    names = [f"{name}.proto" for name in files]
+    subprocess.run([*command, f"--descriptor_set_out={made}", *names], check=True, cwd=directory)
+    return made.read_bytes()
+
+
+def message(descriptor_set: bytes, name: str, /, **fields: Any) -> Any:
+    return message_class(descriptor_set, name)(**fields)
+
+
+def column(frame: Any, name: str = "value") -> list[Any]:
+    """A column's values, by offset; rows as dicts."""
+    rows = (
+        frame.select(name).collect()
+        if "offset" not in frame.columns
+        else frame.orderBy("offset").select(name).collect()
+    )
+    return [row[0].asDict(recursive=True) if hasattr(row[0], "asDict") else row[0] for row in rows]

@@ -1,0 +1,103 @@
+"""Spark with executors in processes of their own (`local-cluster`): what they can read, and that none is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+import trio
+from pyspark import SparkContext
+
+from sarameya import HandlerError
+from sarameya_handlers import SparkOptions
+from sarameya_handlers.spark.engine import SparkEngine
+from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.reach import check_reads, check_writes
+from tests.integration.processes import children, is_running
+
+pytestmark = pytest.mark.integration
+
+DEADLINE = 240.0
+OPTIONS = SparkOptions(master="local-cluster[2,1,512]", conf={"spark.executor.memory": "512m"})
+
+
+@pytest.fixture(autouse=True)
+def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver works in this test's directory, and each executor in one of its own, below a home for Spark."""
+    for name in ("driver", "home"):
+        (tmp_path / name).mkdir()
+    for path in Path(pyspark.__file__).parent.iterdir():
+        (tmp_path / "home" / path.name).symlink_to(path)
+    monkeypatch.chdir(tmp_path / "driver")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "home"))
+
+
+def executors() -> list[int]:
+    return children("java", SparkContext._gateway.proc.pid)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, "not within the deadline"
+        time.sleep(0.05)
+
+
+async def test_executors_read_and_write_what_all_have_mounted_and_end_with_their_driver(tmp_path: Path) -> None:
+    def look(spark: Any, _: object) -> None:
+        check_reads(spark, tmp_path)
+        check_writes(spark, tmp_path)
+
+    async with SparkEngine(OPTIONS) as engine:
+        await engine.run(look, tag="t")
+        pids = executors()
+        assert len(pids) == 2
+    until(lambda: not any(map(is_running, pids)))
+    assert sorted(os.listdir(tmp_path)) == ["driver", "home"]
+
+
+async def test_directory_that_the_driver_alone_can_read_is_refused_with_what_to_do() -> None:
+    # Each process's own working directory: as with a disk of each machine, the path is the same, and what is there not.
+    staging = Path("/proc/self/cwd/staging")
+    os.mkdir(staging)
+    async with SparkEngine(OPTIONS) as engine:
+        with pytest.raises(HandlerError, match=r"does not read what .* (?s:.)*choose a directory that all machines"):
+            await engine.run(lambda spark, _: check_reads(spark, staging), tag="t1")
+        with pytest.raises(HandlerError, match=r"does not read what Spark writes to .*choose a directory"):
+            await engine.run(lambda spark, _: check_writes(spark, staging), tag="t2")
+    assert os.listdir(staging) == []
+
+
+async def test_driver_that_is_killed_under_work_takes_its_executors_along_and_is_replaced() -> None:
+    async with SparkEngine(OPTIONS) as engine:
+        async with trio.open_nursery() as nursery:
+
+            async def work() -> None:
+                with pytest.raises(SparkGoneError, match="JVM has died"):
+                    await engine.run(lambda spark, _: spark.range(10**15).count(), tag="t1")
+
+            nursery.start_soon(work)
+            with trio.fail_after(DEADLINE):
+                while not SparkContext._active_spark_context.statusTracker().getActiveJobsIds():
+                    await trio.sleep(0.1)
+            pids = executors()
+            os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+        assert len(pids) == 2
+        await trio.to_thread.run_sync(until, lambda: not any(map(is_running, pids)))
+        assert await engine.run(lambda spark, _: spark.range(1000).count(), tag="t2") == 1000
+
+
+async def test_executor_that_is_killed_is_sparks_own_to_replace() -> None:
+    async with SparkEngine(OPTIONS) as engine:
+        await engine.run(lambda spark, _: spark.range(1000).count(), tag="t1")
+        driver = SparkContext._gateway.proc.pid
+        for pid in executors():
+            os.kill(pid, signal.SIGKILL)
+        assert await engine.run(lambda spark, _: spark.range(1000).count(), tag="t2") == 1000
+        assert SparkContext._gateway.proc.pid == driver

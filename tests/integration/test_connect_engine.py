@@ -1,0 +1,248 @@
+"""Spark Connect with a real server: sessions, cancellation, a server that dies, comes back, hangs, or wants no one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from sarameya import HandlerError
+from sarameya_handlers import SparkOptions
+from sarameya_handlers.spark import pool
+from sarameya_handlers.spark.connect import ConnectDriver
+from sarameya_handlers.spark.engine import AdoptedEngine, SparkEngine
+from sarameya_handlers.spark.errors import SparkGoneError
+from tests.integration.connect_server import ConnectServer
+
+pytestmark = pytest.mark.integration
+
+DEADLINE = 120.0
+ENDLESS = "select count(*) from range(0, 10000000000000000, 1, 2)"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    # Adaptive execution submits its stages from threads of its own: one that is submitted just after its operation was
+    # interrupted runs to its end, which an endless one never does.
+    properties = {"spark.sql.adaptive.enabled": "false"}
+    with ConnectServer(tmp_path_factory.mktemp("connect"), properties, token="s3cret") as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _starts_again(server: ConnectServer) -> None:
+    """Whatever the last test has done to it."""
+    if not server.is_running:
+        server.start()
+
+
+@contextmanager
+def leaving_no_thread() -> Iterator[None]:
+    """pyspark's threads for Spark Connect have ended, once the block has. (gRPC's own are no threads of Python's.)"""
+    yield
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")] == []
+
+
+def options(server: ConnectServer, **more: Any) -> SparkOptions:
+    return SparkOptions(master=server.url, **more)
+
+
+def count(spark: Any, _: object) -> int:
+    return int(spark.range(1000).count())
+
+
+def endless(spark: Any, _: object) -> None:
+    spark.sql(ENDLESS).collect()
+
+
+async def test_works_have_sessions_of_their_own_with_the_settings_of_the_options(server: ConnectServer) -> None:
+    def change(spark: Any, _: object) -> list[str]:
+        spark.conf.set("spark.wap.id", "mine")
+        together.wait(DEADLINE)
+        return [spark.conf.get(name) for name in ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone")]
+
+    def look(spark: Any, _: object) -> str | None:
+        together.wait(DEADLINE)
+        return spark.conf.get("spark.wap.id", None)
+
+    together = threading.Barrier(2)
+    found: list[Any] = []
+    with leaving_no_thread():
+        async with SparkEngine(options(server, conf={"spark.sql.shuffle.partitions": 3})) as engine:
+
+            async def run(work: Callable[..., Any]) -> None:
+                found.append(await engine.run(work, tag=work.__name__))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run, change)
+                nursery.start_soon(run, look)
+    assert None in found
+    assert ["3", "UTC"] in found
+
+
+async def test_transform_is_written_with_the_functions_that_classic_spark_has(server: ConnectServer) -> None:
+    from pyspark.sql import functions
+
+    async with SparkEngine(options(server)) as engine:
+        work = lambda spark, _: spark.range(10).filter(functions.col("id") > 3).count()  # noqa: E731
+        assert await engine.run(work, tag="t") == 6
+
+
+async def test_cancelled_work_frees_the_cores_also_if_it_goes_on_with_more(server: ConnectServer) -> None:
+    def stubborn(spark: Any, check: Callable[[], None]) -> None:
+        for _ in range(3):
+            try:
+                spark.sql(ENDLESS).collect()
+            except Exception:
+                continue
+
+    async with SparkEngine(options(server)) as engine:
+        for work in (endless, stubborn):
+            with trio.move_on_after(3.0) as scope:
+                await engine.run(work, tag=work.__name__)
+            assert scope.cancelled_caught
+            with trio.fail_after(DEADLINE):
+                assert await engine.run(count, tag="count") == 1000
+
+
+async def test_server_that_is_killed_under_work_is_found_again_once_it_is_back(
+    server: ConnectServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with SparkEngine(options(server)) as first, SparkEngine(options(server)) as second:
+        await first.run(count, tag="t0")
+        failures: list[SparkGoneError] = []
+
+        async def work(engine: SparkEngine) -> None:
+            try:
+                await engine.run(endless, tag="endless")
+            except SparkGoneError as error:
+                failures.append(error)
+            assert await engine.run(count, tag="count") == 1000
+
+        with trio.fail_after(2 * DEADLINE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(work, first)
+                nursery.start_soon(work, second)
+                await trio.sleep(3.0)
+                server.kill()
+                await trio.sleep(6.0)
+                await trio.to_thread.run_sync(server.start)
+    assert all(error.begun for error in failures)
+    assert len(failures) == 2
+    told = [record.message for record in caplog.records if record.name == "sarameya.spark"]
+    assert "does not answer" in told[0]
+    assert told[-1] == "Spark is there again: what was under way with the last one is tried again"
+    assert len(told) <= 3
+    assert "s3cret" not in caplog.text
+
+
+async def test_server_that_was_restarted_between_works_is_met_with_new_sessions(server: ConnectServer) -> None:
+    async with SparkEngine(options(server)) as engine:
+        await engine.run(count, tag="t1")
+        server.kill()
+        server.start()
+        assert await engine.run(count, tag="t2") == 1000
+
+
+async def test_session_that_the_server_has_closed_is_replaced(server: ConnectServer) -> None:
+    async with SparkEngine(options(server)) as engine:
+        # What the server does with one that was idle for an hour.
+        await engine.run(lambda spark, _: spark.client.release_session(), tag="t1")
+        assert await engine.run(count, tag="t2") == 1000
+
+
+async def test_wait_for_a_server_that_is_gone_can_be_cancelled(server: ConnectServer) -> None:
+    async with SparkEngine(options(server)) as engine:
+        await engine.run(count, tag="t1")
+        server.kill()
+        for seconds in (0.5, 4.0):
+            began = trio.current_time()
+            with trio.move_on_after(seconds):
+                await engine.run(count, tag="t2")
+            assert trio.current_time() - began < seconds + 3.0
+
+
+async def test_frozen_server_holds_up_neither_a_cancellation_nor_the_end(server: ConnectServer) -> None:
+    try:
+        with leaving_no_thread():
+            async with SparkEngine(options(server)) as engine:
+                await engine.run(count, tag="t1")
+                server.freeze()
+                began = trio.current_time()
+                with trio.move_on_after(0.5):
+                    await engine.run(count, tag="t2")
+                assert trio.current_time() - began < 5.0
+                began = trio.current_time()
+            assert trio.current_time() - began < ConnectDriver.patience + 5.0
+    finally:
+        server.thaw()
+
+
+async def test_server_that_hangs_under_work_is_given_up_and_met_again_once_it_goes_on(
+    server: ConnectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def freeze(spark: Any, _: object) -> int:
+        server.freeze()
+        return count(spark, _)
+
+    async with SparkEngine(options(server)) as engine:
+        await engine.run(count, tag="t1")
+        monkeypatch.setattr(pool, "ASK_EACH", 0.5)
+        monkeypatch.setattr(pool, "ANSWER_WITHIN", 3.0)
+        try:
+            with pytest.raises(SparkGoneError, match="has not answered for 3 s, and is given up"):
+                await engine.run(freeze, tag="t2")
+        finally:
+            server.thaw()
+        monkeypatch.setattr(pool, "ANSWER_WITHIN", DEADLINE)
+        assert await engine.run(count, tag="t3") == 1000
+
+
+async def test_adopted_session_lends_its_settings_and_views_and_is_left_as_it_was(server: ConnectServer) -> None:
+    def use(spark: Any, _: object) -> tuple[int, str]:
+        spark.range(1).createOrReplaceTempView("mine")
+        return spark.table("numbers").count(), spark.conf.get("spark.sql.shuffle.partitions")
+
+    with server.session({"spark.sql.shuffle.partitions": "5"}) as session:
+        session.range(3).createOrReplaceTempView("numbers")
+        async with AdoptedEngine(session) as engine:
+            assert await engine.run(use, tag="t1") == (3, "5")
+            with trio.move_on_after(3.0):
+                await engine.run(endless, tag="t2")
+            assert await engine.run(use, tag="t3") == (3, "5")
+        assert session.table("numbers").count() == 3
+        assert not session.catalog.tableExists("mine")
+
+
+async def test_adopted_session_whose_server_was_restarted_is_not_ours_to_open(server: ConnectServer) -> None:
+    with server.session() as session:
+        async with AdoptedEngine(session) as engine:
+            await engine.run(count, tag="t1")
+            server.kill()
+            server.start()
+            for _ in range(2):
+                with pytest.raises(SparkGoneError, match="give it SparkOptions instead") as raised:
+                    await engine.run(count, tag="t2")
+                assert not raised.value.retriable
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda url: {"master": url.replace("s3cret", "other")}, "Invalid authentication token; give its token along"),
+        (lambda url: {"master": url.split(";")[0]}, "token provided; give its token along: sc://host:port/;token="),
+        (lambda url: {"master": url, "conf": {"spark.jars": "a.jar"}}, "give the server itself what is no setting"),
+    ],
+)
+async def test_server_that_will_not_have_us_says_why(
+    server: ConnectServer, change: Callable[[str], dict[str, Any]], told: str
+) -> None:
+    with leaving_no_thread():
+        with pytest.raises(HandlerError, match=told) as raised:
+            async with SparkEngine(SparkOptions(**change(server.url))):
+                pass
+    assert "s3cret" not in str(raised.value)

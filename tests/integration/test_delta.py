@@ -1,0 +1,308 @@
+"""Landing in Delta tables with a real Spark, in this process and behind Spark Connect: what a table promises."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from pyspark.sql.types import StringType
+
+from sarameya import HandlerError
+from sarameya_handlers.landing.links import Kind, check_chain
+from sarameya_handlers.spark.delta import DeltaTable
+from sarameya_handlers.spark.delta_commits import Mark
+from sarameya_handlers.spark.delta_log import DeltaLog
+from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.table import Landing, Layout
+from tests.integration.delta_stage import KEY, OTHER, attempt, classic, connected, found, land, link, rows, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.integration,
+    # pyspark leaves each socket that rows come over to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module", params=["classic", "connect"])
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    how = classic if request.param == "classic" else connected
+    with how(tmp_path_factory.mktemp("lake")) as session:
+        yield session
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "a table"
+
+
+@pytest.fixture
+def table(spark: SparkSession, root: Path) -> DeltaTable:
+    """One that the first landing will create."""
+    table = DeltaTable(root)
+    table.open(spark)
+    return table
+
+
+@pytest.fixture(params=["path", "name"])
+def place(request: pytest.FixtureRequest, root: Path) -> dict[str, object]:
+    """A table's arguments."""
+    if request.param == "path":
+        return {"table": root}
+    return {"table": f"default.t{abs(hash(str(root)))}", "staging": root.parent / "staging"}
+
+
+def test_links_land_with_their_rows_and_are_read_back_by_anybody(spark: SparkSession, place: dict[str, object]) -> None:
+    table = DeltaTable(**place)
+    table.open(spark)
+    assert table.heads(spark, [KEY]) == {}
+    assert table.links(spark, KEY, 1) == []
+    assert table.keys(spark) == []
+
+    chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 8, kind=Kind.RESTATED), link(4, 8, 12, kind=Kind.GAP)]
+    others = link(1, 100, 102, key=OTHER)
+    for one in (*chain, others):
+        land(spark, table, one)
+    chain.append(link(5, 12, 12))
+    land(spark, table, chain[-1])
+
+    for seen in (table, DeltaTable(**place)):
+        links = seen.links(spark, KEY, 1)
+        check_chain(links)
+        assert [one.attempt for one in links] == [one.attempt for one in chain]
+        assert [one.rows for one in links] == [5, 3, 0, 0, 0]
+        assert [one.kind for one in links] == [one.kind for one in chain]
+        assert all(one.size_bytes > 500 for one in links if one.rows)
+        assert [one.number for one in seen.links(spark, KEY, 4)] == [4, 5]
+        assert {key: head.attempt for key, head in seen.heads(spark, [KEY, OTHER]).items()} == {
+            KEY: chain[-1].attempt,
+            OTHER: others.attempt,
+        }
+        assert seen.keys(spark) == [KEY, OTHER]
+        assert rows(seen.read(spark)) == rows_of(chain[0], chain[1], others)
+    assert seen.restate_after == 10 * 24 * 3600
+
+
+def test_number_that_is_taken_is_lost_in_silence_and_what_was_written_is_left_over(
+    spark: SparkSession, table: DeltaTable, root: Path
+) -> None:
+    first, second, late = link(1, 0, 5), link(2, 5, 8), link(2, 5, 9)
+    land(spark, table, first)
+    other = DeltaTable(root)
+    other.open(spark)
+    other.heads(spark, [KEY])  # and so it does not look again before it lands
+    table.heads(spark, [KEY])
+    attempt(spark, table, second)
+    attempt(spark, other, late)
+    assert found(spark, table) == found(spark, other) == [(1, first.attempt), (2, second.attempt)]
+    assert rows(table.read(spark)) == rows_of(first, second)
+    # Delta looks before it writes anything: all that is left is of the table's creation.
+    assert [leftover.what for leftover in table.leftovers(spark)] == ["a data file that no version of the table names"]
+
+    attempt(spark, table, link(1, 0, 3))  # what the table knows to have is not even tried
+    with pytest.raises(LandingError, match="the table has no link 4, only 2"):
+        land(spark, table, link(5, 8, 9))
+    assert found(spark, table) == [(1, first.attempt), (2, second.attempt)]
+
+
+def test_two_that_looked_at_the_same_time_are_told_apart_by_delta(
+    spark: SparkSession, table: DeltaTable, root: Path
+) -> None:
+    """The transform of the one, which Delta evaluates within its transaction, waits until the other has landed."""
+    first, mine, theirs = link(1, 0, 5), link(2, 5, 8), link(2, 5, 9)
+    land(spark, table, first)
+    other = DeltaTable(root)
+    other.open(spark)
+    for one in (table, other):
+        one.heads(spark, [KEY])
+    spark.udf.register("until_landed", _slow(), StringType())
+    slowly = Shaping(transform=
+        lambda frame: frame.selectExpr(
+            "key", f"cast(until_landed('{root}', cast(value as string)) as binary) as value",
+            "topic", "partition", "offset", "timestamp", "timestampType", "headers",
+        )
+    )  # fmt: skip
+    late = threading.Thread(target=attempt, args=(spark, table, mine), kwargs={"shape": slowly})
+    late.start()
+    try:
+        _until(root / "begun")
+        attempt(spark, other, theirs)
+    finally:
+        (root / "landed").touch()
+        late.join()
+    assert found(spark, table) == [(1, first.attempt), (2, theirs.attempt)]
+    assert rows(table.read(spark)) == rows_of(first, theirs)
+    left = table.leftovers(spark)
+    assert [leftover.what for leftover in left] == ["a data file that no version of the table names"] * 2
+    for leftover in (*left, *left):
+        assert leftover.size_bytes > 0
+        table.remove(spark, leftover)
+    assert table.leftovers(spark) == []
+    assert rows(table.read(spark)) == rows_of(first, theirs)
+
+
+def _until(path: Path) -> None:
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < end, path
+        time.sleep(0.01)
+
+
+def _slow() -> Callable[[str, str], str]:
+    """A function that Python workers of Spark's are sent: they have nothing of this module."""
+
+    def until_landed(root: str, value: str) -> str:
+        import time
+        from pathlib import Path
+
+        Path(root, "begun").touch()
+        end = time.monotonic() + 60
+        while not Path(root, "landed").exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        return value
+
+    return until_landed
+
+
+def test_first_link_without_records_creates_the_table_with_the_columns_of_its_rows(
+    spark: SparkSession, table: DeltaTable
+) -> None:
+    named = Shaping(transform=lambda frame: frame.selectExpr("offset as at", "cast(value as string) as what"))
+    land(spark, table, link(1, 0, 5, kind=Kind.GAP), shape=named)
+    assert [one.number for one in table.links(spark, KEY, 1)] == [1]
+    assert table.read(spark).columns == ["at", "what"]
+    land(spark, table, link(2, 5, 7), shape=named)
+    assert table.read(spark).count() == 2
+
+
+def test_columns_that_the_table_lacks_are_named_or_added(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+    land(spark, table, link(1, 0, 2))
+    more = Shaping(
+        transform=lambda frame: frame.selectExpr("offset", "value", "partition", "named_struct('x', topic) as extra")
+    )
+    with pytest.raises(LandingError, match=r"the table has no extra struct<x:string>.*evolve_schema = true"):
+        land(spark, table, link(2, 2, 4), shape=more)
+    with pytest.raises(LandingError, match=r"offset \(string in the rows, bigint in the table\)"):
+        land(
+            spark,
+            table,
+            link(2, 2, 4),
+            shape=Shaping(transform=lambda frame: frame.selectExpr("string(offset) as offset")),
+        )
+    assert len(table.leftovers(spark)) == 1, "of the table's creation"
+
+    evolving = DeltaTable(root, layout=Layout(evolve_schema=True))
+    evolving.open(spark)
+    land(spark, evolving, link(2, 2, 4), shape=more)
+    told = evolving.read(spark).selectExpr("offset", "extra.x", "topic").orderBy("offset").collect()
+    assert [tuple(row) for row in told] == [
+        (0, None, "orders"),
+        (1, None, "orders"),
+        (2, "orders", None),
+        (3, "orders", None),
+    ]
+
+
+def test_narrower_types_and_another_order_of_columns_are_taken(spark: SparkSession, table: DeltaTable) -> None:
+    land(spark, table, link(1, 0, 2))
+    land(
+        spark,
+        table,
+        link(2, 2, 4),
+        shape=Shaping(transform=lambda frame: frame.selectExpr("value", "int(offset) as OFFSET", "partition")),
+    )
+    assert [row[0] for row in table.read(spark).select("offset").orderBy("offset").collect()] == [0, 1, 2, 3]
+
+
+def test_table_is_partitioned_as_asked_and_no_landing_makes_too_many(spark: SparkSession, root: Path) -> None:
+    dated = Shaping(transform=lambda frame: frame.selectExpr("*", "to_date(timestamp) as day"))
+    table = DeltaTable(root, layout=Layout(partition_by=("day", "topic"), max_partitions=3))
+    table.open(spark)
+    few = link(1, 0, 9)
+    land(spark, table, few, days=3, shape=dated)
+    with pytest.raises(LandingError, match="more than 3 partitions"):
+        land(spark, table, link(2, 9, 18), days=4, shape=dated)
+    assert len(list(root.glob("day=*/topic=orders/part-*.parquet"))) == 3, "one file for each"
+    assert rows(table.read(spark)) == rows_of(few)
+
+    DeltaTable(root).open(spark)
+    with pytest.raises(HandlerError, match=r"partitioned by \(day, topic\), not by \(day\)"):
+        DeltaTable(root, layout=Layout(partition_by=("day",))).open(spark)
+
+
+def test_landing_whose_transform_gives_nothing_leaves_its_link(spark: SparkSession, table: DeltaTable) -> None:
+    land(spark, table, link(1, 0, 5), shape=Shaping(transform=lambda frame: frame.where("offset < 0")))
+    assert [one.rows for one in table.links(spark, KEY, 1)] == [0]
+    assert table.read(spark).count() == 0
+
+
+def test_versions_are_read_as_they_were(spark: SparkSession, table: DeltaTable) -> None:
+    chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
+    for one in chain:
+        land(spark, table, one)
+    assert table.heads_at(spark, "0") == {}
+    assert table.heads_at(spark, "2")[KEY].attempt == chain[1].attempt
+    assert rows(table.read(spark, "2")) == rows_of(*chain[:2])
+    for version in ("9", "-1", "yesterday"):
+        with pytest.raises(HandlerError, match="version"):
+            table.heads_at(spark, version)
+        with pytest.raises(HandlerError, match="version"):
+            table.read(spark, version)
+
+
+def test_files_of_the_log_say_the_same_as_describe_history(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+    """Whatever has been done to the table."""
+    for number in (1, 2, 3):
+        land(spark, table, link(number, 5 * number, 5 * number + 5))
+    name = f"delta.`{root}`"
+    for done in (
+        f"DELETE FROM {name} WHERE offset = 7",
+        f"UPDATE {name} SET topic = 'other' WHERE offset = 8",
+        f"OPTIMIZE {name}",
+        f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+        f"RESTORE TABLE {name} TO VERSION AS OF 2",
+    ):
+        spark.sql(done).collect()
+    by_sql, by_files = DeltaLog(name), DeltaLog(name)
+    by_files.is_at(root)
+    told = [[attrs.evolve(one, stamp="") for one in log.commits(spark)] for log in (by_sql, by_files)]
+    assert told[0] == told[1]
+    assert [one.restores for one in told[0]] == [2, *[None] * 8]
+    assert [one.mark and one.mark.link.rows for one in told[0]] == [*[None] * 5, 5, 5, 5, None]
+
+
+def test_mark_of_a_commit_says_what_its_writer_knew(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+    land(spark, table, link(1, 0, 1))
+    land(spark, table, link(2, 1, 2))
+    told = [row.userMetadata for row in spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect()]
+    marks = [Mark.from_json(text) for text in told]
+    assert [mark and (mark.link.number, mark.seen, mark.term) for mark in marks] == [(2, 1, 0), (1, -1, 0), None]
+
+
+def test_landing_is_read_by_whoever_reads_delta_lake(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+    one = link(1, 0, 5)
+    land(spark, table, one)
+    staged = table.staging / f"{'0' * 32}.parquet"
+    staged.write_bytes(b"not for readers")
+    assert rows(spark.read.format("delta").load(str(root))) == rows_of(one)
+    assert [leftover.what for leftover in table.leftovers(spark)][:1] == ["a staged file"]
+
+
+def test_frame_is_a_data_frame_of_spark(spark: SparkSession, table: DeltaTable) -> None:
+    """An error of a transform's is raised, and nothing lands."""
+
+    def fails(frame: DataFrame) -> DataFrame:
+        raise ValueError("no")
+
+    with pytest.raises(LandingError, match="transform: "):
+        land(spark, table, link(1, 0, 5), shape=Shaping(transform=fails))
+    assert table.links(spark, KEY, 1) == []
+    assert isinstance(Landing(link=link(1, 0, 5), staged=None), Landing)

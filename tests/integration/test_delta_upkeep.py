@@ -1,0 +1,270 @@
+"""What people do to Delta tables, and what is to be refused: compaction, clean-up, RESTORE, a history that is gone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainError, RewoundTableError
+from sarameya_handlers.landing.links import Link
+from sarameya_handlers.spark.delta import DeltaTable
+from sarameya_handlers.spark.delta_commits import app_id
+from sarameya_handlers.spark.delta_log import transactions
+from tests.integration.delta_stage import KEY, OTHER, attempt, classic, found, land, link, rows, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with classic(tmp_path_factory.mktemp("lake")) as session:
+        yield session
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "table"
+
+
+@pytest.fixture
+def table(spark: SparkSession, root: Path) -> DeltaTable:
+    table = DeltaTable(root)
+    table.open(spark)
+    return table
+
+
+@pytest.fixture
+def name(root: Path) -> str:
+    return f"delta.`{root}`"
+
+
+def landed(spark: SparkSession, table: DeltaTable, count: int) -> list[Link]:
+    """So many links of five records each, one after the other."""
+    chain = [link(number, 5 * (number - 1), 5 * number) for number in range(1, count + 1)]
+    land(spark, table, *chain)
+    return chain
+
+
+def as_found(chain: list[Link]) -> list[tuple[int, str]]:
+    return [(one.number, one.attempt) for one in chain]
+
+
+def seen_anew(root: Path) -> DeltaTable:
+    """By somebody who has read nothing of it yet, and reads by SQL."""
+    return DeltaTable(root)
+
+
+def test_compaction_changes_no_link_and_no_row_and_landing_goes_on(
+    spark: SparkSession, table: DeltaTable, root: Path, name: str
+) -> None:
+    chain = landed(spark, table, 4)
+    staged = table.staging / f"{'0' * 32}.parquet"
+    staged.write_bytes(b"on its way")
+    files = list(root.glob("part-*.parquet"))
+
+    (done,) = spark.sql(f"OPTIMIZE {name}").collect()
+    assert (done.metrics.numFilesRemoved, done.metrics.numFilesAdded) == (4, 1)
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    spark.sql(f"VACUUM {name} RETAIN 0 HOURS").collect()
+    assert [file.exists() for file in files] == [False] * len(files)
+    assert staged.exists(), "VACUUM leaves alone what begins with an underscore"
+    assert (root / "_sarameya" / "driver.lock").exists()
+    assert [leftover.what for leftover in table.leftovers(spark)] == ["a staged file"]
+
+    for one in (table, seen_anew(root)):
+        assert found(spark, one) == as_found(chain)
+        assert [one.rows for one in one.links(spark, KEY, 1)] == [5] * 4
+        assert rows(one.read(spark)) == rows_of(*chain)
+    chain.append(link(5, 20, 23))
+    land(spark, table, chain[-1])
+    assert found(spark, table) == as_found(chain)
+    assert rows(table.read(spark)) == rows_of(*chain)
+
+
+def test_table_that_was_restored_has_the_head_of_then_and_goes_on_from_it(
+    spark: SparkSession, table: DeltaTable, root: Path, name: str
+) -> None:
+    chain = landed(spark, table, 4)
+    others = link(1, 0, 3, key=OTHER)
+    land(spark, table, others)
+    version_of_second = 2
+    spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {version_of_second}").collect()
+
+    for one in (table, seen_anew(root)):
+        assert found(spark, one) == as_found(chain[:2])
+        assert one.heads(spark, [KEY, OTHER])[KEY].attempt == chain[1].attempt
+        assert one.keys(spark) == [KEY]
+        assert rows(one.read(spark)) == rows_of(*chain[:2])
+        assert one.heads_at(spark, "4")[KEY].attempt == chain[3].attempt
+
+    # The numbers 3 and 4 are taken in Delta's own transactions, and land all the same.
+    anew = [link(3, 10, 12), link(4, 12, 13), link(1, 0, 4, key=OTHER)]
+    land(spark, table, *anew)
+    for one in (table, seen_anew(root)):
+        assert found(spark, one) == as_found([*chain[:2], *anew[:2]])
+        assert found(spark, one, OTHER) == as_found(anew[2:])
+        assert rows(one.read(spark)) == rows_of(*chain[:2], *anew)
+
+
+def test_number_is_taken_once_after_a_restore_too(
+    spark: SparkSession, table: DeltaTable, root: Path, name: str
+) -> None:
+    chain = landed(spark, table, 3)
+    spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF 1").collect()
+    other = DeltaTable(root)
+    other.open(spark)
+    for one in (table, other):
+        one.heads(spark, [KEY])
+    mine, theirs = link(2, 5, 9), link(2, 5, 7)
+    attempt(spark, other, theirs)
+    attempt(spark, table, mine)
+    assert found(spark, table) == as_found([chain[0], theirs])
+    assert rows(table.read(spark)) == rows_of(chain[0], theirs)
+
+
+def test_member_that_lands_on_over_a_restore_is_found_out(
+    spark: SparkSession, table: DeltaTable, root: Path, name: str
+) -> None:
+    chain = landed(spark, table, 3)
+    table.heads(spark, [KEY])
+    spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF 1").collect()
+    attempt(spark, table, link(4, 15, 18))  # as who has not looked since
+    for one in (table, seen_anew(root)):
+        with pytest.raises(BrokenChainError, match="restore the table once more"):
+            one.links(spark, KEY, 3)
+        with pytest.raises(BrokenChainError):
+            one.heads(spark, [KEY])
+    spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF 1").collect()
+    land(spark, table, link(2, 5, 6))
+    assert [number for number, _ in found(spark, table)] == [1, 2]
+    assert rows(table.read(spark))[:5] == rows_of(chain[0])
+
+
+def test_restore_to_a_time_is_to_be_said_as_a_version(spark: SparkSession, table: DeltaTable, name: str) -> None:
+    landed(spark, table, 3)
+    history = spark.sql(f"DESCRIBE HISTORY {name}").collect()
+    spark.sql(f"RESTORE TABLE {name} TO TIMESTAMP AS OF '{history[1].timestamp}'").collect()
+    with pytest.raises(RewoundTableError, match="TO VERSION AS OF"):
+        table.heads(spark, [KEY])
+    spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {history[1].version}").collect()
+    assert table.heads(spark, [KEY])[KEY].number == 2
+
+
+def clean_up(root: Path, checkpoint: int) -> None:
+    """Remove from the log what a checkpoint has, as Delta does when it is older than the retention."""
+    log = root / "_delta_log"
+    assert (log / f"{checkpoint:020d}.checkpoint.parquet").exists()
+    for version in range(checkpoint):
+        for kind in ("json", "crc"):
+            (log / f"{version:020d}.{kind}").unlink(missing_ok=True)
+
+
+def test_chain_that_the_history_has_forgotten_is_not_begun_anew(
+    spark: SparkSession, table: DeltaTable, root: Path
+) -> None:
+    forgotten = link(1, 0, 5, key=OTHER)
+    land(spark, table, forgotten)
+    chain = landed(spark, table, 12)
+    clean_up(root, 10)
+
+    for one in (seen_anew(root), DeltaTable(root)):
+        # Its own end can be proved, though not its beginning.
+        assert one.heads(spark, [KEY])[KEY].attempt == chain[-1].attempt
+        assert found(spark, one) == as_found(chain[8:])
+        with pytest.raises(ForgottenChainError, match=r"sink/orders-1: link 1 is its last in delta:.*table, but"):
+            one.heads(spark, [KEY, OTHER])
+        assert one.keys(spark) == [KEY, OTHER]
+        one.open(spark)  # from here on by the log's files
+    assert transactions(spark, f"file://{root}") == {app_id(KEY): 12, app_id(OTHER): 1}
+    # Whoever lands nevertheless is refused by Delta: the transaction outlives the history.
+    ignorant = seen_anew(root)
+    ignorant._search(spark, {OTHER: 1})
+    attempt(spark, table, link(1, 0, 7, key=OTHER))
+    assert found(spark, ignorant, OTHER) == []
+    assert rows(table.read(spark)) == rows_of(forgotten, *chain)
+
+
+def test_idle_head_is_restated_well_before_the_history_ends(
+    spark: SparkSession, table: DeltaTable, name: str, root: Path
+) -> None:
+    landed(spark, table, 1)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 9 days')")
+    again = DeltaTable(root)
+    again.open(spark)
+    assert again.restate_after == 3 * 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ("'delta.setTransactionRetentionDuration' = 'interval 7 days'", "would be forgotten.*UNSET"),
+    ],
+)
+def test_table_in_which_links_would_not_be_exact_is_refused(
+    spark: SparkSession, root: Path, name: str, properties: str, told: str
+) -> None:
+    spark.sql(f"CREATE TABLE {name} (id BIGINT) USING delta TBLPROPERTIES ({properties})")
+    with pytest.raises(HandlerError, match=told):
+        DeltaTable(root).open(spark)
+
+
+def test_what_is_no_delta_table_is_refused(spark: SparkSession, root: Path, tmp_path: Path) -> None:
+    spark.range(3).write.parquet(str(root))
+    with pytest.raises(HandlerError, match=r"holds Parquet files \(id, .*CONVERT TO DELTA"):
+        DeltaTable(root).open(spark)
+    spark.sql("CREATE TABLE IF NOT EXISTS plain (id BIGINT) USING parquet")
+    with pytest.raises(HandlerError, match="of format parquet, not of Delta's"):
+        DeltaTable("plain", staging=tmp_path).open(spark)
+
+
+def test_place_where_nothing_can_be_staged_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(HandlerError, match=r"give a directory to stage in \(staging\)"):
+        DeltaTable("default.not_there_yet").open(spark)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HandlerError, match=r"cannot stage in .*Not a directory"):
+        DeltaTable("default.not_there_yet", staging=tmp_path / "file").open(spark)
+
+
+def test_transform_that_delta_is_switched_off_for_is_refused(spark: SparkSession, root: Path) -> None:
+    spark.conf.set("spark.databricks.delta.commitInfo.enabled", "false")
+    try:
+        with pytest.raises(HandlerError, match=r"commitInfo.enabled is false"):
+            DeltaTable(root).open(spark)
+    finally:
+        spark.conf.unset("spark.databricks.delta.commitInfo.enabled")
+
+
+HOLDS_THE_LEASE = """
+import sys
+from pathlib import Path
+from sarameya_handlers.spark.lease import take_lease
+take_lease(Path(sys.argv[1]), "no")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_second_process_with_a_driver_of_its_own_is_refused_on_a_local_file_system(
+    spark: SparkSession, root: Path
+) -> None:
+    command = [sys.executable, "-c", HOLDS_THE_LEASE, str(root / "_sarameya" / "driver.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(HandlerError, match=r"two drivers that commit at once lose a commit: let members share one"):
+            DeltaTable(root).open(spark)
+        DeltaTable(root, single_driver=True).open(spark)
+        other.kill()
+    DeltaTable(root).open(spark)

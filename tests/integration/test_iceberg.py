@@ -1,0 +1,244 @@
+"""Landing in Iceberg tables with a real Spark, in this process and behind Spark Connect: what a table promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya.arrow import kafka_schema
+from sarameya_handlers.landing.links import Kind, check_chain
+from sarameya_handlers.spark import iceberg_landing
+from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.iceberg import IcebergTable
+from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, TooManyPartitionsError
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.table import Landing, Layout, Phase
+from tests.integration.iceberg_stage import KEY, OTHER, Names, classic, connected, found, land, link, rows, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.integration,
+    # pyspark leaves each socket that rows come over to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module", params=["classic", "connect"])
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    how = classic if request.param == "classic" else connected
+    with how(tmp_path_factory.mktemp("lake"), iceberg="hadoop") as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def names() -> Names:
+    return Names()
+
+
+@pytest.fixture
+def name(names: Names) -> str:
+    return names()
+
+
+@pytest.fixture
+def table(spark: SparkSession, name: str) -> IcebergTable:
+    """One that the first landing will create."""
+    table = IcebergTable(name)
+    table.open(spark)
+    return table
+
+
+def test_links_land_with_their_rows_and_are_read_back_by_anybody(
+    spark: SparkSession, table: IcebergTable, name: str
+) -> None:
+    assert table.heads(spark, [KEY]) == {}
+    assert table.links(spark, KEY, 1) == []
+    assert table.keys(spark) == []
+
+    chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 8, kind=Kind.RESTATED), link(4, 8, 12, kind=Kind.GAP)]
+    phases: list[tuple[Phase, int]] = []
+    for one in chain:
+        land(spark, table, one, checkpoint=lambda phase, landings: phases.append((phase, landings[0].link.number)))
+    others = link(1, 100, 102, key=OTHER)
+    chain.append(link(5, 12, 13))
+    land(spark, table, chain[-1], others)
+
+    assert phases == [(Phase.WRITTEN, n) for n in (1, 2, 3, 4)]
+    for seen in (table, IcebergTable(name)):
+        links = seen.links(spark, KEY, 1)
+        check_chain(links)
+        assert [one.attempt for one in links] == [one.attempt for one in chain]
+        assert [one.rows for one in links] == [5, 3, 0, 0, 1]
+        assert [one.kind for one in links] == [one.kind for one in chain]
+        assert all(one.size_bytes > 500 for one in links if one.rows)
+        assert [one.number for one in seen.links(spark, KEY, 4)] == [4, 5]
+        assert {key: head.attempt for key, head in seen.heads(spark, [KEY, OTHER]).items()} == {
+            KEY: chain[-1].attempt,
+            OTHER: others.attempt,
+        }
+        assert seen.keys(spark) == [KEY, OTHER]
+        assert rows(seen.read(spark)) == rows_of(chain[0], chain[1], chain[4], others)
+    assert spark.conf.get("spark.wap.id", None) is None
+
+
+def test_setting_of_the_users_is_put_back(spark: SparkSession, table: IcebergTable) -> None:
+    spark.conf.set("spark.wap.id", "theirs")
+    try:
+        land(spark, table, link(1, 0, 1))
+        with pytest.raises(LandingError):
+            land(spark, table, link(2, 1, 2), shape=Shaping(transform=lambda frame: frame.selectExpr("*", "1 AS more")))
+        assert spark.conf.get("spark.wap.id") == "theirs"
+    finally:
+        spark.conf.unset("spark.wap.id")
+
+
+def test_number_that_is_taken_is_lost_and_what_was_staged_for_it_is_left_over(
+    spark: SparkSession, table: IcebergTable
+) -> None:
+    first, second, late = link(1, 0, 5), link(2, 5, 8), link(2, 5, 9)
+    for one in (first, second, late):
+        land(spark, table, one)
+    assert found(spark, table) == [(1, first.attempt), (2, second.attempt)]
+    assert rows(table.read(spark)) == rows_of(first, second)
+
+    (leftover,) = table.leftovers(spark)
+    assert leftover.what == "rows that were staged as link 2 of sink/orders-0, and never published"
+    assert leftover.size_bytes > 0
+    table.remove(spark, leftover)
+    table.remove(spark, leftover)
+    assert table.leftovers(spark) == []
+    assert found(spark, table) == [(1, first.attempt), (2, second.attempt)]
+    assert rows(table.read(spark)) == rows_of(first, second)
+
+
+def test_link_whose_predecessor_is_missing_is_not_published(spark: SparkSession, table: IcebergTable) -> None:
+    first = link(1, 0, 5)
+    land(spark, table, first)
+    with pytest.raises(LandingError, match="the table has no link 2, only 1"):
+        land(spark, table, link(3, 8, 9))
+    assert found(spark, table) == [(1, first.attempt)]
+
+
+def test_two_that_looked_at_the_same_time_are_told_apart_by_iceberg_itself(
+    spark: SparkSession, table: IcebergTable, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the look cannot prevent: both see their predecessor, and publish."""
+    mine, theirs = link(2, 5, 8), link(2, 5, 9)
+    first = link(1, 0, 5)
+    land(spark, table, first)
+    other = IcebergTable(name)
+    turn = iceberg_landing._turn
+
+    def meanwhile(look: object, landing: Landing, *, plain: bool) -> int | None:
+        my_turn = turn(look, landing, plain=plain)  # type: ignore[arg-type]
+        monkeypatch.setattr(iceberg_landing, "_turn", turn)
+        land(spark, other, theirs)
+        return my_turn
+
+    monkeypatch.setattr(iceberg_landing, "_turn", meanwhile)
+    other.open(spark)
+    with pytest.raises(Exception, match="Duplicate request to cherry pick wap id"):
+        land(spark, table, mine)
+    assert found(spark, table) == [(1, first.attempt), (2, theirs.attempt)]
+    assert rows(table.read(spark)) == rows_of(first, theirs)
+
+
+def test_one_landing_that_fails_does_not_keep_the_others_from_landing(spark: SparkSession, table: IcebergTable) -> None:
+    good, bad = link(1, 0, 5), link(1, 0, 5, key=OTHER)
+    land(spark, table, good)
+    fails = Shaping(transform=lambda frame: frame.selectExpr("*", "1 AS more") if _is_of(frame, 1) else frame)
+    next_good = link(2, 5, 6)
+    with pytest.raises(LandingError, match="the table has no more int"):
+        land(spark, table, bad, next_good, shape=fails)
+    assert found(spark, table) == [(1, good.attempt), (2, next_good.attempt)]
+    assert found(spark, table, OTHER) == []
+
+
+def _is_of(frame: object, partition: int) -> bool:
+    return frame.first()["partition"] == partition  # type: ignore[attr-defined, no-any-return]
+
+
+def test_landing_that_is_not_wanted_any_more_is_staged_at_most(spark: SparkSession, table: IcebergTable) -> None:
+    class Unwanted(Exception):
+        pass
+
+    def refuse(phase: Phase, landings: object) -> None:
+        raise Unwanted
+
+    with pytest.raises(Unwanted):
+        land(spark, table, link(1, 0, 5), checkpoint=refuse)
+    assert found(spark, table) == []
+    assert rows(table.read(spark)) == []
+    assert len(table.leftovers(spark)) == 1
+
+
+def test_table_is_partitioned_as_asked_and_no_landing_makes_too_many(spark: SparkSession, name: str) -> None:
+    layout = Layout(partition_by=("days(timestamp)", "topic"), max_partitions=3)
+    table = IcebergTable(name, layout=layout)
+    table.open(spark)
+    few = link(1, 0, 9)
+    land(spark, table, few, days=3)
+    with pytest.raises(TooManyPartitionsError, match=r"more than 3 partitions by days\(timestamp\), topic"):
+        land(spark, table, link(2, 9, 18), days=4)
+    assert spark.sql(f"SELECT partition FROM {name}.partitions").count() == 3
+    assert rows(table.read(spark)) == rows_of(few)
+    assert table.leftovers(spark) == []
+
+    IcebergTable(name, layout=Layout(partition_by=("day(timestamp)", "`topic`"))).open(spark)
+    IcebergTable(name).open(spark)
+    with pytest.raises(HandlerError, match=r"partitioned by \(days\(timestamp\), topic\), not by \(topic\)"):
+        IcebergTable(name, layout=Layout(partition_by=("topic",))).open(spark)
+
+
+def test_columns_that_the_table_lacks_are_named_or_added(spark: SparkSession, table: IcebergTable, name: str) -> None:
+    land(spark, table, link(1, 0, 2))
+    more = Shaping(
+        transform=lambda frame: frame.selectExpr(
+            "offset", "value", "partition", "named_struct('x y', topic) AS `new one`"
+        )
+    )
+    with pytest.raises(SchemaMismatchError, match=r"no new one struct<x y:string> not null: .*evolve_schema"):
+        land(spark, table, link(2, 2, 4), shape=more)
+
+    evolving, second = IcebergTable(name, layout=Layout(evolve_schema=True)), link(2, 2, 4)
+    evolving.open(spark)
+    land(spark, evolving, second, shape=more)
+    deeper = Shaping(
+        transform=lambda frame: frame.selectExpr(
+            "offset", "value", "partition", "named_struct('x y', topic, 'z', array(named_struct('w', 1))) AS `new one`"
+        )
+    )
+    land(spark, evolving, link(3, 4, 5), shape=deeper)
+    told = spark.sql(f"SELECT offset, topic, `new one` FROM {name} ORDER BY offset").collect()
+    assert [(row[0], row[1], row[2] and row[2]["x y"]) for row in told] == [
+        (0, "orders", None),
+        (1, "orders", None),
+        (2, None, "orders"),
+        (3, None, "orders"),
+        (4, None, "orders"),
+    ]
+    assert found(spark, evolving)[1] == (2, second.attempt)
+
+
+def test_rows_that_do_not_fit_are_refused_and_nothing_lands(spark: SparkSession, table: IcebergTable) -> None:
+    land(spark, table, link(1, 0, 2))
+    wrong = Shaping(transform=lambda frame: frame.selectExpr("cast(value AS string) AS offset", "value"))
+    with pytest.raises(SchemaMismatchError, match=r"offset \(string in the rows, bigint in the table\)"):
+        land(spark, table, link(2, 2, 4), shape=wrong)
+    assert len(found(spark, table)) == 1
+
+
+def test_chain_may_begin_with_a_link_that_brings_no_rows(spark: SparkSession, table: IcebergTable) -> None:
+    """Also a table: with the columns that rows would have."""
+    gap, first = link(1, 5, 9, kind=Kind.GAP), link(2, 9, 11)
+    land(spark, table, gap)
+    assert table.read(spark).columns == [*kafka_schema().names]
+    land(spark, table, first)
+    assert found(spark, table) == [(1, gap.attempt), (2, first.attempt)]
+    assert rows(table.read(spark)) == rows_of(first)
+    assert list(table.staging.iterdir()) == []

@@ -1,0 +1,170 @@
+"""Iceberg tables that cannot be landed in, or not exactly once; and who creates one. In a JDBC catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.landing.errors import BrokenChainError
+from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.iceberg import IcebergTable
+from sarameya_handlers.spark.iceberg_catalog import CREATED_WITH
+from sarameya_handlers.spark.settings import changed
+from sarameya_handlers.spark.table import Layout
+from tests.integration.iceberg_stage import KEY, OTHER, Names, classic, found, land, link, rows, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.integration,
+    # pyspark leaves each socket that rows come over to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with classic(tmp_path_factory.mktemp("lake"), iceberg="jdbc") as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def names() -> Names:
+    return Names()
+
+
+@pytest.fixture
+def name(names: Names) -> str:
+    return names()
+
+
+def test_table_is_created_by_the_first_landing_and_audits_what_is_written(spark: SparkSession, name: str) -> None:
+    table = IcebergTable(name)
+    table.open(spark)
+    land(spark, table, link(1, 0, 2))
+    properties = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
+    assert properties.items() >= CREATED_WITH.items()
+    assert properties["sarameya.chain.sink/orders/0"] == "begun"
+    assert table.restate_after == 5 * 24 * 3600 / 4
+
+
+def test_members_that_land_first_at_the_same_time_create_one_table(spark: SparkSession, names: Names) -> None:
+    members = 4
+    for _ in range(5):
+        name, barrier = names(), Barrier(members)
+        firsts = [link(1, 0, 3, key=type(KEY)("sink", "orders", partition)) for partition in range(members)]
+
+        def first_landing(which: int, name: str = name, barrier: Barrier = barrier, firsts: list = firsts) -> None:
+            table, session = IcebergTable(name, layout=Layout(partition_by=("partition",))), spark.newSession()
+            table.open(session)
+            barrier.wait()
+            land(session, table, firsts[which])
+
+        with ThreadPoolExecutor(members) as pool:
+            list(pool.map(first_landing, range(members)))
+        assert rows(spark.table(name)) == rows_of(*firsts)
+
+
+def test_table_that_is_there_is_made_to_audit(spark: SparkSession, name: str) -> None:
+    spark.sql(f"CREATE TABLE {name} (offset bigint, value binary, partition int) USING iceberg")
+    table = IcebergTable(name)
+    table.open(spark)
+    (told,) = spark.sql(f"SHOW TBLPROPERTIES {name} ('write.wap.enabled')").collect()
+    assert told[1] == "true"
+
+
+def test_table_whose_audit_is_switched_off_is_landed_in_no_more(spark: SparkSession, name: str) -> None:
+    table = IcebergTable(name)
+    table.open(spark)
+    land(spark, table, link(1, 0, 2))
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.wap.enabled' = 'false')")
+    with pytest.raises(LandingError, match=r"switched write\.wap\.enabled off"):
+        land(spark, table, link(2, 2, 4))
+    assert spark.table(name).count() == 2
+    # Where it happens between a look and an append, the rows are there, and the chain is broken.
+    with changed(spark, {"spark.wap.id": "sarameya/sink/orders/0/2"}):
+        rest = spark.table(name).writeTo(name).option("snapshot-property.sarameya.link", link(2, 2, 4).to_json())
+        rest.append()
+    with pytest.raises(BrokenChainError, match=r"write\.wap\.enabled"):
+        IcebergTable(name).heads(spark, [KEY])
+
+
+def test_branch_of_the_session_is_refused(spark: SparkSession, name: str) -> None:
+    with (
+        changed(spark, {"spark.wap.branch": "audit"}),
+        pytest.raises(HandlerError, match=r"spark\.wap\.branch is 'audit'"),
+    ):
+        IcebergTable(name).open(spark)
+
+
+def test_table_that_forgets_too_soon_is_refused(spark: SparkSession, name: str) -> None:
+    spark.sql(
+        f"CREATE TABLE {name} (id bigint) USING iceberg TBLPROPERTIES ('history.expire.max-snapshot-age-ms' = '60000')"
+    )
+    with pytest.raises(HandlerError, match="set it to 3600000 at least"):
+        IcebergTable(name).open(spark)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('history.expire.max-snapshot-age-ms' = '3600000')")
+    table = IcebergTable(name)
+    table.open(spark)
+    assert table.restate_after == 900
+    spark.sql(f"INSERT INTO {name} VALUES (1)")
+    spark.sql(f"ALTER TABLE {name} REPLACE BRANCH main WITH SNAPSHOT RETENTION 30 MINUTES")
+    with pytest.raises(HandlerError, match="the main branch keeps its snapshots for 1800000 ms"):
+        IcebergTable(name).open(spark)
+    spark.sql(f"ALTER TABLE {name} REPLACE BRANCH main WITH SNAPSHOT RETENTION 2 HOURS")
+    IcebergTable(name).open(spark)
+
+
+def test_table_of_another_format_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(HandlerError, match="no Iceberg catalog 'spark_catalog'"):
+        IcebergTable("spark_catalog.default.orders").open(spark)
+
+
+def test_directory_to_stage_in_must_be_there(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    rest = "spark.sql.catalog.rest"
+    with changed(spark, {rest: "org.apache.iceberg.spark.SparkCatalog", f"{rest}.warehouse": "s3://lake"}):
+        with pytest.raises(HandlerError, match=r"give a directory to stage in \(staging\)"):
+            IcebergTable("rest.db.t").open(spark)
+    (tmp_path / "file").touch()
+    with pytest.raises(HandlerError, match="cannot stage in"):
+        IcebergTable(name, staging=tmp_path / "file").open(spark)
+    table = IcebergTable(name, staging=tmp_path / "staging")
+    table.open(spark)
+    assert table.staging.is_dir()
+    assert table.staging != IcebergTable("ice.db.another", staging=tmp_path / "staging").staging
+    first = link(1, 0, 2)
+    land(spark, table, first)
+    assert rows(table.read(spark)) == rows_of(first)
+
+
+def test_catalog_that_remembers_tables_is_asked_to_look(spark: SparkSession, tmp_path: Path) -> None:
+    """By default an Iceberg catalog in Spark does not see for half a minute what others commit."""
+    of_catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(tmp_path)}
+    both = {f"spark.sql.catalog.{name}{key}": value for name in ("one", "two") for key, value in of_catalog.items()}
+    with changed(spark, both):
+        remembering, table = IcebergTable("one.db.t"), IcebergTable("two.db.t")
+        remembering.open(spark)
+        mine = [link(1, 0, 2), link(2, 2, 4)]
+        land(spark, remembering, mine[0])
+        table.open(spark)
+        land(spark, table, mine[1])
+        assert found(spark, remembering) == [(one.number, one.attempt) for one in mine]
+        land(spark, remembering, link(2, 2, 3))
+        land(spark, table, link(1, 0, 1, key=OTHER))
+        third = link(3, 4, 5)
+        land(spark, remembering, third)
+        assert found(spark, table)[-1] == (3, third.attempt)
+
+
+def test_table_that_is_not_there_cannot_be_read(spark: SparkSession, name: str) -> None:
+    for asked in (lambda table: table.read(spark), lambda table: table.heads_at(spark, "1")):
+        with pytest.raises(HandlerError, match="there is no table"):
+            asked(IcebergTable(name))
+    assert IcebergTable(name).leftovers(spark) == []

@@ -1,0 +1,120 @@
+"""Two processes race for the links of an Iceberg chain, from the table's creation on: through one Spark Connect server
+with a Hadoop catalog, and with drivers of their own and a JDBC catalog."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sarameya_handlers.landing.links import check_chain
+from sarameya_handlers.spark.iceberg import IcebergTable
+from tests.integration.connect_server import ConnectServer
+from tests.integration.iceberg_racer import ROWS, session
+from tests.integration.iceberg_stage import KEY, rows, rows_of
+from tests.integration.lakes import lake_properties
+
+pytestmark = [
+    pytest.mark.integration,
+    # pyspark leaves each socket that rows come over to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+ROOT = Path(__file__).parents[2]
+RACES = 100
+NAME = "ice.db.raced"
+
+
+class Racer:
+    """A racer's process, spoken to in lines."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self._process = process
+        self._errors = errors
+
+    def say(self, text: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{text}\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> str:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        assert line, self._errors.read_text()[-3000:]
+        return line.strip()
+
+
+@contextmanager
+def racer(which: int, place: str, directory: Path) -> Iterator[Racer]:
+    errors = directory / f"racer-{which}.err"
+    command = [sys.executable, "-m", "tests.integration.iceberg_racer", place, NAME]
+    with (
+        errors.open("w") as written,
+        subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=written, text=True
+        ) as process,
+    ):
+        try:
+            yield Racer(process, errors)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def server(directory: Path, how: str) -> Iterator[str]:
+    """Where the racers find Spark."""
+    if how == "drivers of their own, JDBC":
+        yield str(directory)
+        return
+    with ConnectServer(directory, lake_properties(directory, iceberg="hadoop")) as connect:
+        yield connect.url
+
+
+@pytest.mark.parametrize("how", ["one Connect server, Hadoop", "drivers of their own, JDBC"])
+def test_of_two_processes_exactly_one_appends_each_link(how: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    with server(tmp_path, how) as place:
+        with ExitStack() as stack:
+            both = [stack.enter_context(racer(which, place, tmp_path)) for which in (0, 1)]
+            assert [one.hear() for one in both] == ["open", "open"]
+            told = [race(both, number) for number in range(1, RACES + 1)]
+            for one in both:
+                one.say("0")
+        seconds = time.monotonic() - began
+        with session(place) as spark:
+            table = IcebergTable(NAME)
+            links = table.links(spark, KEY, 1)
+            landed = rows(table.read(spark))
+
+    for one, other in told:
+        assert one["winner"] == other["winner"], "both find the same attempt"
+        assert one["winner"] in (one["mine"], other["mine"]), "and it is one of theirs"
+        assert one["found"] == other["found"] == 1
+    assert [link.attempt for link in links] == [one["winner"] for one, _ in told]
+    check_chain(links)
+    assert [link.rows for link in links] == [ROWS] * RACES
+    assert landed == rows_of(*links), "the winner's rows, and nobody else's"
+
+    errors = [error for pair in told for side in pair for error in side["errors"]]
+    refused = sum("Duplicate request to cherry pick wap id" in error for error in errors)
+    won = sum(one["winner"] == one["mine"] for one, _ in told)
+    print(f"{how}: {RACES} races in {seconds:.0f} s, won {won}:{RACES - won}; Iceberg itself refused {refused} losers")
+    assert refused >= 10, "else the look before a publication decided, and the swap was not tried"
+    assert 2 < won < RACES - 2, "each must win some, or it was no race"
+
+
+def race(both: list[Racer], number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    for one in both:
+        one.say(str(number))
+    assert [one.hear() for one in both] == ["staged", "staged"]
+    for one in both:
+        one.say("go")
+    first, second = (json.loads(one.hear()) for one in both)
+    return first, second

@@ -1,0 +1,208 @@
+"""What is done to Iceberg tables between landings, with a real Spark: expiry, compaction, rollback, removal."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.landing.errors import ForgottenChainError
+from sarameya_handlers.spark.iceberg import IcebergTable
+from sarameya_handlers.spark.table import Phase
+from tests.integration.iceberg_stage import KEY, OTHER, Names, age, classic, connected, found, land, link, rows, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.integration,
+    # pyspark leaves each socket that rows come over to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module", params=["classic", "connect"])
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    how = classic if request.param == "classic" else connected
+    with how(tmp_path_factory.mktemp("lake"), iceberg="hadoop") as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def names() -> Names:
+    return Names()
+
+
+@pytest.fixture
+def name(names: Names) -> str:
+    return names()
+
+
+@pytest.fixture
+def table(spark: SparkSession, name: str) -> IcebergTable:
+    """One that the first landing will create."""
+    table = IcebergTable(name)
+    table.open(spark)
+    return table
+
+
+def test_snapshot_that_was_published_is_no_leftover(spark: SparkSession, table: IcebergTable) -> None:
+    land(spark, table, link(1, 0, 5))
+    (version,) = (row[0] for row in spark.sql(f"SELECT snapshot_id FROM {table.name[8:]}.history").collect())
+    land(spark, table, link(1, 0, 6))
+    (leftover,) = table.leftovers(spark)
+    with pytest.raises(HandlerError, match="is no leftover: it was published"):
+        table.remove(spark, attrs.evolve(leftover, name=f"snapshot {version}"))
+    assert rows(table.read(spark)) != []
+
+
+def test_rollback_shows_as_a_head_that_was_rewound(spark: SparkSession, table: IcebergTable, name: str) -> None:
+    chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
+    for one in chain:
+        land(spark, table, one)
+    versions = [
+        row[0] for row in spark.sql(f"SELECT snapshot_id FROM {name}.history ORDER BY made_current_at").collect()
+    ]
+    assert table.heads_at(spark, str(versions[1]))[KEY].attempt == chain[1].attempt
+    assert rows(table.read(spark, str(versions[1]))) == rows_of(*chain[:2])
+    with pytest.raises(HandlerError, match="has no snapshot '12'"):
+        table.heads_at(spark, "12")
+
+    catalog, _, rest = name.partition(".")
+    spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{rest}', {versions[0]})")
+    assert found(spark, table) == [(1, chain[0].attempt)]
+    again = link(2, 5, 7)
+    land(spark, table, again)
+    assert found(spark, table) == [(1, chain[0].attempt), (2, again.attempt)]
+    assert rows(table.read(spark)) == rows_of(chain[0], again)
+
+
+def test_chain_that_was_given_up_in_order_is_proved_when_its_snapshots_have_expired(
+    spark: SparkSession, table: IcebergTable, name: str
+) -> None:
+    head, others = link(1, 0, 5), [link(n, n, n + 1, key=OTHER) for n in (1, 2, 3)]
+    land(spark, table, head)
+    for one in others:
+        land(spark, table, one)
+    table.rest(spark, table.heads(spark, [KEY]).values())
+    age(spark, name, 1)
+
+    seen = IcebergTable(name)
+    assert {key: one.attempt for key, one in seen.heads(spark, [KEY, OTHER]).items()} == {
+        KEY: head.attempt,
+        OTHER: others[-1].attempt,
+    }
+    assert rows(seen.read(spark)) == rows_of(head, *others)
+    # Its next owner goes on from there; what is stated does not count from then on.
+    seen.open(spark)
+    after = link(2, 5, 6)
+    land(spark, seen, after)
+    assert found(spark, seen) == [(2, after.attempt)]
+    land(spark, seen, link(4, 4, 5, key=OTHER))
+    age(spark, name, 1)
+    with pytest.raises(ForgottenChainError, match="sink/orders-0"):
+        IcebergTable(name).heads(spark, [KEY])
+
+
+def test_sleeper_that_stages_a_number_which_was_used_and_forgotten_does_not_publish_it(
+    spark: SparkSession, table: IcebergTable, name: str
+) -> None:
+    """Iceberg alone would let it: no snapshot in main's ancestry bears its wap id any more."""
+    chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
+    for one in chain:
+        land(spark, table, one)
+    for n in (1, 2):
+        land(spark, table, link(n, n, n + 1, key=OTHER))
+    late = IcebergTable(name)
+    late.open(spark)
+    age(spark, name, 3)
+    land(spark, late, link(2, 5, 7))
+    assert [number for number, _ in found(spark, late)] == [3]
+    # Nor when nothing of the chain is left.
+    age(spark, name, 1)
+    late = IcebergTable(name)
+    late.open(spark)
+    with pytest.raises(ForgottenChainError):
+        land(spark, late, link(3, 8, 9))
+    assert [one for one in rows(late.read(spark)) if one[0] == KEY.partition] == rows_of(*chain)
+
+
+def test_new_chain_begins_in_a_table_whose_history_was_cut(spark: SparkSession, table: IcebergTable, name: str) -> None:
+    for n in (1, 2, 3):
+        land(spark, table, link(n, n, n + 1, key=OTHER))
+    age(spark, name, 1)
+    seen, first = IcebergTable(name), link(1, 0, 5)
+    seen.open(spark)
+    assert seen.heads(spark, [KEY]) == {}
+    land(spark, seen, first)
+    assert found(spark, seen) == [(1, first.attempt)]
+
+
+def test_compaction_and_a_sane_expiry_keep_chains_as_they_were(
+    spark: SparkSession, table: IcebergTable, name: str
+) -> None:
+    chain = [link(n, n, n + 1) for n in range(1, 7)]
+    for one in chain[:5]:
+        land(spark, table, one)
+    catalog, _, rest = name.partition(".")
+    rewrite = f"CALL {catalog}.system.rewrite_data_files(table => '{rest}', options => map('min-input-files', '2'))"
+    assert spark.sql(rewrite).collect()[0][0] == 5
+    land(spark, table, chain[5])
+    spark.sql(f"CALL {catalog}.system.expire_snapshots(table => '{rest}')")
+
+    seen = IcebergTable(name)
+    assert found(spark, seen) == [(one.number, one.attempt) for one in chain]
+    assert [one.rows for one in seen.links(spark, KEY, 1)] == [1] * 6
+    assert rows(seen.read(spark)) == rows_of(*chain)
+    assert spark.sql(f"SELECT * FROM {name}.files").count() == 2
+
+
+def test_landings_go_on_beside_a_compaction(spark: SparkSession, table: IcebergTable, name: str) -> None:
+    """Committed between a landing's staging and its publication."""
+    chain = [link(n, n, n + 1) for n in (1, 2, 3)]
+    for one in chain[:2]:
+        land(spark, table, one)
+    catalog, _, rest = name.partition(".")
+
+    def compact(phase: Phase, landings: object) -> None:
+        options = "map('min-input-files', '2')"
+        spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '{rest}', options => {options})")
+
+    land(spark, table, chain[2], checkpoint=compact)
+    assert found(spark, table) == [(one.number, one.attempt) for one in chain]
+    assert rows(table.read(spark)) == rows_of(*chain)
+
+
+def test_files_that_no_snapshot_names_are_found_once_they_are_old_and_removed(
+    spark: SparkSession, table: IcebergTable, name: str
+) -> None:
+    first = link(1, 0, 5)
+    land(spark, table, first)
+    data = table.staging.parents[1] / "data"
+    old, young = data / "old.parquet", data / "young.parquet"
+    staged = table.staging / "staged.parquet"
+    for file in (old, young, staged):
+        file.write_bytes(b"12345")
+    an_hour_more = time.time() - 25 * 3600
+    os.utime(old, (an_hour_more, an_hour_more))
+    os.utime(staged, (an_hour_more, an_hour_more))
+
+    leftovers = {one.what: one for one in table.leftovers(spark)}
+    assert sorted(leftovers) == ["a file that no snapshot names", "a staged file"]
+    for one in leftovers.values():
+        assert (one.size_bytes, round(one.changed)) == (5, round(an_hour_more))
+        table.remove(spark, one)
+        table.remove(spark, one)
+    assert not old.exists()
+    assert not staged.exists()
+    assert young.exists()
+    (named,) = (row[0] for row in spark.sql(f"SELECT file_path FROM {name}.files").collect())
+    table.remove(spark, attrs.evolve(leftovers["a file that no snapshot names"], name=named))
+    assert rows(table.read(spark)) == rows_of(first)
+    with pytest.raises(HandlerError, match="is no leftover of"):
+        table.remove(spark, attrs.evolve(leftovers["a file that no snapshot names"], name="/etc/passwd"))

@@ -1,0 +1,202 @@
+"""Bad records among good ones, found through a real Spark, in this process and behind Spark Connect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType
+
+from sarameya.arrow import kafka_schema
+from sarameya_handlers import LandingError, SparkOptions
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.spark import jvm
+from sarameya_handlers.spark.landing import Try
+from sarameya_handlers.spark.poison import Poison, dead_letters, find
+from sarameya_handlers.spark.shaping.decode_options import Decode
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from tests.integration.connect_server import ConnectServer
+
+pytestmark = [
+    pytest.mark.integration,
+    # py4j leaves its sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+COUNT = 300
+BAD = {7: b"abc", 8: b"", 211: b"9999999999999"}
+"""Offsets whose values are no number that fits."""
+
+Transform = Callable[[DataFrame], DataFrame]
+
+
+@pytest.fixture(scope="module", params=["classic", "connect"])
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if request.param == "classic":
+        running = jvm.start(SparkOptions(master="local[2]"))
+        yield running.session
+        running.stop()
+    else:
+        with ConnectServer(tmp_path_factory.mktemp("connect")) as server, server.session() as session:
+            yield session
+
+
+def tried(values: dict[int, bytes | None]) -> Try:
+    rows = [
+        {"key": b"k%d" % offset, "value": value, "topic": "orders", "partition": 0, "offset": offset}
+        | {"timestamp": None, "timestampType": 0, "headers": [{"key": "h", "value": b"x"}]}
+        for offset, value in values.items()
+    ]
+    link = Link(
+        key=ChainKey("lake", "orders", 0),
+        number=1,
+        from_offset=0,
+        to_offset=COUNT,
+        attempt="a" * 32,
+        origin=Origin(group="g"),
+    )
+    return Try(link, pa.Table.from_pylist(rows, kafka_schema()))
+
+
+def numbers(bad: dict[int, bytes] = BAD) -> Try:
+    return tried({offset: b"%d" % offset for offset in range(COUNT)} | bad)
+
+
+def found(spark: SparkSession, one: Try, transform: Transform, staging: Path) -> Poison:
+    jobs = 0
+
+    def check() -> None:
+        nonlocal jobs
+        jobs += 1
+
+    began = time.monotonic()
+    poison = find(spark, check, one=one, staging=staging, shape=Shaping(transform=transform))
+    print(f"{len(poison.bad)} of {COUNT} in {jobs} jobs, {time.monotonic() - began:.1f} s")
+    assert list(staging.iterdir()) == []
+    return poison
+
+
+def cast(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("cast(cast(value as string) as int) as number", "offset")
+
+
+def from_json(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("from_json(cast(value as string), 'a int', map('mode', 'FAILFAST')) as v", "offset")
+
+
+def raise_error(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("if(length(value) = 0, raise_error('it is empty'), length(value)) as n")
+
+
+def in_python(frame: DataFrame) -> DataFrame:
+    if type(frame).__module__.startswith("pyspark.sql.connect"):
+        from pyspark.sql.connect.functions import udf
+    else:
+        from pyspark.sql.functions import udf
+
+    def parse(value):  # hints would tell pyspark what kind of function it is, and these tell it nothing
+        number = int(value)
+        if number > 2**31:
+            raise OverflowError(f"{number} is too large")
+        return number
+
+    return frame.select(udf(parse, IntegerType())("value").alias("number"))
+
+
+def test_values_that_cannot_be_cast_are_found(spark: SparkSession, tmp_path: Path) -> None:
+    one = numbers()
+    poison = found(spark, one, cast, tmp_path)
+
+    assert list(poison.bad) == [7, 8, 211]
+    assert all("CAST_INVALID_INPUT" in error or "CAST_OVERFLOW" in error for error in poison.bad.values())
+    assert "'abc'" in poison.bad[7]
+    assert "\n" not in "".join(poison.bad.values())
+    assert poison.kept["offset"].to_pylist() == [n for n in range(COUNT) if n not in BAD]
+    letters = dead_letters(one, poison)
+    assert [(letter.offset, letter.key, letter.value) for letter in letters] == [
+        (offset, b"k%d" % offset, value) for offset, value in BAD.items()
+    ]
+    assert letters[0].headers == (("h", b"x"),)
+
+
+def test_records_that_a_function_in_python_raises_for_are_found(spark: SparkSession, tmp_path: Path) -> None:
+    poison = found(spark, numbers(), in_python, tmp_path)
+
+    assert list(poison.bad) == [7, 8, 211]
+    assert poison.bad[211] == "PythonException: OverflowError: 9999999999999 is too large"
+    assert "ValueError: invalid literal for int()" in poison.bad[7]
+
+
+def test_json_that_cannot_be_read_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    values: dict[int, bytes | None] = {offset: b'{"a": %d}' % offset for offset in range(COUNT)}
+    poison = found(spark, tried(values | {0: b"{", 299: b"\xff"}), from_json, tmp_path)
+    assert list(poison.bad) == [0, 299]
+    assert "MALFORMED_RECORD_IN_PARSING" in poison.bad[0]
+
+
+def test_what_a_query_refuses_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    poison = found(spark, numbers(), raise_error, tmp_path)
+    assert list(poison.bad) == [8]
+    assert "it is empty" in poison.bad[8]
+
+
+def test_worker_that_one_record_crashes_is_found_by_what_comes_again(spark: SparkSession, tmp_path: Path) -> None:
+    def crashing(frame: DataFrame) -> DataFrame:
+        if type(frame).__module__.startswith("pyspark.sql.connect"):
+            from pyspark.sql.connect.functions import udf
+        else:
+            from pyspark.sql.functions import udf
+
+        def crash(value):
+            if value == b"abc":
+                import os
+
+                os._exit(3)
+            return len(value)
+
+        return frame.select(udf(crash, IntegerType())("value").alias("n"))
+
+    poison = found(spark, numbers(), crashing, tmp_path)
+    assert list(poison.bad) == [7]
+
+
+def test_what_cannot_be_decoded_is_known_and_what_is_made_of_the_rest_is_looked_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The shape tells the one; the other is found by halves."""
+    values: dict[int, bytes | None] = {offset: b'{"a": %d}' % offset for offset in range(COUNT)}
+    shape = Shaping(
+        value=Decode(format="json", schema="a int"), transform_sql="select 100 / (value.a - 42) as quotient from batch"
+    )
+    poison = find(spark, lambda: None, one=tried(values | {7: b"no json"}), staging=tmp_path, shape=shape)
+
+    assert list(poison.bad) == [7, 42]
+    assert poison.bad[7] == "value: it cannot be decoded as json"
+    assert "DIVIDE_BY_ZERO" in poison.bad[42]
+
+
+def test_nothing_is_found_where_all_can_be_shaped(spark: SparkSession, tmp_path: Path) -> None:
+    poison = found(spark, numbers({}), cast, tmp_path)
+    assert poison.bad == {}
+    assert poison.kept.num_rows == COUNT
+
+
+def test_column_that_is_not_there_costs_no_record(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(LandingError, match=r"nocol") as caught:
+        found(spark, numbers(), lambda frame: frame.select("nocol"), tmp_path)
+    assert not caught.value.passes
+
+
+def test_transform_that_fails_for_each_costs_no_record(spark: SparkSession, tmp_path: Path) -> None:
+    def wrong(frame: DataFrame) -> DataFrame:
+        return frame.selectExpr("cast(concat('n', offset) as int) as number")
+
+    with pytest.raises(
+        LandingError, match=r"of 300 records cannot be shaped, and no more than 150.*CAST_INVALID_INPUT"
+    ):
+        found(spark, numbers(), wrong, tmp_path)

@@ -1,0 +1,131 @@
+"""`sarameya run --workers 2` with one Spark for both. It outlives a worker, and not the supervisor."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pyarrow.parquet as pq
+import pytest
+import trio
+
+from sarameya.embedded import EmbeddedCluster
+from tests.integration.processes import children, is_running
+from tests.integration.test_run_command import Running, sarameya
+
+pytestmark = pytest.mark.integration
+
+DEADLINE = 400.0
+
+
+@attrs.frozen
+class Service:
+    """The supervisor, its workers, its server, and what they land."""
+
+    supervisor: Running
+    cluster: EmbeddedCluster
+    directory: Path
+
+    @property
+    def workers(self) -> list[int]:
+        """Those that were started, dead ones too."""
+        return [int(pid) for pid in re.findall(r"worker \d started \(pid (\d+)\)", self.supervisor.stderr)]
+
+    @property
+    def servers(self) -> list[int]:
+        return children("java", self.supervisor.process.pid)
+
+    def produce(self, count: int) -> None:
+        for number in range(count):
+            self.cluster.produce("orders", number % 2, b"value-%d" % number)
+
+    async def until_landed(self, count: int) -> None:
+        """Until so many records are committed, and each is in the table once."""
+        await until(lambda: sum(offset.offset for offset in self.cluster.committed("g").values()) >= count)
+        landed: Counter[tuple[int, int]] = Counter()
+        for file in (self.directory / "landed").glob("part-*.parquet"):
+            table = pq.read_table(file, columns=["partition", "offset"])
+            landed.update(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+        assert landed == {(partition, offset): 1 for partition in range(2) for offset in range(count // 2)}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(DEADLINE):
+        while not condition():
+            await trio.sleep(0.1)
+
+
+@asynccontextmanager
+async def service(directory: Path) -> AsyncIterator[Service]:
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        app = directory / "app.toml"
+        app.write_text(
+            f"""
+            bootstrap_servers = {json.dumps(cluster.bootstrap_servers)}
+            group = "g"
+            topics = ["orders"]
+            [handler]
+            name = "spark"
+            [handler.options]
+            path = "landed"
+            max_age = 0.5
+            transform_sql = "select * from batch"
+            spark = {{ master = "local[2]", share = true }}
+            [config]
+            offset_initial = "oldest"
+            session_timeout = 10.0
+            [service]
+            workers = 2
+            on_failure = "restart"
+            """
+        )
+        async with sarameya(directory, "run", str(app), deadline=2 * DEADLINE) as supervisor:
+            try:
+                yield Service(supervisor, cluster, directory)
+            except trio.TooSlowError:
+                raise AssertionError(supervisor.stderr) from None
+
+
+async def test_workers_land_through_one_server_which_neither_a_dead_worker_nor_its_own_death_ends(
+    tmp_path: Path,
+) -> None:
+    async with service(tmp_path) as running:
+        running.produce(20)
+        await running.until_landed(20)
+        (server,) = running.servers
+        assert len(running.workers) == 2
+        assert [children("java", worker) for worker in running.workers] == [[], []]
+
+        os.kill(running.workers[0], signal.SIGKILL)
+        running.produce(20)
+        await running.until_landed(40)
+        await until(lambda: len(running.workers) == 3)
+        assert running.servers == [server]
+
+        os.kill(server, signal.SIGKILL)
+        running.produce(20)
+        await running.until_landed(60)
+        (other,) = running.servers
+        assert other != server
+
+        running.supervisor.process.send_signal(signal.SIGTERM)
+        with trio.fail_after(DEADLINE):
+            assert await running.supervisor.process.wait() == 0
+        assert not any(map(is_running, [*running.workers, other]))
+
+
+async def test_killed_supervisor_leaves_no_process(tmp_path: Path) -> None:
+    async with service(tmp_path) as running:
+        running.produce(20)
+        await running.until_landed(20)
+        pids = [*running.workers, *running.servers]
+        assert len(pids) == 3
+        running.supervisor.process.kill()
+        await until(lambda: not any(map(is_running, pids)))
