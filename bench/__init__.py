@@ -9,5 +9,15 @@ ratios within a run are.
 
 from __future__ import annotations
 
-BENCHES: tuple[str, ...] = ("consume", "land", "workers", "latency", "slow-partition", "idle", "memory", "rebalance")
+BENCHES: tuple[str, ...] = (
+    "consume",
+    "land",
+    "landing-day",
+    "workers",
+    "latency",
+    "slow-partition",
+    "idle",
+    "memory",
+    "rebalance",
+)
 """The packages here that are benches, in the order in which `make bench` runs them. In a package's name a - is a _."""

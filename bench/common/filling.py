@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench.common.events import event
 from tests.integration.real_kafka import RealKafka
 
 BATCH_BYTES = 2**16
@@ -61,10 +62,19 @@ def fill(kafka: RealKafka, topic: str, contents: Contents) -> Filled:
 
 
 def values(kind: str, size: int, count: int) -> Iterator[bytes]:
-    """`count` values of `size` bytes: "random", which nothing compresses, or "compressible", which is text."""
+    """`count` values of `size` bytes: "random", which nothing compresses, "compressible", which is text, or "events",
+    which are JSON as `bench.common.events` has it.
+    """
     generator = random.Random(size)
+    make = _MAKERS[kind]
     for number in range(count):
-        yield generator.randbytes(size) if kind == "random" else _event(generator, number, size)
+        yield make(generator, number, size)
+
+
+def pool(contents: Contents) -> list[bytes]:
+    """The values that the messages have, in turn: message n of all, which is in partition n % partitions, has number
+    n % len of these."""
+    return list(values(contents.values, contents.size, min(contents.messages, _DIFFERENT)))
 
 
 def commit(kafka: RealKafka, group: str, topic: str, offsets: Sequence[tuple[int, int]]) -> None:
@@ -88,6 +98,13 @@ def _event(generator: random.Random, number: int, size: int) -> bytes:
     return text[: size - 1].encode() + b"}"
 
 
+_MAKERS: dict[str, Callable[[random.Random, int, int], bytes]] = {
+    "random": lambda generator, _, size: generator.randbytes(size),
+    "compressible": _event,
+    "events": event,
+}
+
+
 def _send(kafka: RealKafka, topic: str, contents: Contents) -> None:
     producer = Producer(
         {
@@ -98,9 +115,9 @@ def _send(kafka: RealKafka, topic: str, contents: Contents) -> None:
             "queue.buffering.max.messages": 500_000,
         }
     )
-    pool = list(values(contents.values, contents.size, min(contents.messages, _DIFFERENT)))
+    all_values = pool(contents)
     for number in range(contents.messages):
-        value = pool[number % len(pool)]
+        value = all_values[number % len(all_values)]
         while not _produced(producer, topic, value, number % contents.partitions):
             producer.poll(0.05)
     if left := producer.flush(_FLUSH_SECONDS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bench.common.charts import chart
 from bench.common.showing import Grid, check_text, figures_grid, ratios_grid
 from bench.common.tables import Document, Table
 
@@ -23,6 +24,8 @@ def table_lines(table: Table) -> Iterator[str]:
     if table.ratios:
         yield from grid_lines(ratios_grid(table))
     yield from (check_text(check, table) for check in table.checks)
+    for series in table.series:
+        yield from ("", *chart(series))
 
 
 def versions(document: Document) -> Iterator[str]:

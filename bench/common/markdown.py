@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from bench.common.charts import chart
 from bench.common.showing import Grid, check_text, figures_grid, ratios_grid
 from bench.common.tables import Document, Table
 
@@ -41,6 +42,8 @@ def _table(table: Table) -> Iterator[str]:
     if table.checks:
         yield ""
         yield from (f"- {check_text(check, table)}" for check in table.checks)
+    for series in table.series:
+        yield from ("", "```", *chart(series), "```")
 
 
 def _row(cells: Iterable[str]) -> str:

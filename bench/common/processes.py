@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import attrs
@@ -46,3 +47,34 @@ def peak_rss_bytes(pid: int | str = "self") -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     [kilobytes] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
     return int(kilobytes) * 1024
+
+
+def tree(pid: int) -> set[int]:
+    """A process and all that come of it, as long as those between them live."""
+    parents = {int(entry.name): _parent(entry) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
+    found, newest = {pid}, {pid}
+    while newest:
+        newest = {child for child, parent in parents.items() if parent in newest} - found
+        found |= newest
+    return found
+
+
+def _parent(entry: Path) -> int:
+    """0 for a process that is gone."""
+    try:
+        # Behind its name, which may have anything in it.
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def rss_bytes_of(pids: Iterable[int]) -> int:
+    """Of several together; what they share counts for each. One that is gone has none."""
+    return sum(map(_rss_bytes_or_none, pids))
+
+
+def _rss_bytes_or_none(pid: int) -> int:
+    try:
+        return rss_bytes(pid)
+    except OSError:
+        return 0

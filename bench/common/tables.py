@@ -87,6 +87,18 @@ class Check:
 
 
 @attrs.frozen
+class Series:
+    """A figure over time, in seconds since the beginning."""
+
+    title: str
+    """With the unit of the values."""
+    times: Sequence[float]
+    values: Sequence[float]
+    marks: Sequence[tuple[float, str]] = ()
+    """What happened when."""
+
+
+@attrs.frozen
 class Table:
     """What was measured side by side."""
 
@@ -98,6 +110,7 @@ class Table:
     """What a ratio says that is above 1."""
     checks: Sequence[Check] = ()
     notes: Sequence[str] = ()
+    series: Sequence[Series] = ()
     load: float = 0.0
     """The machine's load average over the last minute, at the end."""
 

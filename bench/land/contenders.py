@@ -1,13 +1,14 @@
-"""Who lands, and the command of each."""
+"""Who lands, into what, and the command of each."""
 
 from __future__ import annotations
 
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import attrs
 
-from bench.land.jars import source_jars
+from bench.land.jars import delta_jars, source_jars
 from bench.land.programs.landing import Task
 
 
@@ -24,10 +25,35 @@ class Contender:
 
     def command(self, task: Task) -> list[str]:
         """Raises JarsError."""
-        jars = () if self.is_ours else tuple(map(str, source_jars()))
-        return [sys.executable, "-m", f"bench.land.programs.{self.program}", attrs.evolve(task, jars=jars).to_json()]
+        jars: tuple[Path, ...] = () if self.is_ours else source_jars()
+        if task.kind == DELTA:
+            jars += delta_jars()
+        with_jars = attrs.evolve(task, jars=tuple(map(str, jars)))
+        return [sys.executable, "-m", f"bench.land.programs.{self.program}", with_jars.to_json()]
 
 
 OURS = "sarameya"
 SPARK = "spark-source"
 CONTENDERS = (Contender(OURS, "sarameya_lander", is_ours=True), Contender(SPARK, "spark_lander"))
+
+PARQUET = "parquet"
+DELTA = "delta"
+
+
+@attrs.frozen
+class Case:
+    """What is landed in, and what is made of records before."""
+
+    kind: str
+    is_parsed: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-parsed" if self.is_parsed else self.kind
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind.capitalize()}, {'parsed by from_json' if self.is_parsed else 'as it is'}"
+
+
+CASES = tuple(Case(kind, is_parsed) for kind in (PARQUET, DELTA) for is_parsed in (False, True))

@@ -1,12 +1,11 @@
-"""What landings come to: figures, the goal, the table. Pure."""
+"""What landings come to: figures, the goal, the tables. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from bench.common.results import Figures, Result
 from bench.common.tables import Column, Goal, Goals, Row, Table, ratios
-from bench.land.landed import Landed
 from bench.land.programs.landing import Outcome
 
 RATE = "rows_per_second"
@@ -21,15 +20,19 @@ COLUMNS = (
 GOALS: Goals = {("sarameya", "spark-source"): Goal(1.2)}
 """How many times as fast the first is to be as the second."""
 
+_STAGE = "stage "
+_LANDINGS = "landings"
 
-def figures(outcome: Outcome, landed: Landed) -> Figures:
-    rows = sum(partition.rows for partition in landed.partitions.values())
+
+def figures(outcome: Outcome, rows: int, files: int, peak_rss_bytes: int) -> Figures:
     return {
         RATE: rows / outcome.seconds,
         "seconds": outcome.seconds,
         "cpu_seconds": outcome.cpu_seconds,
-        "peak_rss_bytes": outcome.peak_rss_bytes,
-        "files": landed.files,
+        "peak_rss_bytes": peak_rss_bytes,
+        "files": files,
+        _LANDINGS: outcome.landings,
+        **{f"{_STAGE}{stage}": seconds for stage, seconds in outcome.stages.items()},
     }
 
 
@@ -40,6 +43,24 @@ def table(title: str, results: Sequence[Result], notes: Sequence[str], load: flo
         rows=[Row.of(result, COLUMNS) for result in results],
         ratios=ratios(results, RATE, GOALS),
         ratio_means="ours is faster",
-        notes=notes,
+        notes=[*_stages(results), *notes],
         load=load,
     )
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """How long at least one of these (begin, end) lasted."""
+    total, until = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        total += max(end - max(begin, until), 0.0)
+        until = max(until, end)
+    return total
+
+
+def _stages(results: Iterable[Result]) -> Iterator[str]:
+    """Where each one's seconds went."""
+    for result in results:
+        if result.counts:
+            keys = [key for key in result.runs[0] if key.startswith(_STAGE) and all(key in run for run in result.runs)]
+            told = [f"{key.removeprefix(_STAGE)} {result.spread(key).median:.2f} s" for key in keys]
+            yield f"{result.name}, {result.spread(_LANDINGS).median:.0f} landings: {', '.join(told)}"

@@ -48,19 +48,19 @@ class Program(Generic[T]):
             while not condition():
                 if self._is_over:
                     await self.process.wait()
-                    raise MemberError(f"ended with {self.process.returncode}: {self._said()}")
+                    raise MemberError(f"ended with {self.process.returncode}: {self.said()}")
                 await self._changed.wait()
             return
-        raise MemberError(f"did not tell {what} within {seconds:g} s: {self._said()}")
+        raise MemberError(f"did not tell {what} within {seconds:g} s: {self.said()}")
 
     async def stop(self) -> None:
         """Let it end in order. Raises MemberError where it does not, or not well."""
         self.process.terminate()
         with trio.move_on_after(_END_SECONDS):
             if code := await self.process.wait():
-                raise MemberError(f"ended with {code}: {self._said()}")
+                raise MemberError(f"ended with {code}: {self.said()}")
             return
-        raise MemberError(f"did not end within {_END_SECONDS:g} s: {self._said()}")
+        raise MemberError(f"did not end within {_END_SECONDS:g} s: {self.said()}")
 
     async def listen(self) -> None:
         """Take down what it tells, until it has ended. Raises MemberError for what is no line."""
@@ -85,7 +85,8 @@ class Program(Generic[T]):
         self._changed.set()
         self._changed = trio.Event()
 
-    def _said(self) -> str:
+    def said(self) -> str:
+        """The last of what it wrote to standard error."""
         return (self._errors.read_text(errors="replace").strip().splitlines() or ["without a word"])[-1]
 
 

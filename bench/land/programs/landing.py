@@ -9,17 +9,19 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import cattrs
-from pyspark.sql import SparkSession
 
-from bench.common.processes import cpu_seconds, peak_rss_bytes
-from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark import jvm
+from bench.common.processes import cpu_seconds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sarameya_handlers import SparkOptions
 
 
 @attrs.frozen
@@ -43,8 +45,12 @@ class Task:
     """Fresh. What is landed of `full` is to be in its subdirectory TABLE."""
     master: str
     driver_memory: str
+    kind: str = "parquet"
+    """Or "delta"."""
+    is_parsed: bool = False
+    """Whether rows are what `bench.common.events.parse` makes of records, rather than the records."""
     jars: tuple[str, ...] = ()
-    """Of the Kafka source, for who uses it."""
+    """Of the Kafka source and of Delta Lake, for who uses them."""
 
     @classmethod
     def of_command_line(cls) -> Task:
@@ -60,21 +66,25 @@ class Task:
 
 TABLE = "table"
 
-Land = Callable[[SparkSession, Source, Path], None]
+Stages = Mapping[str, float]
+"""Seconds by what they were for; what several threads do at once counts for each."""
+
+Land = Callable[["SparkSession", Source, Path], tuple[Stages, int]]
 """Lands all that a topic has in a directory that is not there yet, and returns once it is there and its offsets are
-committed."""
+committed: its stages, and how many landings there were."""
 
 
 @attrs.frozen
 class Outcome:
-    """What one landing came to. Processor time and memory are of the program and its JVM together."""
+    """What one landing came to. Processor time is of the program and its JVM together."""
 
     seconds: float
     """From before a consumer is made to all rows being in the table and their offsets committed."""
     cpu_seconds: float
     """In that time, user and system."""
-    peak_rss_bytes: int
-    """The sum of each one's peak since it was started."""
+    stages: Stages = attrs.field(factory=dict)
+    landings: int = 0
+    """Of one partition's or of several's, each with one job of Spark's at most."""
 
     def to_json(self) -> str:
         return json.dumps(attrs.asdict(self))
@@ -87,6 +97,8 @@ class Outcome:
 
 def main(task: Task, land: Land) -> None:
     """Start Spark, land the one topic, then the other with the clock running, and tell what that came to."""
+    from sarameya_handlers.spark import jvm
+
     running = jvm.start(_options(task))
     try:
         land(running.session, task.warm, Path(task.directory, "warm"))
@@ -96,12 +108,12 @@ def main(task: Task, land: Land) -> None:
     print(outcome.to_json(), flush=True)
 
 
-def _measured(spark: SparkSession, work: Callable[[], None]) -> Outcome:
+def _measured(spark: SparkSession, work: Callable[[], tuple[Stages, int]]) -> Outcome:
     pids = [os.getpid(), _jvm_pid(spark)]
     before, began = _cpu(pids), time.perf_counter()
-    work()
+    stages, landings = work()
     seconds = time.perf_counter() - began
-    return Outcome(seconds, _cpu(pids) - before, sum(map(peak_rss_bytes, pids)))
+    return Outcome(seconds, _cpu(pids) - before, stages, landings)
 
 
 def _cpu(pids: Sequence[int]) -> float:
@@ -115,7 +127,14 @@ def _jvm_pid(spark: SparkSession) -> int:
 
 def _options(task: Task) -> SparkOptions:
     """The same for both, but for the jars: the sink's, with all of its defaults."""
+    from sarameya_handlers import SparkOptions
+
     conf: dict[str, str] = {"spark.driver.memory": task.driver_memory}
+    if task.kind == "delta":
+        conf |= {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        }
     if task.jars:
         conf["spark.jars"] = ",".join(task.jars)
     return SparkOptions(master=task.master, app_name="bench-land", conf=conf)

@@ -1,4 +1,4 @@
-"""Ours: a SparkSink with a ParquetTable and all its defaults, and the one member of a fresh group.
+"""Ours: a SparkSink, and the one member of a fresh group.
 
 In the Python API, not by `sarameya run`: a service does not end where its topic does. Here each claim does, as
 availableNow has it for Spark: at the end that the topic had at the beginning. What the sink has collected by then
@@ -13,11 +13,19 @@ from typing import Any, cast
 import trio
 from pyspark.sql import SparkSession
 
-from bench.land.programs.landing import Source, Task, main
+from bench.common.events import parse
+from bench.land.programs.landing import Source, Stages, Task, main
+from bench.land.programs.stages import StageClock, TimedEngine, timed
 from sarameya import Claim, Config, ConsumerGroup, MessageBatch, Session
 from sarameya_handlers import ParquetTable, SparkSink
 from sarameya_handlers.spark import Table
-from sarameya_handlers.spark.engine import Engine
+from sarameya_handlers.spark.delta import DeltaTable
+from sarameya_handlers.spark.engine import AdoptedEngine
+
+MAX_BYTES = 32 * 2**20
+"""Of Arrow columns, which make a file of a partition's."""
+FETCH_BUFFER_BYTES = 512 * 2**20
+"""For what four partitions have collected, and what of them is landing: see Claim.has_room."""
 
 
 class UpTo:
@@ -50,8 +58,8 @@ class UpTo:
 class BoundedSink(SparkSink):
     """Lands each claim up to its end in `ends`, by partition; once all have, it closes the group."""
 
-    def __init__(self, table: Table, ends: tuple[int, ...], group: ConsumerGroup, spark: SparkSession | Engine) -> None:
-        super().__init__(table, spark=spark)
+    def __init__(self, table: Table, ends: tuple[int, ...], group: ConsumerGroup, **options: Any) -> None:
+        super().__init__(table, **options)
         self._ends = dict(enumerate(ends))
         self._group = group
         self._done = trio.Event()
@@ -66,13 +74,19 @@ class BoundedSink(SparkSink):
         await self._done.wait()
 
 
-async def _land(task: Task, spark: SparkSession, source: Source, table: Path) -> None:
-    config = Config(offset_initial="oldest")
+async def _land(task: Task, spark: SparkSession, source: Source, place: Path) -> tuple[Stages, int]:
+    clock = StageClock()
+    config = Config(offset_initial="oldest", fetch_buffer_bytes=FETCH_BUFFER_BYTES)
+    table = timed(DeltaTable if task.kind == "delta" else ParquetTable, clock)(place)
+    engine = TimedEngine(AdoptedEngine(spark), clock)
     async with (
         ConsumerGroup([task.bootstrap], f"{task.group}-{source.topic}", config) as group,
-        BoundedSink(ParquetTable(table), source.ends, group, spark) as sink,
+        BoundedSink(
+            table, source.ends, group, max_bytes=MAX_BYTES, transform=parse if task.is_parsed else None, spark=engine
+        ) as sink,
     ):
         await group.consume([source.topic], sink)
+    return clock.stages(), clock.flushes
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
-"""Spark Structured Streaming: its own Kafka source into its own Parquet sink, with a checkpoint."""
+"""Spark Structured Streaming: its own Kafka source into its own Parquet sink, or Delta's, with a checkpoint."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from bench.land.programs.landing import Source, Task, main
+from bench.common.events import parse
+from bench.land.programs.landing import Source, Stages, Task, main
 
 
-def _land(task: Task, spark: SparkSession, source: Source, table: Path) -> None:
+def _land(task: Task, spark: SparkSession, source: Source, table: Path) -> tuple[Stages, int]:
     read = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", task.bootstrap)
@@ -20,13 +23,24 @@ def _land(task: Task, spark: SparkSession, source: Source, table: Path) -> None:
         .load()
     )
     query = (
-        read.writeStream.format("parquet")
+        (parse(read) if task.is_parsed else read)
+        .writeStream.format(task.kind)
         .option("path", f"file://{table}")
         .option("checkpointLocation", f"file://{table}-checkpoint")
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
+    progress = query.recentProgress
+    return _stages(progress), len(progress)
+
+
+def _stages(progress: Any) -> Stages:
+    """Its own account of where its batches' seconds went."""
+    told: Counter[str] = Counter()
+    for batch in progress:
+        told.update(batch["durationMs"])
+    return {name: told[name] / 1000 for name in ("queryPlanning", "addBatch", "walCommit", "commitOffsets")}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from bench.common.filling import values
+from bench.common.filling import Contents, pool, values
 
 
 def shrinks_to(kind: str, size: int) -> float:
@@ -14,7 +14,7 @@ def shrinks_to(kind: str, size: int) -> float:
     return len(zlib.compress(raw)) / len(raw)
 
 
-@pytest.mark.parametrize("kind", ["random", "compressible"])
+@pytest.mark.parametrize("kind", ["random", "compressible", "events"])
 @pytest.mark.parametrize("size", [200, 1000])
 def test_values_have_the_size_and_differ(kind: str, size: int) -> None:
     all_values = list(values(kind, size, 100))
@@ -31,3 +31,10 @@ def test_random_values_do_not_shrink_and_compressible_ones_do(size: int) -> None
 
 def test_values_are_the_same_in_each_run() -> None:
     assert list(values("random", 200, 10)) == list(values("random", 200, 10))
+
+
+def test_pool_has_each_value_once_however_few_messages_there_are() -> None:
+    contents = Contents(10, 200, 4, values="events")
+
+    assert pool(contents) == list(values("events", 200, 10))
+    assert len(pool(Contents(10**6, 200, 4))) < 10**6

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 
 import pytest
 
-from bench.common.processes import Usage, cores, peak_rss_bytes, rss_bytes, usage
+from bench.common.processes import Usage, cores, peak_rss_bytes, rss_bytes, rss_bytes_of, tree, usage
 
 
 def test_cpu_time_is_the_process_own() -> None:
@@ -39,3 +41,24 @@ def test_process_that_is_gone_raises() -> None:
 
 def test_cores_are_cpu_seconds_a_second() -> None:
     assert cores(Usage(10.0, 1.0, 0), Usage(14.0, 7.0, 0)) == 1.5
+
+
+def test_tree_is_a_process_and_all_that_come_of_it() -> None:
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(0, flush=True); input()'])"
+    with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = tree(process.pid)
+
+        assert process.pid in found
+        assert len(found) == 2
+        assert found < tree(os.getpid())
+        assert rss_bytes_of(found) > rss_bytes(process.pid)
+
+
+def test_memory_of_processes_that_are_gone_is_none() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+
+    assert tree(process.pid) == {process.pid}
+    assert rss_bytes_of({process.pid}) == 0

@@ -5,20 +5,18 @@ from __future__ import annotations
 import pytest
 
 from bench.common.results import Result
-from bench.land.contenders import CONTENDERS, OURS, SPARK
-from bench.land.figures import COLUMNS, GOALS, figures, table
-from bench.land.landed import Landed, Rows
+from bench.land.contenders import CASES, CONTENDERS, OURS, SPARK
+from bench.land.figures import COLUMNS, GOALS, covered, figures, table
 from bench.land.programs.landing import Outcome, Source, Task
 
-LANDED = Landed({0: Rows.whole(300, 2), 1: Rows.whole(100, 2)}, files=3)
 
-
-def result(name: str, seconds: float) -> Result:
-    return Result(name, name == OURS, runs=[figures(Outcome(seconds, 1.0, 1), LANDED)])
+def result(name: str, *seconds: float, stages: dict[str, float] | None = None) -> Result:
+    runs = [figures(Outcome(one, 1.0, stages or {}, 7), rows=400, files=3, peak_rss_bytes=1) for one in seconds]
+    return Result(name, name == OURS, runs=runs)
 
 
 def test_rate_is_of_the_rows_in_the_table() -> None:
-    told = figures(Outcome(seconds=2.0, cpu_seconds=3.5, peak_rss_bytes=1_000_000), LANDED)
+    told = figures(Outcome(seconds=2.0, cpu_seconds=3.5), rows=400, files=3, peak_rss_bytes=1_000_000)
 
     assert [told[column.key] for column in COLUMNS] == [200.0, 2.0, 3.5, 1_000_000, 3]
 
@@ -38,6 +36,26 @@ def test_landing_that_failed_has_no_ratio() -> None:
     assert not shown.ratios
 
 
+def test_table_says_where_the_seconds_of_each_went() -> None:
+    failed = Result(SPARK, failures=["partition 0 has nothing"])
+    shown = table("local[2]", [result(OURS, 1.0, 3.0, 2.0, stages={"staging": 0.25}), failed], ["a"], 0.0)
+
+    assert shown.notes == [f"{OURS}, 7 landings: staging 0.25 s", "a"]
+
+
+@pytest.mark.parametrize(
+    ("spans", "seconds"),
+    [([], 0.0), ([(1, 3)], 2.0), ([(5, 6), (1, 3), (2, 4)], 4.0), ([(1, 9), (2, 3), (4, 5)], 8.0)],
+    ids=["none", "one", "some at once", "some within another"],
+)
+def test_time_covered_counts_once(spans: list[tuple[float, float]], seconds: float) -> None:
+    assert covered(spans) == seconds
+
+
+def test_cases_have_names_of_their_own() -> None:
+    assert len({case.name for case in CASES}) == len({case.title for case in CASES}) == 4
+
+
 def test_goals_are_of_contenders_that_there_are() -> None:
     names = {contender.name for contender in CONTENDERS}
 
@@ -45,8 +63,10 @@ def test_goals_are_of_contenders_that_there_are() -> None:
 
 
 def test_task_and_outcome_are_told_as_they_are() -> None:
-    task = Task("localhost:1", "g", Source("w", (1, 2)), Source("t", (3, 4)), "/d", "local[2]", "1g", ("a.jar",))
-    outcome = Outcome(1.5, 2.5, 3)
+    task = Task(
+        "localhost:1", "g", Source("w", (1, 2)), Source("t", (3, 4)), "/d", "local[2]", "1g", "delta", True, ("a.jar",)
+    )
+    outcome = Outcome(1.5, 2.5, {"staging": 0.5}, 3)
 
     assert Task.of_json(task.to_json()) == task
     assert Outcome.of_json(outcome.to_json().encode()) == outcome

@@ -2,63 +2,91 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.land.landed import Landed, Rows, fault, read
+from bench.land.contenders import DELTA, PARQUET
+from bench.land.landed import Expected, batches, fault, files
+
+ENDS = (3, 2)
+VALUES = (b"a", b"b", b"c", b"d")
+EXPECTED = Expected(ENDS, pa.table({"value": pa.array(VALUES, pa.binary())}))
+"""Of five messages: a (0, 0), b (1, 0), c (0, 1), d (1, 1), and a again (0, 2)."""
+WHOLE = [(0, 0, b"a"), (1, 0, b"b"), (0, 1, b"c"), (1, 1, b"d"), (0, 2, b"a")]
 
 
-def write(file: Path, partition: int, offsets: list[int], value: bytes = b"12") -> None:
+def rows(*told: tuple[int, int, bytes]) -> pa.RecordBatch:
+    partitions, offsets, values = zip(*told, strict=True)
+    return pa.record_batch(
+        {
+            "partition": pa.array(partitions, pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "value": pa.array(values, pa.binary()),
+        }
+    )
+
+
+def write(file: Path, *told: tuple[int, int, bytes]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    columns = {
-        "partition": pa.array([partition] * len(offsets), pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
-        "value": pa.array([value] * len(offsets), pa.binary()),
-    }
-    pq.write_table(pa.table(columns), file)
+    pq.write_table(pa.Table.from_batches([rows(*told)]), file)
 
 
-def test_table_is_read_with_all_its_files_but_hidden_ones(tmp_path: Path) -> None:
-    write(tmp_path / "part-0.parquet", 0, [0, 1, 2])
-    write(tmp_path / "part-1.parquet", 1, [5])
-    write(tmp_path / "part-2.parquet", 0, [3, 1])
-    write(tmp_path / "_sarameya" / "staging" / "part-3.parquet", 0, [7])
-    write(tmp_path / "_spark_metadata" / "part-4.parquet", 0, [8])
-
-    assert read(tmp_path) == Landed({0: Rows(5, 4, 0, 3, 10), 1: Rows(1, 1, 5, 5, 2)}, files=3)
+def commit(table: Path, version: int, *actions: dict[str, dict[str, str]]) -> None:
+    log = table / "_delta_log" / f"{version:020}.json"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
 
 
-def test_table_with_each_message_once_has_no_fault(tmp_path: Path) -> None:
-    write(tmp_path / "part-0.parquet", 1, [0, 1])
-    write(tmp_path / "part-1.parquet", 0, [1, 2])
-    write(tmp_path / "part-2.parquet", 0, [0])
+def test_parquet_table_is_read_with_all_its_files_but_hidden_ones(tmp_path: Path) -> None:
+    write(tmp_path / "part-0.parquet", *WHOLE[:2])
+    write(tmp_path / "part-1.parquet", *WHOLE[2:])
+    write(tmp_path / "_sarameya" / "staging" / "part-3.parquet", WHOLE[0])
+    write(tmp_path / "_spark_metadata" / "part-4.parquet", WHOLE[0])
+    found = files(PARQUET, tmp_path)
 
-    assert fault(read(tmp_path), ends=[3, 2], size=2) is None
+    assert sorted(file.name for file in found) == ["part-0.parquet", "part-1.parquet"]
+    assert fault(batches(found, ["value"]), EXPECTED) is None
 
 
-def test_table_that_nothing_has_landed_in_is_empty(tmp_path: Path) -> None:
-    assert read(tmp_path) == read(tmp_path / "none") == Landed({}, 0)
+def test_delta_table_is_read_with_the_files_that_its_log_leaves(tmp_path: Path) -> None:
+    write(tmp_path / "part 0.parquet", *WHOLE[:2])
+    write(tmp_path / "part-1.parquet", *WHOLE[2:])
+    write(tmp_path / "part-2.parquet", *WHOLE)
+    write(tmp_path / "part-3.parquet", *WHOLE)
+    commit(tmp_path, 0, {"metaData": {}}, {"add": {"path": "part%200.parquet"}})
+    commit(tmp_path, 1, {"commitInfo": {}}, {"add": {"path": "part-2.parquet"}})
+    commit(tmp_path, 2, {"remove": {"path": "part-2.parquet"}}, {"add": {"path": "part-1.parquet"}})
+    found = files(DELTA, tmp_path)
+
+    assert [file.name for file in found] == ["part 0.parquet", "part-1.parquet"]
+    assert fault(batches(found, ["value"]), EXPECTED) is None
 
 
-WHOLE = Rows.whole(3, 2)
+@pytest.mark.parametrize("kind", [PARQUET, DELTA])
+def test_table_that_nothing_has_landed_in_lacks_everything(kind: str, tmp_path: Path) -> None:
+    assert fault(batches(files(kind, tmp_path / "none"), ["value"]), EXPECTED) == (
+        "partition 0 lacks 3 of 3 messages, and has 0 more than once, offset 0 first"
+    )
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("told", "wrong"),
     [
-        {0: WHOLE},
-        {0: WHOLE, 1: WHOLE, 2: Rows(1, 1, 0, 0, 2)},
-        {0: WHOLE, 1: attrs.evolve(WHOLE, rows=2, offsets=2)},
-        {0: WHOLE, 1: attrs.evolve(WHOLE, rows=4)},
-        {0: WHOLE, 1: attrs.evolve(WHOLE, offsets=2)},
-        {0: WHOLE, 1: attrs.evolve(WHOLE, first=1, last=3)},
-        {0: WHOLE, 1: attrs.evolve(WHOLE, value_bytes=4)},
+        (WHOLE[:4], "partition 0 lacks 1 of 3 messages, and has 0 more than once, offset 2 first"),
+        ([*WHOLE, WHOLE[3]], "partition 1 lacks 0 of 2 messages, and has 1 more than once, offset 1 first"),
+        ([*WHOLE[:4], WHOLE[2]], "partition 0 lacks 1 of 3 messages, and has 1 more than once, offset 2 first"),
+        ([*WHOLE, (1, 2, b"b")], "there is a row of partition 1, offset 2"),
+        ([*WHOLE, (2, 0, b"b")], "there is a row of partition 2, offset 0"),
+        ([*WHOLE, (-1, 0, b"b")], "there is a row of partition -1, offset 0"),
+        ([*WHOLE, (0, -1, b"b")], "there is a row of partition 0, offset -1"),
+        ([*WHOLE[:4], (0, 2, b"c")], "partition 0, offset 2 has other values: [{'value': b'c'}]"),
     ],
-    ids=["partition missing", "partition too many", "row missing", "row twice", "one for another", "moved", "no value"],
+    ids=["missing", "twice", "one for another", "beyond", "no such", "below all", "below", "other value"],
 )
-def test_table_with_anything_else_is_at_fault(wrong: dict[int, Rows]) -> None:
-    assert fault(Landed(wrong, 1), ends=[3, 3], size=2) is not None
+def test_table_with_anything_but_the_topic_is_at_fault(told: Sequence[tuple[int, int, bytes]], wrong: str) -> None:
+    assert fault([rows(*told[:3]), rows(*told[3:])], EXPECTED) == wrong

@@ -12,15 +12,18 @@ from bench.members.rounds import leaves
 
 pytestmark = pytest.mark.integration
 
-OUTCOME = Outcome(1.5, 2.5, 3)
+OUTCOME = Outcome(1.5, 2.5, {"staging": 0.5})
 
 
-async def run(code: str, seconds: float = 60.0) -> Outcome:
+async def run(code: str, seconds: float = 60.0) -> tuple[Outcome, int]:
     return await run_program([sys.executable, "-c", code], seconds)
 
 
-async def test_program_that_tells_its_outcome_is_taken_at_its_word() -> None:
-    assert await run(f"print({OUTCOME.to_json()!r})") == OUTCOME
+async def test_program_that_tells_its_outcome_is_taken_at_its_word_and_its_memory_is_watched() -> None:
+    outcome, peak = await run(f"held = b'1' * 50_000_000; import time; time.sleep(0.5); print({OUTCOME.to_json()!r})")
+
+    assert outcome == OUTCOME
+    assert peak > 50_000_000
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from bench.land.programs.sarameya_lander import BoundedSink, UpTo
+from bench.land.programs.stages import StageClock, TimedEngine, timed
 from sarameya import Config, ConsumerGroup
 from sarameya.testing import memory_cluster, run_inline
 from tests.handlers.kit import FakeClaim, batch
@@ -18,7 +19,8 @@ from tests.handlers.spark.kit import FakeEngine, FakeTable
 async def test_group_ends_once_each_partition_has_landed_to_its_end_and_is_committed(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    table = FakeTable(tmp_path)
+    clock = StageClock()
+    table = timed(FakeTable, clock)(tmp_path)
     ends = (5, 0, 2)
     async with memory_cluster({"t": len(ends)}) as cluster:
         for partition, end in enumerate(ends):
@@ -28,15 +30,19 @@ async def test_group_ends_once_each_partition_has_landed_to_its_end_and_is_commi
         servers, transport = cluster.bootstrap_servers, cluster.transport
         async with (
             ConsumerGroup(servers, "g", config, transport=transport, run_sync=run_inline) as group,
-            BoundedSink(table, ends, group, FakeEngine(1.0)) as sink,
+            BoundedSink(table, ends, group, spark=TimedEngine(FakeEngine(1.0), clock)) as sink,
         ):
             with trio.fail_after(20):  # nothing has come of age by then
                 await group.consume(["t"], sink)
         committed = {(at.partition, offset.offset) for at, offset in cluster.committed("g").items()}
 
-    landed = {(landing.partition.partition, landing.from_offset, landing.to_offset) for landing in table.landings}
+    landed = {
+        (link.key.partition, link.from_offset, link.to_offset) for links in table.chains.values() for link in links
+    }
     assert landed == {(0, 0, 5), (2, 0, 2)}
     assert {(0, 5), (2, 2)} <= committed
+    assert clock.flushes == len(table.jobs)
+    assert all(seconds > 0 for seconds in clock.stages().values())
 
 
 async def test_claim_goes_on_after_a_step_was_cancelled_and_ends_at_its_end(autojump_clock: MockClock) -> None:

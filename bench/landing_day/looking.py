@@ -1,0 +1,54 @@
+"""How far a table has come, by its links, asked from outside: nothing is changed by it, and no Spark is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+
+from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.landing.manifests import Manifests
+from sarameya_handlers.spark.delta_commits import Mark
+
+SINK = "sarameya"
+
+
+class Looking(Protocol):
+    def __call__(self) -> Sequence[int]:
+        """Each partition's offset behind the last record that has landed; 0 where none has."""
+
+
+def looking(kind: str, place: Path, topic: str, partitions: int) -> Looking:
+    """For a table of this kind, which may not be there yet."""
+    keys = [ChainKey(SINK, topic, partition) for partition in range(partitions)]
+    return _Delta(place, keys) if kind == "delta" else _Parquet(place, keys)
+
+
+@attrs.frozen
+class _Parquet:
+    place: Path
+    keys: Sequence[ChainKey]
+
+    def __call__(self) -> Sequence[int]:
+        heads = map(Manifests(self.place / "_sarameya").head, self.keys)
+        return [0 if head is None else head.link.to_offset for head in heads]
+
+
+@attrs.define
+class _Delta:
+    place: Path
+    keys: Sequence[ChainKey]
+    _version: int = 0
+    _ends: dict[ChainKey, int] = attrs.field(factory=dict)
+
+    def __call__(self) -> Sequence[int]:
+        while (commit := self.place / "_delta_log" / f"{self._version:020d}.json").exists():
+            for line in commit.read_text(encoding="utf-8").splitlines():
+                told = json.loads(line).get("commitInfo")
+                if told and (mark := Mark.from_json(told.get("userMetadata"))):
+                    self._ends[mark.link.key] = mark.link.to_offset
+            self._version += 1
+        return [self._ends.get(key, 0) for key in self.keys]

@@ -1,0 +1,34 @@
+"""Events in JSON, and what a table has of them."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from bench.common.events import SCHEMA, event, parsed
+
+
+def test_event_is_json_of_its_size_with_all_columns() -> None:
+    generator = random.Random(1)
+    for number in range(300):
+        told = json.loads(value := event(generator, number, 200))
+
+        assert len(value) == 200
+        assert list(told) == SCHEMA.names
+        assert told["sequence"] == number
+
+
+def test_event_that_has_no_room_is_refused() -> None:
+    with pytest.raises(ValueError, match="bytes, not 50"):
+        event(random.Random(1), 0, 50)
+
+
+def test_columns_are_those_of_the_events_in_their_order() -> None:
+    values = [event(random.Random(seed), seed, 200) for seed in range(3)]
+    table = parsed(values)
+
+    assert table.schema == SCHEMA
+    assert table["id"].to_pylist() == [json.loads(value)["id"] for value in values]
+    assert table["sequence"].to_pylist() == [0, 1, 2]

@@ -1,0 +1,54 @@
+"""Where a sink's seconds go."""
+
+from __future__ import annotations
+
+from bench.land.programs.stages import FLUSH, FOUND, LAND, OTHER, StageClock
+
+
+class Time:
+    """A clock that stands still but for `passes`."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_seconds_are_told_by_what_they_were_for() -> None:
+    time = Time()
+    clock = StageClock(time)
+    with clock.running(OTHER):
+        time.passes(1.0)
+    time.passes(2.0)
+    for _ in range(2):
+        with clock.running(FLUSH):
+            time.passes(0.5)
+            with clock.running(LAND):
+                time.passes(4.0)
+    with clock.running(FOUND):
+        time.passes(0.25)
+
+    assert clock.flushes == 2
+    assert clock.stages() == {
+        "staging": 1.0,
+        "writing and linking": 8.0,
+        "reading back": 0.25,
+        "opening, heads": 1.0,
+        "nothing landing": 3.0,
+    }
+
+
+def test_what_is_done_at_once_counts_for_each_but_not_against_the_time_without() -> None:
+    time = Time()
+    clock = StageClock(time)
+    with clock.running(FLUSH), clock.running(LAND):
+        time.passes(1.0)
+        with clock.running(FLUSH), clock.running(LAND):
+            time.passes(2.0)
+
+    assert clock.stages()["writing and linking"] == 5.0
+    assert clock.stages()["nothing landing"] == 0.0

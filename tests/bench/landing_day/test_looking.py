@@ -1,0 +1,49 @@
+"""How far a table has come, asked from outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.landing_day.looking import SINK, looking
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.manifests import Manifest, Manifests
+from sarameya_handlers.spark.delta_commits import Mark
+
+
+def link(partition: int, number: int, to_offset: int) -> Link:
+    return Link(
+        key=ChainKey(SINK, "t", partition),
+        origin=Origin(group="g", topic_id="i"),
+        number=number,
+        from_offset=0,
+        to_offset=to_offset,
+        attempt=f"{partition}-{number}",
+    )
+
+
+def land(kind: str, place: Path, *links: Link) -> None:
+    """A commit each, beside such as are nobody's."""
+    for one in links:
+        if kind == "parquet":
+            Manifests(place / "_sarameya").put(Manifest(one))
+            continue
+        log = place / "_delta_log"
+        log.mkdir(parents=True, exist_ok=True)
+        for metadata in (None, Mark(one, seen=0, term=0).to_json()):
+            info = {"commitInfo": {"operation": "WRITE", **({"userMetadata": metadata} if metadata else {})}}
+            version = len(list(log.iterdir()))
+            (log / f"{version:020}.json").write_text(f'{json.dumps(info)}\n{{"add": {{"path": "p"}}}}\n')
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_table_is_asked_how_far_each_partition_has_come(kind: str, tmp_path: Path) -> None:
+    look = looking(kind, tmp_path / "table", "t", partitions=3)
+
+    assert list(look()) == [0, 0, 0]
+    land(kind, tmp_path / "table", link(0, 1, 10), link(2, 1, 5))
+    assert list(look()) == [10, 0, 5]
+    land(kind, tmp_path / "table", link(0, 2, 20))
+    assert list(look()) == [20, 0, 5]
