@@ -3,6 +3,9 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
+# In how many processes the tests run; each may start a JVM or two, so no more of them than a laptop bears.
+IN_PARALLEL := --numprocesses 2 --dist loadgroup
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test unit soak check bench diagrams constraints clean java java-maven-kcat java-maven-go
 
@@ -20,10 +23,10 @@ demo: java $(VENV)/demo.stamp
 	$(BIN)/python -m examples.flights
 
 test: java-maven-kcat check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(IN_PARALLEL)
 
 unit: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -m "not integration and not churn"
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not integration and not churn"
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.churn --hours 100

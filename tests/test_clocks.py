@@ -20,12 +20,20 @@ ROOT = Path(__file__).parents[1]
 WALL_CLOCK = {
     # Dates records.
     "runtime/sarameya/embedded/cluster.py": {"time.time"},
+    "runtime/sarameya/producer/producer.py": {"time.time"},
     # Where `a day ago` stands in a log.
     "runtime/sarameya/group/consumer_group.py": {"time.time"},
     "runtime/sarameya/group/standalone.py": {"time.time"},
     "runtime/sarameya/service/groups/command.py": {"time.time"},
-    # Files have dates of the wall clock's.
-    "handlers/sarameya_handlers/spark/parquet.py": {"time.time"},
+    # Dates links and dead letters.
+    "handlers/sarameya_handlers/spark/lander.py": {"time.time_ns"},
+    "handlers/sarameya_handlers/landing/dead_letter_files.py": {"time.time"},
+    # Files and links have dates of the wall clock's: how old is what was left lying?
+    "handlers/sarameya_handlers/spark/sink.py": {"time.time"},
+    "handlers/sarameya_handlers/spark/iceberg_leftovers.py": {"time.time"},
+    "handlers/sarameya_handlers/audit/__init__.py": {"time.time"},
+    "handlers/sarameya_handlers/audit/sweep_command.py": {"time.time"},
+    "handlers/sarameya_handlers/audit/verify_command.py": {"time.time"},
 }
 """Who may ask what time of day it is, and what for."""
 

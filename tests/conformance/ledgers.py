@@ -54,6 +54,7 @@ class LedgerTable(ForeachBatch):
     def open(self, spark: Any) -> None:
         self.staging.mkdir(parents=True, exist_ok=True)
         with self._database.begin() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # of two members that look for the tables, one makes them
             for tables in (ledger_tables, _tables):
                 tables.create_all(connection)
         super().open(spark)

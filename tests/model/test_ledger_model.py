@@ -68,7 +68,8 @@ class LedgerModel(RuleBasedStateMachine):
     def mark(self, partition: TopicPartition, offset: CommittedOffset) -> None:
         if partition in self.marks:
             mark = self.marks[partition]
-            moves = mark is None or offset.offset > mark.offset
+            says_more = mark is not None and offset.offset == mark.offset and offset.metadata not in ("", mark.metadata)
+            moves = mark is None or offset.offset > mark.offset or says_more
             assert self._moved(self.ledger.mark(partition, offset), moves)
             self.marks[partition] = offset if moves else mark
 
