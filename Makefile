@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # In how many processes the tests run; each may start a JVM or two, so no more of them than a laptop bears.
-IN_PARALLEL := --numprocesses 2 --dist loadgroup
+IN_PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test unit soak check bench diagrams constraints clean java java-maven-kcat java-maven-go

@@ -17,7 +17,6 @@ settings.load_profile("sarameya")
 
 _IN_CI = os.environ.get("CI") == "true"
 _INTEGRATION = Path(__file__).with_name("integration")
-_CONFORMANCE = Path(__file__).with_name("conformance")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -31,22 +30,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     signal.signal(signal.SIGTERM, stop)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where pytest-xdist runs the tests in several processes, those that share a program stay in one."""
-    for item in items:
-        if item.get_closest_marker("integration"):
-            item.add_marker(pytest.mark.xdist_group(_shared_by(item)))
-
-
-def _shared_by(item: pytest.Item) -> str:
-    """What an integration test shares with others: real Kafka, the Connect servers, or what its module has started."""
-    fixtures = set(getattr(item, "fixturenames", ()))
-    if any(name.startswith("real_kafka") for name in fixtures):
-        return "kafka"
-    if "lake_server" in fixtures:
-        return "lakes"
-    return "conformance" if _CONFORMANCE in item.path.parents else item.path.stem
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where pytest-xdist deals files to several processes, those that take longest go first: none is waited for at the
+    end. A file's tests stay together, since they share the programs that they have started."""
+    if hasattr(config, "workerinput"):
+        long = {item.path for item in items if item.get_closest_marker("integration")}
+        items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from pyspark import SparkContext
@@ -32,6 +33,21 @@ DEADLINE = 120.0
 
 def jvm_pid() -> int:
     return int(SparkContext._gateway.proc.pid)
+
+
+@attrs.frozen
+class Jvms:
+    """That this process has started, but for those of other tests, which were there before."""
+
+    before: set[int] = attrs.field(factory=lambda: set(children("java")))
+
+    def now(self) -> set[int]:
+        return set(children("java")) - self.before
+
+
+@pytest.fixture
+def jvms() -> Jvms:
+    return Jvms()
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -117,6 +133,7 @@ async def test_adopted_session_lends_its_settings_views_and_functions_and_is_lef
 
 
 async def test_jvm_that_is_killed_under_work_is_replaced_once_for_all_engines(
+    jvms: Jvms,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with SparkEngine(OPTIONS) as first, SparkEngine(OPTIONS) as second:
@@ -137,13 +154,13 @@ async def test_jvm_that_is_killed_under_work_is_replaced_once_for_all_engines(
             os.kill(killed, signal.SIGKILL)
         assert [str(error) for error in failures] == ["Spark's JVM has died (exit code -9; out of memory?)"] * 2
         assert all(error.begun for error in failures)
-        assert children("java") == [jvm_pid()]
+        assert jvms.now() == {jvm_pid()}
         assert jvm_pid() != killed
     told = [record.message for record in caplog.records if record.name in ("root", "sarameya.spark")]
     assert told == [str(failures[0]), "Spark is there again: what was under way with the last one is tried again"]
 
 
-async def test_jvm_that_is_killed_between_works_is_replaced_before_the_next() -> None:
+async def test_jvm_that_is_killed_between_works_is_replaced_before_the_next(jvms: Jvms) -> None:
     async with SparkEngine(OPTIONS) as engine:
         await engine.run(count, tag="t1")
         for number in range(2):
@@ -151,7 +168,7 @@ async def test_jvm_that_is_killed_between_works_is_replaced_before_the_next() ->
             assert await engine.run(count, tag=f"t{number}") == 1000
         pid = jvm_pid()
     assert not is_running(pid)
-    assert children("java") == []
+    assert jvms.now() == set()
 
 
 async def test_jvm_that_hangs_under_work_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,13 +219,13 @@ async def test_cancelled_work_frees_the_cores_also_if_it_goes_on_with_more() -> 
                 assert await engine.run(count, tag="count") == 1000
 
 
-async def test_start_that_is_cancelled_leaves_nothing() -> None:
+async def test_start_that_is_cancelled_leaves_nothing(jvms: Jvms) -> None:
     for seconds in (0.5, 3.0):
         with trio.move_on_after(seconds) as scope:
             async with SparkEngine(OPTIONS):
                 pass
         assert scope.cancelled_caught or seconds == 3.0
-        assert children("java") == []
+        assert jvms.now() == set()
         assert SparkContext._gateway is None
         assert SparkContext._active_spark_context is None
 
@@ -233,11 +250,13 @@ async def test_jvm_that_is_frozen_is_killed_when_it_is_stopped_and_another_can_b
         (SparkOptions(master="nonsense"), r"JVM does not start: .*Master must either be"),
     ],
 )
-async def test_spark_that_does_not_start_says_why_and_leaves_nothing(options: SparkOptions, told: str) -> None:
+async def test_spark_that_does_not_start_says_why_and_leaves_nothing(
+    jvms: Jvms, options: SparkOptions, told: str
+) -> None:
     with pytest.raises(HandlerError, match=told):
         async with SparkEngine(options):
             pass
-    assert children("java") == []
+    assert jvms.now() == set()
     assert SparkContext._gateway is None
     assert SparkContext._active_spark_context is None
 
