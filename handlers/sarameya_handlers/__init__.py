@@ -2,10 +2,14 @@
 
 printing.py   PrintHandler: a line for each message
 spark/        SparkSink: partitions land in tables through Spark
+landing/      how they land exactly once: chains of links, whatever the table
+registry/     a schema registry's client
+audit/        the commands verify, sweep, rewind, compact
 """
 
 from sarameya_handlers.printing import PrintHandler
 from sarameya_handlers.spark import (
+    DeltaTable,
     ForeachBatch,
     IcebergTable,
     LandingError,
@@ -18,6 +22,7 @@ from sarameya_handlers.spark import (
 )
 
 __all__ = [
+    "DeltaTable",
     "ForeachBatch",
     "IcebergTable",
     "LandingError",

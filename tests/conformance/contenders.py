@@ -17,10 +17,10 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark.engine import Engine, SparkEngine
+from sarameya_handlers.spark.engines.engine import Engine, SparkEngine
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Phase, Shape, Table
-from sarameya_handlers.spark.tables import table_named
+from sarameya_handlers.spark.tables.named import table_named
+from sarameya_handlers.spark.tables.table import Phase, Shape, Table
 from tests.conformance.engines import ThreadEngine
 from tests.conformance.ledgers import LedgerTable, StagedRows
 from tests.integration.lakes import lake_options
@@ -133,7 +133,7 @@ class Contender:
             if self.runs is Runs.THREADS:
                 yield [None] * count
             elif self.runs is Runs.CLASSIC:
-                from sarameya_handlers.spark import jvm
+                from sarameya_handlers.spark.engines import jvm
 
                 running = jvm.start(self.options(place))
                 stack.callback(running.stop)

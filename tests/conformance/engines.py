@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import trio
 
-from sarameya_handlers.spark.engine import Engine
+from sarameya_handlers.spark.engines.engine import Engine
 
 
 class ThreadEngine(Engine):

@@ -14,7 +14,7 @@ from sarameya import CommittedOffset, Config, GroupAdmin, TopicPartition, log_ev
 from sarameya.embedded import EmbeddedCluster
 from sarameya_handlers import ParquetTable, SparkSink
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.table import Checkpoint, Landing, Leftover, Shape, Table
+from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Shape, Table
 from tests.conformance.brokers import GROUP, SINK, TOPIC
 from tests.conformance.logs import NO_SPARK, LoopEngine
 from tests.conformance.proof import offsets, prove_chain, prove_rows

@@ -17,7 +17,7 @@ from sarameya_handlers.audit.sweep_command import restate_heads
 from sarameya_handlers.audit.sweeping import plan_sweep, to_restate
 from sarameya_handlers.audit.verdict import is_proved, judge
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.table import Table
+from sarameya_handlers.spark.tables.table import Table
 from tests.conformance.contenders import Contender, Place
 from tests.conformance.proof import chain_of, offsets, prove_chain, prove_rows
 

@@ -15,7 +15,7 @@ from examples.ledger import SqlLedger, links
 from examples.ledger import tables as ledger_tables
 from sarameya_handlers import ForeachBatch
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.table import Landing
+from sarameya_handlers.spark.tables.table import Landing
 
 _tables = MetaData()
 _rows = Table(

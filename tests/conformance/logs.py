@@ -12,7 +12,7 @@ import trio
 from sarameya import CommittedOffset, TopicPartition
 from sarameya_handlers import ParquetTable, SparkSink
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.spark.engine import Engine
+from sarameya_handlers.spark.engines.engine import Engine
 from tests.conformance.proof import offsets, prove_chain, prove_rows
 from tests.handlers.kit import FakeClaim, FakeSession, batch
 

@@ -29,7 +29,7 @@ import trio
 from sarameya import Config, ConsumerGroup, Session, TopicPartition
 from sarameya_handlers import SparkSink
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Landing, Phase
+from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.conformance.contenders import CONTENDERS, Place, rows_by_slow_spark
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import trio
 
-from sarameya_handlers.spark.table import Phase
+from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.contenders import Contender, Place, Runs
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.chain import Chain, Outcome, Settled
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.landing import OnPhase, Try, found, land
-from sarameya_handlers.spark.table import Landing, Phase, Shape, Table
+from sarameya_handlers.spark.tables.table import Landing, Phase, Shape, Table
 from tests.conformance.proof import offsets, prove_chain, prove_rows, prove_winners
 
 KEY = ChainKey("conformance", "orders", 0)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, check_chain
 from sarameya_handlers.landing.manifests import Manifests
-from sarameya_handlers.spark.table import Table
+from sarameya_handlers.spark.tables.table import Table
 from tests.conformance.ledgers import LedgerTable
 
 _COLUMNS = ["topic", "partition", "offset", "value"]

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from sarameya_handlers.spark.table import Phase
+from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.contenders import CONTENDERS, Place
 from tests.conformance.owners import Owner, at
 

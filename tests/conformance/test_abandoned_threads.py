@@ -14,7 +14,7 @@ import trio
 from sarameya import TopicPartition
 from sarameya_handlers import SparkSink
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.spark.table import Landing, Phase
+from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.conformance.brokers import SINK, TOPIC
 from tests.conformance.contenders import Contender, Place, Runs
 from tests.conformance.proof import offsets, prove_chain, prove_rows

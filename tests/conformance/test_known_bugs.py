@@ -15,7 +15,7 @@ from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.manifests import Manifest, Manifests
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Checkpoint, Landing, Phase, Shape
+from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Phase, Shape
 from tests.conformance.owners import KEY, Two, loses, wins
 from tests.conformance.proof import offsets, prove_rows
 

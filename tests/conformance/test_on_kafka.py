@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.spark.table import Phase
+from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.brokers import GROUP, SINK
 from tests.conformance.contenders import CONTENDERS, Place
 from tests.conformance.judges import Judge, judged

@@ -15,7 +15,7 @@ from sarameya_handlers.landing.chain import Outcome
 from sarameya_handlers.landing.errors import ChainError, RewoundTableError
 from sarameya_handlers.landing.links import Note
 from sarameya_handlers.landing.starting import Log, begin
-from sarameya_handlers.spark.table import Table
+from sarameya_handlers.spark.tables.table import Table
 from tests.conformance.contenders import Contender, Place, each
 from tests.conformance.owners import KEY, ORIGIN, Owner
 

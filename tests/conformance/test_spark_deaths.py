@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.spark.table import Phase
+from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.brokers import SINK, TOPIC, Broker, ChainKey, broker
 from tests.conformance.contenders import Contender, Place, each
 from tests.conformance.judges import judged

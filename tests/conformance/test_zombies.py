@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sarameya_handlers.landing.chain import Outcome
-from sarameya_handlers.spark.table import Phase
+from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.contenders import Contender, Place, Runs
 from tests.conformance.owners import Owner, Two, at, loses, wins
 

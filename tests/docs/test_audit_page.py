@@ -16,7 +16,7 @@ from sarameya_handlers.audit.spans import spans_of
 from sarameya_handlers.audit.sweeping import plan_sweep, sweep_document
 from sarameya_handlers.audit.verdict import judge
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note
-from sarameya_handlers.spark.table import Leftover
+from sarameya_handlers.spark.tables.table import Leftover
 from tests.handlers.audit.fake_table import links_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from sarameya_handlers.registry import RegistryOptions
 from sarameya_handlers.registry.client import LOOK_AGAIN_AFTER
 from sarameya_handlers.spark.shaping.decode_options import FORMATS
 from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping
-from sarameya_handlers.spark.table import Layout
+from sarameya_handlers.spark.tables.table import Layout
 
 PAGE = (Path(__file__).parents[2] / "docs" / "shaping.md").read_text(encoding="utf-8")
 

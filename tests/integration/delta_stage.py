@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
-from sarameya_handlers.spark import jvm
-from sarameya_handlers.spark.delta import DeltaTable
+from sarameya_handlers.spark.delta.table import DeltaTable
+from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Landing, Phase, Shape
+from sarameya_handlers.spark.tables.table import Landing, Phase, Shape
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import lake_options, lake_properties
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sarameya_handlers.spark.iceberg import IcebergTable
-from sarameya_handlers.spark.table import Landing, Phase
+from sarameya_handlers.spark.iceberg.table import IcebergTable
+from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.integration.iceberg_stage import classic, land, link
 
 if TYPE_CHECKING:

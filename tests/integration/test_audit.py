@@ -23,7 +23,7 @@ from sarameya_handlers.audit.counting import count_frame, why_uncountable
 from sarameya_handlers.audit.facts import BEYOND, FORGOTTEN, Span
 from sarameya_handlers.audit.spans import END
 from sarameya_handlers.landing.errors import RewoundTableError
-from sarameya_handlers.spark import jvm
+from sarameya_handlers.spark.engines import jvm
 from tests.conformance.engines import ThreadEngine
 from tests.handlers.audit.kit import Row, count_rows
 from tests.integration.connect_server import ConnectServer

@@ -30,10 +30,10 @@ from sarameya_handlers.audit.sweep_command import restate_heads
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note
 from sarameya_handlers.landing.starting import Log, begin
-from sarameya_handlers.spark import jvm
+from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Landing, Table
-from sarameya_handlers.spark.tables import table_named
+from sarameya_handlers.spark.tables.named import table_named
+from sarameya_handlers.spark.tables.table import Landing, Table
 from tests.handlers.audit.fake_table import links_of
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import ICEBERG_CATALOG, lake_options

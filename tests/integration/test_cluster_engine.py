@@ -16,9 +16,9 @@ from pyspark import SparkContext
 
 from sarameya import HandlerError
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark.engine import SparkEngine
+from sarameya_handlers.spark.engines.engine import SparkEngine
 from sarameya_handlers.spark.errors import SparkGoneError
-from sarameya_handlers.spark.reach import check_reads, check_writes
+from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from tests.integration.processes import children, is_running
 
 pytestmark = pytest.mark.integration

@@ -12,9 +12,9 @@ import trio
 
 from sarameya import HandlerError
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark import pool
-from sarameya_handlers.spark.connect import ConnectDriver
-from sarameya_handlers.spark.engine import AdoptedEngine, SparkEngine
+from sarameya_handlers.spark.engines import pool
+from sarameya_handlers.spark.engines.connect import ConnectDriver
+from sarameya_handlers.spark.engines.engine import AdoptedEngine, SparkEngine
 from sarameya_handlers.spark.errors import SparkGoneError
 from tests.integration.connect_server import ConnectServer
 

@@ -14,12 +14,12 @@ from pyspark.sql.types import StringType
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import Kind, check_chain
-from sarameya_handlers.spark.delta import DeltaTable
-from sarameya_handlers.spark.delta_commits import Mark
-from sarameya_handlers.spark.delta_log import DeltaLog
+from sarameya_handlers.spark.delta.commits import Mark
+from sarameya_handlers.spark.delta.log import DeltaLog
+from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Landing, Layout
+from sarameya_handlers.spark.tables.table import Landing, Layout
 from tests.integration.delta_stage import KEY, OTHER, attempt, classic, connected, found, land, link, rows, rows_of
 
 if TYPE_CHECKING:

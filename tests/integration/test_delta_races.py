@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.spark.delta import DeltaTable
+from sarameya_handlers.spark.delta.table import DeltaTable
 from tests.integration.connect_server import ConnectServer
 from tests.integration.delta_stage import KEY, OTHER, attempt, found, link, rows, rows_of
 

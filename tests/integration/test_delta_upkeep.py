@@ -13,9 +13,9 @@ import pytest
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainError, RewoundTableError
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.spark.delta import DeltaTable
-from sarameya_handlers.spark.delta_commits import app_id
-from sarameya_handlers.spark.delta_log import transactions
+from sarameya_handlers.spark.delta.commits import app_id
+from sarameya_handlers.spark.delta.log import transactions
+from sarameya_handlers.spark.delta.table import DeltaTable
 from tests.integration.delta_stage import KEY, OTHER, attempt, classic, found, land, link, rows, rows_of
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def test_transform_that_delta_is_switched_off_for_is_refused(spark: SparkSession
 HOLDS_THE_LEASE = """
 import sys
 from pathlib import Path
-from sarameya_handlers.spark.lease import take_lease
+from sarameya_handlers.spark.tables.lease import take_lease
 take_lease(Path(sys.argv[1]), "no")
 print("held", flush=True)
 sys.stdin.read()

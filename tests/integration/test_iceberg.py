@@ -10,12 +10,12 @@ import pytest
 from sarameya import HandlerError
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import Kind, check_chain
-from sarameya_handlers.spark import iceberg_landing
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.iceberg import IcebergTable
+from sarameya_handlers.spark.iceberg import publishing
+from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, TooManyPartitionsError
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Landing, Layout, Phase
+from sarameya_handlers.spark.tables.table import Landing, Layout, Phase
 from tests.integration.iceberg_stage import KEY, OTHER, Names, classic, connected, found, land, link, rows, rows_of
 
 if TYPE_CHECKING:
@@ -132,15 +132,15 @@ def test_two_that_looked_at_the_same_time_are_told_apart_by_iceberg_itself(
     first = link(1, 0, 5)
     land(spark, table, first)
     other = IcebergTable(name)
-    turn = iceberg_landing._turn
+    turn = publishing._turn
 
     def meanwhile(look: object, landing: Landing, *, plain: bool) -> int | None:
         my_turn = turn(look, landing, plain=plain)  # type: ignore[arg-type]
-        monkeypatch.setattr(iceberg_landing, "_turn", turn)
+        monkeypatch.setattr(publishing, "_turn", turn)
         land(spark, other, theirs)
         return my_turn
 
-    monkeypatch.setattr(iceberg_landing, "_turn", meanwhile)
+    monkeypatch.setattr(publishing, "_turn", meanwhile)
     other.open(spark)
     with pytest.raises(Exception, match="Duplicate request to cherry pick wap id"):
         land(spark, table, mine)

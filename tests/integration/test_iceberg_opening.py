@@ -13,10 +13,10 @@ import pytest
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.iceberg import IcebergTable
-from sarameya_handlers.spark.iceberg_catalog import CREATED_WITH
-from sarameya_handlers.spark.settings import changed
-from sarameya_handlers.spark.table import Layout
+from sarameya_handlers.spark.iceberg.catalog import CREATED_WITH
+from sarameya_handlers.spark.iceberg.table import IcebergTable
+from sarameya_handlers.spark.tables.settings import changed
+from sarameya_handlers.spark.tables.table import Layout
 from tests.integration.iceberg_stage import KEY, OTHER, Names, classic, found, land, link, rows, rows_of
 
 if TYPE_CHECKING:

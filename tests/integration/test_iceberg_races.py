@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sarameya_handlers.landing.links import check_chain
-from sarameya_handlers.spark.iceberg import IcebergTable
+from sarameya_handlers.spark.iceberg.table import IcebergTable
 from tests.integration.connect_server import ConnectServer
 from tests.integration.iceberg_racer import ROWS, session
 from tests.integration.iceberg_stage import KEY, rows, rows_of

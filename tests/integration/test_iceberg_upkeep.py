@@ -12,8 +12,8 @@ import pytest
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import ForgottenChainError
-from sarameya_handlers.spark.iceberg import IcebergTable
-from sarameya_handlers.spark.table import Phase
+from sarameya_handlers.spark.iceberg.table import IcebergTable
+from sarameya_handlers.spark.tables.table import Phase
 from tests.integration.iceberg_stage import KEY, OTHER, Names, age, classic, connected, found, land, link, rows, rows_of
 
 if TYPE_CHECKING:

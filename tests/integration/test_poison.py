@@ -15,9 +15,9 @@ from pyspark.sql.types import IntegerType
 from sarameya.arrow import kafka_schema
 from sarameya_handlers import LandingError, SparkOptions
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.spark import jvm
+from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.landing import Try
-from sarameya_handlers.spark.poison import Poison, dead_letters, find
+from sarameya_handlers.spark.poison.finding import Poison, dead_letters, find
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from tests.integration.connect_server import ConnectServer

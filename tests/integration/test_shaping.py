@@ -26,7 +26,8 @@ from pyspark.sql.types import (
 
 from sarameya import HandlerError
 from sarameya_handlers.registry import Registry, RegistryOptions
-from sarameya_handlers.spark import SparkOptions, jvm
+from sarameya_handlers.spark import SparkOptions
+from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.shaping.conforming import conform
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, ShapeError, TooManyPartitionsError

@@ -22,11 +22,12 @@ from pyspark.sql import SparkSession
 
 from sarameya import Consumer, TopicPartition
 from sarameya_handlers.registry import RegistryError
-from sarameya_handlers.spark import SparkOptions, jvm
+from sarameya_handlers.spark import SparkOptions
+from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.protobuf_columns import message_class
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Landing
+from sarameya_handlers.spark.tables.table import Landing
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
 from tests.integration.real_registry import RealRegistry

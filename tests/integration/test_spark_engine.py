@@ -19,9 +19,9 @@ from pyspark import SparkContext
 
 from sarameya import HandlerError
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark import jvm, pool
-from sarameya_handlers.spark.classic import ClassicDriver
-from sarameya_handlers.spark.engine import AdoptedEngine, SparkEngine
+from sarameya_handlers.spark.engines import jvm, pool
+from sarameya_handlers.spark.engines.classic import ClassicDriver
+from sarameya_handlers.spark.engines.engine import AdoptedEngine, SparkEngine
 from sarameya_handlers.spark.errors import SparkGoneError
 from tests.integration.processes import children, is_running
 
@@ -266,7 +266,7 @@ import signal, sys, trio
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark.engine import SparkEngine
+from sarameya_handlers.spark.engines.engine import SparkEngine
 
 async def main():
     async with SparkEngine(SparkOptions(master="local[1]")) as engine:

@@ -17,7 +17,7 @@ from sarameya import Config, ConsumerGroup
 from sarameya.arrow import kafka_schema
 from sarameya.embedded import EmbeddedCluster
 from sarameya_handlers import LandingError, Layout, ParquetTable, SparkOptions, SparkSink, read_landing
-from sarameya_handlers.spark import jvm
+from sarameya_handlers.spark.engines import jvm
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
 from tests.handlers.spark.transforms import values

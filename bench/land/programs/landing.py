@@ -97,7 +97,7 @@ class Outcome:
 
 def main(task: Task, land: Land) -> None:
     """Start Spark, land the one topic, then the other with the clock running, and tell what that came to."""
-    from sarameya_handlers.spark import jvm
+    from sarameya_handlers.spark.engines import jvm
 
     running = jvm.start(_options(task))
     try:

@@ -19,8 +19,8 @@ from bench.land.programs.stages import StageClock, TimedEngine, timed
 from sarameya import Claim, Config, ConsumerGroup, MessageBatch, Session
 from sarameya_handlers import ParquetTable, SparkSink
 from sarameya_handlers.spark import Table
-from sarameya_handlers.spark.delta import DeltaTable
-from sarameya_handlers.spark.engine import AdoptedEngine
+from sarameya_handlers.spark.delta.table import DeltaTable
+from sarameya_handlers.spark.engines.engine import AdoptedEngine
 
 MAX_BYTES = 32 * 2**20
 """Of Arrow columns, which make a file of a partition's."""

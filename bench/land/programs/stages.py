@@ -13,7 +13,7 @@ import attrs
 from bench.land.figures import covered
 from bench.land.programs.landing import Stages
 from sarameya_handlers.spark import Table
-from sarameya_handlers.spark.engine import Check, Engine
+from sarameya_handlers.spark.engines.engine import Check, Engine
 from sarameya_handlers.spark.landing import found, land
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sarameya_handlers.audit.findings import Code, Finding, Severity
 from sarameya_handlers.audit.gathering import Audit, read_heads, table_facts
 from sarameya_handlers.audit.verdict import is_proved, judge
-from sarameya_handlers.spark.table import Table
+from sarameya_handlers.spark.tables.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from typing import Any
 from sarameya import ConfigError
 from sarameya.service import Cluster, add_cluster_arguments, cluster
 from sarameya_handlers.spark.options import SparkOptions
-from sarameya_handlers.spark.table import Table
-from sarameya_handlers.spark.tables import table_named
+from sarameya_handlers.spark.tables.named import table_named
+from sarameya_handlers.spark.tables.table import Table
 
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 

@@ -8,7 +8,7 @@ import attrs
 
 from sarameya import CommittedOffset, TopicPartition
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.table import Leftover
+from sarameya_handlers.spark.tables.table import Leftover
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from sarameya_handlers.audit.spans import spans_of
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.errors import cause_of
-from sarameya_handlers.spark.table import Table
+from sarameya_handlers.spark.tables.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from sarameya_handlers.audit.cluster import group_facts, log_facts, open_admin
 from sarameya_handlers.audit.rewinding import Chains, Move, plan_rewind, rewind_document, rewind_text
 from sarameya_handlers.audit.running import open_run
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.table import Table
+from sarameya_handlers.spark.tables.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

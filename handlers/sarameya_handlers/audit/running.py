@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import trio
 
 from sarameya import SarameyaError
-from sarameya_handlers.spark.engine import Engine, SparkEngine
+from sarameya_handlers.spark.engines.engine import Engine, SparkEngine
 from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.options import SparkOptions
-from sarameya_handlers.spark.table import Table
+from sarameya_handlers.spark.tables.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from sarameya_handlers.audit.sweeping import (
 from sarameya_handlers.audit.wording import age
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.errors import LandingError, cause_of
-from sarameya_handlers.spark.table import Landing, Table
+from sarameya_handlers.spark.tables.table import Landing, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

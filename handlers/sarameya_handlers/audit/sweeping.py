@@ -18,7 +18,7 @@ from sarameya.service import counted, table
 from sarameya_handlers.audit.wording import age, amount
 from sarameya_handlers.landing.chain import Chain
 from sarameya_handlers.landing.links import Kind, Link
-from sarameya_handlers.spark.table import Leftover
+from sarameya_handlers.spark.tables.table import Leftover
 
 SAFE_AGE = 3_600.0
 """Seconds in which a landing may be on its way: sweeping what is younger has to be forced."""

@@ -15,7 +15,7 @@ from sarameya_handlers.audit.gathering import Audit, gather
 from sarameya_handlers.audit.report import report_document, report_text
 from sarameya_handlers.audit.running import open_run
 from sarameya_handlers.audit.verdict import is_proved, judge
-from sarameya_handlers.spark.table import Table
+from sarameya_handlers.spark.tables.table import Table
 
 _EXIT_CODES = (
     "exit codes: 0 proved, 1 not proved: something is wrong, or may be, 2 the command line or configuration must change"

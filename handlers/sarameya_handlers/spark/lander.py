@@ -20,12 +20,12 @@ import attrs
 import trio
 
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.engine import Engine
+from sarameya_handlers.spark.engines.engine import Engine
 from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.landing import OnPhase, Try, found, land
-from sarameya_handlers.spark.poison import Poison
-from sarameya_handlers.spark.poison import find as find_poison
-from sarameya_handlers.spark.table import Shape, Table
+from sarameya_handlers.spark.poison.finding import Poison
+from sarameya_handlers.spark.poison.finding import find as find_poison
+from sarameya_handlers.spark.tables.table import Shape, Table
 
 logger = logging.getLogger("sarameya.spark")
 

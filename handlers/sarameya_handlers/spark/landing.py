@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.table import Landing, Phase, Shape, Table
+from sarameya_handlers.spark.tables.table import Landing, Phase, Shape, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa

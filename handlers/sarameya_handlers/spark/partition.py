@@ -21,14 +21,14 @@ from sarameya_handlers.landing.dead_letters import DeadLetterError, DeadLetters
 from sarameya_handlers.landing.errors import LostRecordsError
 from sarameya_handlers.landing.links import Kind, Link, Note
 from sarameya_handlers.landing.sizing import Sizing
-from sarameya_handlers.spark.blame import Blame, blame, passes
 from sarameya_handlers.spark.buffer import Collected, PartitionBuffer
 from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.lander import Lander, Result, wall_clock
 from sarameya_handlers.spark.landing import OnPhase, Try
 from sarameya_handlers.spark.options import Limits
-from sarameya_handlers.spark.poison import PoisonError, dead_letters
-from sarameya_handlers.spark.table import Landing, Phase
+from sarameya_handlers.spark.poison.blame import Blame, blame, passes
+from sarameya_handlers.spark.poison.finding import PoisonError, dead_letters
+from sarameya_handlers.spark.tables.table import Landing, Phase
 
 logger = logging.getLogger("sarameya.spark")
 

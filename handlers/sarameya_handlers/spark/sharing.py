@@ -18,11 +18,11 @@ from typing import Any
 import attrs
 import trio
 
-from sarameya_handlers.spark import starting
-from sarameya_handlers.spark.classic import ClassicDriver
-from sarameya_handlers.spark.keeping import Keeper
+from sarameya_handlers.spark.engines import starting
+from sarameya_handlers.spark.engines.classic import ClassicDriver
+from sarameya_handlers.spark.engines.keeping import Keeper
+from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.options import SparkOptions, spark_options
-from sarameya_handlers.spark.pool import Pool
 
 logger = logging.getLogger("sarameya.spark")
 

@@ -27,17 +27,17 @@ from sarameya_handlers.landing.chain import Chain
 from sarameya_handlers.landing.dead_letters import DeadLetters
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
 from sarameya_handlers.landing.starting import Log, begin
-from sarameya_handlers.spark.engine import Engine, engine_of
+from sarameya_handlers.spark.engines.engine import Engine, engine_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.lander import Lander
 from sarameya_handlers.spark.landing import OnPhase, open_table
 from sarameya_handlers.spark.options import Limits, SparkOptions
-from sarameya_handlers.spark.parquet import ParquetTable
 from sarameya_handlers.spark.partition import Partition, Terms
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.sharing import open_shared
 from sarameya_handlers.spark.sink_options import sink_arguments
-from sarameya_handlers.spark.table import Shape, Table
+from sarameya_handlers.spark.tables.parquet import ParquetTable
+from sarameya_handlers.spark.tables.table import Shape, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +128,7 @@ class SparkSink(ConsumerGroupHandler):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """A sink from plain values, as a TOML table gives them: `table` (see `spark/tables.py`), or `path` for a
+        """A sink from plain values, as a TOML table gives them: `table` (see `spark/tables/named.py`), or `path` for a
         Parquet directory; those of this class under their names; `partition_by`, `max_partitions`, `evolve_schema` of
         Layout; what `Shaping` reads; `dead_letters` and `spark`, tables of their own. Raises ConfigError, HandlerError.
         """

@@ -10,8 +10,8 @@ from sarameya_handlers.landing.dead_letter_options import dead_letters
 from sarameya_handlers.options import check_known
 from sarameya_handlers.spark.options import spark_options
 from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping
-from sarameya_handlers.spark.table import Layout, Table
-from sarameya_handlers.spark.tables import table_named
+from sarameya_handlers.spark.tables.named import table_named
+from sarameya_handlers.spark.tables.table import Layout, Table
 
 PLAIN = ("max_rows", "max_bytes", "max_age", "file_bytes", "name", "on_missing", "retry_for")
 """What is an argument of SparkSink under its own name."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.spark.table import Checkpoint, Landing, Leftover, Shape, Table
+from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Shape, Table
 
 ORIGIN = Origin(group="billing")
 

@@ -25,7 +25,7 @@ from sarameya_handlers.audit.facts import (
 from sarameya_handlers.audit.spans import spans_of
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Checkpoint, Landing
+from sarameya_handlers.spark.tables.table import Checkpoint, Landing
 
 NOW = 1_800_000_000.0
 

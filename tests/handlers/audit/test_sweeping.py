@@ -18,7 +18,7 @@ from sarameya_handlers.audit.sweeping import SKEW, plan_sweep, restated, to_rest
 from sarameya_handlers.landing.links import ChainKey, Kind, Link
 from sarameya_handlers.landing.manifests import Manifest, Manifests
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.table import Leftover
+from sarameya_handlers.spark.tables.table import Leftover
 from tests.handlers.audit.fake_table import FakeTable, links_of
 from tests.handlers.audit.kit import land
 

@@ -14,7 +14,7 @@ from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Facts, Group
 from sarameya_handlers.audit.findings import SEVERITY, Code, Severity
 from sarameya_handlers.audit.verdict import is_proved, judge
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
-from sarameya_handlers.spark.table import Leftover
+from sarameya_handlers.spark.tables.table import Leftover
 from tests.handlers.audit.kit import NOW, World, worlds
 
 Found = set[tuple[Code, str]]

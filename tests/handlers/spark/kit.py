@@ -14,8 +14,8 @@ import trio
 from sarameya import CommittedOffset, HandlerError
 from sarameya_handlers import SparkSink
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.engine import Engine
-from sarameya_handlers.spark.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
+from sarameya_handlers.spark.engines.engine import Engine
+from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
 from tests.handlers.kit import FakeClaim, FakeSession
 
 

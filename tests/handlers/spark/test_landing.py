@@ -13,7 +13,7 @@ from sarameya_handlers import LandingError
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.landing import Try, found, land, open_table
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Landing, Phase, Shape
+from sarameya_handlers.spark.tables.table import Landing, Phase, Shape
 from tests.handlers.kit import batch
 from tests.handlers.spark.kit import FakeFrame, FakeSpark, FakeTable
 

@@ -12,8 +12,9 @@ from trio.testing import MockClock
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark import sharing, starting
-from sarameya_handlers.spark.classic import ClassicDriver
+from sarameya_handlers.spark import sharing
+from sarameya_handlers.spark.engines import starting
+from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.options import spark_options
 from sarameya_handlers.spark.sharing import open_shared

@@ -18,9 +18,9 @@ from sarameya_handlers import LandingError, SparkSink
 from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
 from sarameya_handlers.landing.errors import LostRecordsError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
-from sarameya_handlers.spark.poison import PoisonError
+from sarameya_handlers.spark.poison.finding import PoisonError
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Landing
+from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of, message
 from tests.handlers.spark.kit import FakeEngine, FakeFrame, FakeTable, consume, consume_in
 

@@ -17,7 +17,7 @@ from sarameya import TopicPartition
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.shaping.protobuf_columns import message_class
-from sarameya_handlers.spark.table import Landing
+from sarameya_handlers.spark.tables.table import Landing
 from tests.integration.maven import maven_jars
 
 AVRO_VERSION = "4.1.1"

@@ -22,7 +22,7 @@ from sarameya_handlers.spark.shaping.protobuf_codec import ProtobufCodec
 from sarameya_handlers.spark.shaping.staged import KAFKA_COLUMNS, staged_columns, staged_frame
 from sarameya_handlers.spark.shaping.transforms import analysed, flattened, queried, said_in_a_line, transformed
 from sarameya_handlers.spark.shaping.wire import Prefix
-from sarameya_handlers.spark.table import Landing
+from sarameya_handlers.spark.tables.table import Landing
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.table import Landing
+from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.kit import batch
 from tests.handlers.spark.kit import FakeFrame, FakeSpark
 

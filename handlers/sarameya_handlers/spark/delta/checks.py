@@ -1,0 +1,162 @@
+"""What a Delta table, its store and the Spark that lands in it must be like, so that chains are exact. Raises
+HandlerError that says what is wrong, and the way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.delta.errors import condition_of, is_missing
+from sarameya_handlers.spark.tables.table import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KEPT_BY_DEFAULT = 30 * 24 * 3600.0
+"""Seconds for which Delta keeps its history (delta.logRetentionDuration)."""
+
+_RETENTION = "delta.logRetentionDuration"
+_TXN_RETENTION = "delta.setTransactionRetentionDuration"
+_COMMIT_INFO = "spark.databricks.delta.commitInfo.enabled"
+
+_S3 = ("s3", "s3a", "s3n")
+_MULTI_DRIVER_STORE = "S3DynamoDBLogStore"
+_PUT_IF_ABSENT = ("abfs", "abfss", "adl", "gs", "hdfs", "viewfs", "wasb", "wasbs")
+"""Schemes whose log store, the one that Delta takes by itself, puts a commit only where there is none."""
+_ONE_DRIVER_STORES = ("LocalLogStore", "S3SingleDriverLogStore")
+_COMMITS_ELSEWHERE = ("catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview")
+
+_UNITS = {
+    "microsecond": 1e-6,
+    "millisecond": 1e-3,
+    "second": 1.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+    "week": 7 * 86400.0,
+}
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Detail:
+    """What `DESCRIBE DETAIL` says of a Delta table."""
+
+    location: str
+    partition_columns: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    properties: dict[str, str] = attrs.field(factory=dict)
+
+    @classmethod
+    def ask(cls, spark: SparkSession, table: str) -> Self | None:
+        """Of the table of this name in SQL; None if there is none. Raises HandlerError where it is not Delta's."""
+        try:
+            row: Any = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]
+        except Exception as error:
+            if is_missing(error):
+                return None
+            if condition_of(error) in _NO_DELTA:
+                raise HandlerError(f"Spark cannot read {table} as Delta Lake: {_SET_UP}") from error
+            raise
+        if row.format != "delta":
+            raise HandlerError(f"{table} is a table of format {row.format}, not of Delta's")
+        return cls(
+            location=row.location,
+            partition_columns=tuple(row.partitionColumns or ()),
+            features=tuple(row.tableFeatures or ()),
+            properties=dict(row.properties or {}),
+        )
+
+    @property
+    def kept_for(self) -> float:
+        """Seconds for which the table keeps its history."""
+        return seconds_of(self.properties[_RETENTION]) if _RETENTION in self.properties else KEPT_BY_DEFAULT
+
+
+_NO_DELTA = (
+    "DATA_SOURCE_NOT_FOUND",
+    "PARSE_SYNTAX_ERROR",
+    "INVALID_SQL_SYNTAX",
+    "UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY",
+)
+_SET_UP = (
+    "give it the packages io.delta:delta-spark_4.1_2.13 (spark.jars.packages), and the settings "
+    "spark.sql.extensions = io.delta.sql.DeltaSparkSessionExtension and "
+    "spark.sql.catalog.spark_catalog = org.apache.spark.sql.delta.catalog.DeltaCatalog"
+)
+
+
+def seconds_of(interval: str) -> float:
+    """Of an interval as Delta's properties have it: "interval 30 days", "interval 1 week 2 days"."""
+    parts = re.findall(r"(-?\d+)\s+([a-z]+?)s?\b", interval.lower())
+    try:
+        return sum(int(count) * _UNITS[unit] for count, unit in parts)
+    except KeyError as error:
+        raise HandlerError(f"{_RETENTION} = {interval!r}: {error.args[0]} is no unit that is understood here") from None
+
+
+def check_session(spark: SparkSession) -> None:
+    """What links are told by must be written at all."""
+    if (spark.conf.get(_COMMIT_INFO, None) or "true").lower() == "false":
+        raise HandlerError(f"{_COMMIT_INFO} is false, and links are told by it: leave it alone in the sink's Spark")
+
+
+def check_store(spark: SparkSession, location: str, *, single_driver: bool) -> None:
+    """Whether commits of several Spark drivers to this place are atomic; where one driver commits, they are."""
+    if single_driver:
+        return
+    scheme = scheme_of(location)
+    store = _log_store(lambda name: spark.conf.get(name, None), scheme)
+    way_out = (
+        "let all that land in the table share one Spark Connect server (spark.master = 'sc://...'), "
+        "and say so with single_driver = true"
+    )
+    if scheme in _S3 and not store.endswith(_MULTI_DRIVER_STORE):
+        raise HandlerError(
+            f"{location}: on S3 two Spark drivers that commit at once lose a commit. Give each of them "
+            f"spark.delta.logStore.{scheme}.impl = io.delta.storage.{_MULTI_DRIVER_STORE} (delta-storage-s3-dynamodb), "
+            f"or {way_out}"
+        )
+    if store.endswith(_ONE_DRIVER_STORES):
+        raise HandlerError(f"{location}: {store} is for one Spark driver. Leave it out, or {way_out}")
+    if not store and scheme not in ("file", *_PUT_IF_ABSENT, *_S3):
+        raise HandlerError(
+            f"{location}: whether commits of several Spark drivers are atomic on {scheme}: is not known here: {way_out}"
+        )
+
+
+def check_detail(name: str, detail: Detail, layout: Layout) -> None:
+    """Whether chains can be kept in this table, and whether it is laid out as it is to be."""
+    if _TXN_RETENTION in detail.properties:
+        raise HandlerError(
+            f"{name} has {_TXN_RETENTION} = {detail.properties[_TXN_RETENTION]!r}: what keeps records from landing "
+            f"twice would be forgotten. ALTER TABLE ... UNSET TBLPROPERTIES ('{_TXN_RETENTION}')"
+        )
+    if elsewhere := set(detail.features) & set(_COMMITS_ELSEWHERE):
+        raise HandlerError(
+            f"{name}: its commits are kept by a catalog ({', '.join(sorted(elsewhere))}), where landing has not been "
+            "tested: use a table whose log is beside it"
+        )
+    wanted, there = layout.partition_by, detail.partition_columns
+    if wanted and [column.lower() for column in wanted] != [column.lower() for column in there]:
+        raise HandlerError(
+            f"{name} is partitioned by ({', '.join(there)}), not by ({', '.join(wanted)}): "
+            "leave partition_by out, or land in another table"
+        )
+
+
+def scheme_of(location: str) -> str:
+    """Of a location as Spark writes it; a path without one is a file's."""
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", location)
+    return match[1].lower() if match else "file"
+
+
+def _log_store(setting: Callable[[str], str | None], scheme: str) -> str:
+    """The class that was chosen to write this scheme's commits; empty where Delta chooses."""
+    for name in (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class"):
+        if chosen := setting(name):
+            return chosen
+    return ""

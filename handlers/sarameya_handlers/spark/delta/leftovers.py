@@ -1,0 +1,103 @@
+"""What landings that did not win, or did not end, have left behind in a Delta table's directory, which is mounted here.
+
+A data file is left behind if no commit that the log still has ever named it, and the table of today does not. Files are
+listed before the log is read: one that a landing commits meanwhile is named by then.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.tables.table import Leftover
+
+_STAGED = re.compile(r"[0-9a-f]{32}\.parquet|probe-[0-9a-f]{32}\.parquet")
+_DATA = re.compile(r"part-.*\.parquet")
+_NAMES_A_FILE = (b'{"add":', b'{"remove":')
+
+
+class _File(msgspec.Struct):
+    path: str
+
+
+class _Action(msgspec.Struct):
+    """Of a commit, what names files."""
+
+    add: _File | None = None
+    remove: _File | None = None
+
+
+def leftovers(root: Path, current: Callable[[], Iterable[str]], staging: Path) -> list[Leftover]:
+    """`current` gives the files of the table as it is now, as Spark names them."""
+    staged = [(path, "a staged file") for path in _entries(staging) if _STAGED.fullmatch(path.name)]
+    listed = [(path, "a data file that no version of the table names") for path in _data_files(root)]
+    named = {str(_place(root, path)) for path in current()} | _named_in_log(root)
+    return [
+        leftover
+        for path, what in (*staged, *(one for one in listed if str(one[0]) not in named))
+        if (leftover := _leftover(path, what)) is not None
+    ]
+
+
+def remove(leftover: Leftover, root: Path | None, staging: Path | None) -> None:
+    """Raises HandlerError for what cannot be one."""
+    path = Path(leftover.name)
+    is_staged = staging is not None and path.parent == staging and _STAGED.fullmatch(path.name)
+    is_data = root is not None and root in path.parents and _DATA.fullmatch(path.name)
+    if not (is_staged or is_data):
+        raise HandlerError(f"{path} is no leftover of this table")
+    path.unlink(missing_ok=True)
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def _data_files(directory: Path) -> Iterator[Path]:
+    """Also in the directories of partitions; what is hidden is not the table's, but for such as are called so."""
+    for path in _entries(directory):
+        if path.is_dir():
+            if not path.name.startswith(("_", ".")) or "=" in path.name:
+                yield from _data_files(path)
+        elif _DATA.fullmatch(path.name):
+            yield path
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _named_in_log(root: Path) -> set[str]:
+    named = set()
+    for path in _entries(root / "_delta_log"):
+        if path.suffix != ".json":
+            continue
+        try:
+            lines = path.read_bytes().splitlines()
+        except FileNotFoundError:  # cleaned up meanwhile
+            continue
+        for line in lines:
+            if line.startswith(_NAMES_A_FILE):
+                action = msgspec.json.decode(line, type=_Action)
+                named |= {str(_place(root, file.path)) for file in (action.add, action.remove) if file}
+    return named
+
+
+def _place(root: Path, name: str) -> Path:
+    """Of a file as the log names it: below the root, or anywhere, with percent-escapes."""
+    return root / unquote(urlsplit(name).path)
+
+
+def _leftover(path: Path, what: str) -> Leftover | None:
+    """None for one that is gone by now."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return Leftover(name=str(path), size_bytes=status.st_size, changed=status.st_mtime, what=what)

@@ -1,0 +1,265 @@
+"""A Delta Lake table as a `Table`: a link is a commit of its own, with Delta's application transaction as its swap.
+
+    rows of one landing ─► append, txn (chain, n), metadata with the link ─► commit ─► the history tells who won
+
+Everything goes through SQL and DataFrames, so that Spark may be in this process or behind Spark Connect.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sarameya import ConfigError, HandlerError
+from sarameya_handlers.landing.errors import ForgottenChainError
+from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.delta import leftovers
+from sarameya_handlers.spark.delta.chains import LAST, Found, everything, search
+from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT, Detail, check_detail, check_session, check_store
+from sarameya_handlers.spark.delta.commits import Mark, app_id, key_of, number_of
+from sarameya_handlers.spark.delta.log import DeltaLog, transactions
+from sarameya_handlers.spark.delta.place import Place, hidden, local_root
+from sarameya_handlers.spark.delta.writing import Writer
+from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.tables.lease import take_lease
+from sarameya_handlers.spark.tables.reach import check_reads
+from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Shape, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("sarameya.spark")
+
+_RESTATED_IN = 3
+"""An idle head is stated anew in this part of the time for which the table keeps its history."""
+
+
+class DeltaTable(Table):
+    """Lands in a Delta table, a path or a catalog's name, which the first landing creates if it is not there.
+
+    **Guaranteed**, for what all writers of `sarameya` do with one table: each link lands at most once, with all of its
+    rows or none, whoever tries it, how often, and whatever a call says; `heads` and `links` tell who won. It rests on
+    three things. Delta's transaction protocol: a commit with a `txn` is refused, or passed over in silence, once the
+    table has one of this appId that is as high, and where two are at it, one of them is; this holds for Delta's own
+    writer, which writes each link here. The store: a commit's file is put only where there is none, which `open`
+    checks as far as it can be known. And the log, which is kept for delta.logRetentionDuration (30 days by default):
+    an idle chain's head is stated anew well before (`restate_after`).
+
+    **Not guaranteed**: on a local or mounted file system two Spark drivers that commit at the same moment can lose a
+    commit, since Delta looks for a file and then renames over it. So a process with a driver of its own leases such a
+    table, and several members share one Spark Connect server; that nobody else writes from another driver (OPTIMIZE,
+    say) is for you to see to. On S3 it takes the multi-cluster log store, or `single_driver`, by which you say that one
+    driver commits. A commit is on the disk when the file system has brought it there; Spark does not wait for that.
+    A chain whose head is older than the history (nobody has landed in it for that long, and others have gone on in the
+    table) is not begun anew: ForgottenChainError. RESTORE while members run, which land on: BrokenChainError; stop them
+    before, and have the group rewound.
+
+    OPTIMIZE, VACUUM, DELETE, UPDATE and MERGE may run at any time (in the driver, see above): they change files, not
+    chains. `staging` is a directory that all of Spark's workers can read; it need not be given where the table is on a
+    file system that is mounted here as it is there: then it is below the table's root, where neither readers nor VACUUM
+    look, and the log is read from there, too.
+    """
+
+    landings_a_job = 1
+    forgets = True
+
+    def __init__(
+        self,
+        table: str | os.PathLike[str],
+        *,
+        layout: Layout | None = None,
+        staging: str | os.PathLike[str] | None = None,
+        single_driver: bool = False,
+    ) -> None:
+        if type(single_driver) is not bool:
+            raise ConfigError("single_driver", single_driver, "must be true or false")
+        self._place = Place.of(table)
+        self._layout = layout or Layout()
+        self._staging = Path(staging).absolute() / self._place.file_name if staging is not None else None
+        self._stages_in_root = staging is None
+        self._single_driver = single_driver
+        self._log = DeltaLog(self._place.sql)
+        self._writer = Writer(self._place, self._layout)
+        self.restate_after = KEPT_BY_DEFAULT / _RESTATED_IN
+        self._detail: Detail | None = None
+        """None while it is not known that the table is there."""
+        self._known: dict[ChainKey, Found] = {}
+        """What was last read of each chain: from where, and in which term, it goes on."""
+
+    def __repr__(self) -> str:
+        return f"DeltaTable({str(self._place)!r})"
+
+    @property
+    def name(self) -> str:
+        return f"delta:{self._place}"
+
+    @property
+    def staging(self) -> Path:
+        if self._staging is None:
+            raise HandlerError(
+                f"{self.name}: give a directory to stage in (staging), mounted here, that all of Spark's workers can "
+                "read, or create the table before"
+            )
+        return self._staging
+
+    # -- landing -------------------------------------------------------------------------------------
+
+    def open(self, spark: SparkSession) -> None:
+        check_session(spark)
+        self._find(spark)
+        if self._place.location and self._detail is None:
+            self._settle(spark, self._place.location)
+            self._writer.check_absent(spark)
+        self._make_staging(spark)
+
+    def heads(self, spark: SparkSession, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
+        found = self._search(spark, dict.fromkeys(keys, LAST))
+        self._require_remembered(spark, found)
+        return {key: chain.links[-1] for key, chain in found.items() if chain.links}
+
+    def links(self, spark: SparkSession, key: ChainKey, since: int) -> Sequence[Link]:
+        found = self._search(spark, {key: since})
+        return [link for link in found[key].links if link.number >= since]
+
+    def land(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
+        for landing in landings:
+            key = landing.link.key
+            if key not in self._known:
+                self._search(spark, {key: LAST})
+            if self._detail is None:
+                self._find(spark)
+            if self._detail is None:
+                self._writer.create(spark, landing, shape, self.staging)
+                self._find(spark)
+            known = self._known[key]
+            last = known.links[-1].number if known.links else 0
+            if landing.link.number <= last:
+                logger.info("%s is not tried, the table has it", landing)
+                continue
+            if landing.link.number > last + 1:
+                raise LandingError(f"{landing}: the table has no link {landing.link.number - 1}, only {last}")
+            columns = self._detail.partition_columns if self._detail else ()
+            self._writer.append(spark, landing, shape, Mark(landing.link, known.seen, known.term), columns)
+
+    # -- for the audit -------------------------------------------------------------------------------
+
+    def keys(self, spark: SparkSession) -> Sequence[ChainKey]:
+        found = everything(self._log.commits(spark))
+        keys = {key for key, chain in found.items() if chain.links}
+        if any(not chain.is_whole for chain in found.values()):
+            keys |= {key for app in self._transactions(spark) if (key := key_of(app)) is not None}
+        return sorted(keys)
+
+    def all_links(self, spark: SparkSession, keys: Iterable[ChainKey]) -> Mapping[ChainKey, Sequence[Link]]:
+        return {key: chain.links for key, chain in self._search(spark, dict.fromkeys(keys, 1)).items()}
+
+    def read(self, spark: SparkSession, version: str | None = None) -> DataFrame:
+        if self._detail is None:
+            self._look(spark)
+        return self._writer.rows(spark, None if version is None else _version(version))
+
+    def heads_at(self, spark: SparkSession, version: str) -> dict[ChainKey, Link]:
+        wanted = _version(version)
+        commits = list(self._log.commits(spark))
+        if not any(commit.version == wanted for commit in commits):
+            has = f"{commits[-1].version} to {commits[0].version}" if commits else "none"
+            raise HandlerError(f"{self.name} has no version {wanted} in its history (it has {has})")
+        found = everything(commit for commit in commits if commit.version <= wanted)
+        return {key: chain.links[-1] for key, chain in found.items() if chain.links}
+
+    def leftovers(self, spark: SparkSession) -> Sequence[Leftover]:
+        detail = self._look(spark)
+        root = local_root(detail.location)
+        if root is None or not (root / "_delta_log").is_dir():
+            raise HandlerError(
+                f"{self.name}: what is left behind in {detail.location} cannot be listed from here; "
+                "VACUUM removes it, once it is older than the table's retention"
+            )
+        return leftovers.leftovers(
+            root, lambda: self._writer.rows(spark).inputFiles(), self._staging or hidden(root) / "staging"
+        )
+
+    def remove(self, spark: SparkSession, leftover: Leftover) -> None:
+        root = local_root(self._look(spark).location)
+        leftovers.remove(leftover, root, self._staging)
+
+    # -- the table itself ----------------------------------------------------------------------------
+
+    def _search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, Found]:
+        found = search(self._log.commits(spark), since)
+        self._known.update(found)
+        return found
+
+    def _require_remembered(self, spark: SparkSession, found: Mapping[ChainKey, Found]) -> None:
+        """That chains of which the history says nothing have not begun, rather than been forgotten."""
+        absent = {app_id(key): key for key, chain in found.items() if not chain.links and not chain.is_whole}
+        forgotten = absent.keys() & self._transactions(spark).keys() if absent else ()
+        for app in sorted(forgotten):
+            number = number_of(self._transactions(spark)[app])
+            raise ForgottenChainError(
+                f"{absent[app]}: link {number} is its last in {self.name}, but the history that says where it ends is "
+                "gone: nobody has landed in it for longer than delta.logRetentionDuration. Find the highest offset of "
+                "the partition in the table, and land from there as another sink (name), with the group's offset set "
+                "to it"
+            )
+
+    def _transactions(self, spark: SparkSession) -> dict[str, int]:
+        return transactions(spark, self._look(spark).location)
+
+    def _look(self, spark: SparkSession) -> Detail:
+        detail = Detail.ask(spark, self._place.sql)
+        if detail is None:
+            raise HandlerError(f"there is no table {self._place}: nothing has landed in it yet, or it was dropped")
+        return detail
+
+    def _find(self, spark: SparkSession) -> None:
+        """Look whether the table is there, and will do."""
+        detail = Detail.ask(spark, self._place.sql)
+        if detail is not None:
+            check_detail(self.name, detail, self._layout)
+            self.restate_after = detail.kept_for / _RESTATED_IN
+            self._settle(spark, detail.location)
+        self._detail = detail
+
+    def _settle(self, spark: SparkSession, location: str) -> None:
+        """What follows from where the table is, or will be."""
+        check_store(spark, location, single_driver=self._single_driver)
+        root = local_root(location)
+        if root is None:
+            return
+        if not (self._single_driver or _is_remote(spark)):
+            take_lease(
+                hidden(root) / "driver.lock",
+                f"another process lands in {self.name} with a Spark driver of its own, and on a local file system two "
+                "drivers that commit at once lose a commit: let members share one Spark Connect server "
+                "(spark.master = 'sc://...', or spark.share = true for the workers of one service)",
+            )
+        if self._stages_in_root:
+            self._staging = hidden(root) / "staging"
+
+    def _make_staging(self, spark: SparkSession) -> None:
+        """If Spark reads what we put there, and that is below the table's root, both see the same table."""
+        try:
+            self.staging.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise HandlerError(
+                f"{self.name}: cannot stage in {self.staging}: {error.strerror or error}; "
+                "give another directory (staging), mounted here, that all of Spark's workers can read"
+            ) from error
+        check_reads(spark, self.staging)
+        if self._stages_in_root:
+            self._log.is_at(self.staging.parents[1])
+
+
+def _version(text: str) -> int:
+    if not text.isdecimal():
+        raise HandlerError(f"version {text!r}: a Delta table's versions are whole numbers")
+    return int(text)
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    """Whether it is Spark Connect's: then all who share the server share its driver."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -1,0 +1,134 @@
+"""A Delta table is created, and appended to: one landing, one commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.delta.commits import Mark, app_id, txn_version
+from sarameya_handlers.spark.delta.errors import condition_of, is_missing, is_overtaken
+from sarameya_handlers.spark.delta.place import Place
+from sarameya_handlers.spark.errors import cause_of
+from sarameya_handlers.spark.shaping.conforming import conform
+from sarameya_handlers.spark.shaping.partitions import require_few_partitions, require_partition_columns
+from sarameya_handlers.spark.shaping.schemas import compare
+from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+
+logger = logging.getLogger("sarameya.spark")
+
+_TOO_OLD = ("DELTA_VERSION_NOT_FOUND", "DELTA_FILE_NOT_FOUND", "DELTA_FILE_NOT_FOUND_DETAILED")
+
+
+@attrs.frozen(slots=True)
+class Writer:
+    """Writes one table."""
+
+    place: Place
+    layout: Layout
+
+    def rows(self, spark: SparkSession, version: int | None = None) -> DataFrame:
+        """What the table holds, now or as of a version. Raises HandlerError for a version that it does not keep."""
+        read = spark.read.format("delta")
+        if version is None:
+            return self._read(read)
+        try:
+            frame = self._read(read.option("versionAsOf", version))
+            _ = frame.schema  # a client of Spark Connect has not asked before
+        except Exception as error:
+            if condition_of(error) in _TOO_OLD:
+                raise HandlerError(f"{self.place} has no version {version}: {cause_of(error)}") from error
+            raise
+        return frame
+
+    def _read(self, read: DataFrameReader) -> DataFrame:
+        return read.load(self.place.location) if self.place.location else read.table(self.place.table)
+
+    def check_absent(self, spark: SparkSession) -> None:
+        """Raise HandlerError where Parquet files are in the place of a table that is still to be created."""
+        try:
+            columns = spark.read.parquet(self.place.location).columns
+        except Exception as error:
+            if is_missing(error) or condition_of(error) == "UNABLE_TO_INFER_SCHEMA":
+                return
+            raise
+        raise HandlerError(
+            f"{self.place} holds Parquet files ({', '.join(columns[:5])}, ...), and no Delta table: land in an empty "
+            "directory, or make it one (CONVERT TO DELTA parquet.`...`)"
+        )
+
+    def create(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Path) -> None:
+        """Create the table with the columns of this landing's rows; unless somebody else has just done so."""
+        with _with_records(landing, staging) as some:
+            frame = shape.frame(spark, some)
+            require_partition_columns(frame, self.layout.partition_by)
+            # Not CREATE TABLE, to which a directory with anything in it is a table that exists.
+            writer = frame.limit(0).write.format("delta").mode("ignore").partitionBy(*self.layout.partition_by)
+            try:
+                _save(writer, self.place)
+            except Exception as error:
+                if not is_overtaken(error):
+                    raise
+                logger.info("%s was created by somebody else meanwhile", self.place)
+
+    def append(
+        self, spark: SparkSession, landing: Landing, shape: Shape, mark: Mark, partitioned_by: Sequence[str]
+    ) -> None:
+        """One commit, with as many rows as the landing has, and its link. A return does not say that it came to be."""
+        table = self.rows(spark)
+        if landing.staged is None:
+            frame = table.limit(0)
+        else:
+            frame = shape.frame(spark, landing)
+            compare(frame.schema, table.schema).require(str(self.place), evolve_schema=self.layout.evolve_schema)
+            frame = conform(frame, table.schema)
+            if partitioned_by:
+                require_few_partitions(frame, partitioned_by, self.layout.max_partitions)
+        # One task: one file, or one for each of the table's partitions. A landing is no larger than a file should be.
+        writer = frame.coalesce(1).write.format("delta").mode("append").partitionBy(*partitioned_by)
+        options = {
+            "txnAppId": app_id(landing.link.key),
+            "txnVersion": str(txn_version(mark.term, landing.link.number)),
+            "userMetadata": mark.to_json(),
+            # Said in each case: a setting of the session's would evolve schemas that are not to be.
+            "mergeSchema": str(self.layout.evolve_schema).lower(),
+        }
+        try:
+            _save(writer.options(**options), self.place)
+        except Exception as error:
+            if not is_overtaken(error):
+                raise
+            logger.info("%s: another commit came first (%s)", landing, condition_of(error))
+
+
+def _save(writer: DataFrameWriter, place: Place) -> None:
+    if place.location:
+        writer.save(place.location)
+    else:
+        writer.saveAsTable(place.table)
+
+
+@contextmanager
+def _with_records(landing: Landing, staging: Path) -> Iterator[Landing]:
+    """The landing with a staged file, which has no records where it brings none: for the columns of its rows."""
+    if landing.staged is not None:
+        yield landing
+        return
+    import pyarrow.parquet as pq
+
+    from sarameya.arrow import kafka_schema
+
+    path = staging / f"{landing.link.attempt}.parquet"
+    pq.write_table(kafka_schema().empty_table(), path)
+    try:
+        yield attrs.evolve(landing, staged=path)
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,203 @@
+"""Engines: the only way from a sink's tasks into Spark's blocking calls, and who has which Spark.
+
+One process has one Spark, so engines with the same options share it: the first to enter starts it, the last to leave
+stops it, and all of them get another when it has died. The event loop never waits for Spark; what a cancellation leaves
+behind in a thread is told to end, not waited for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import attrs
+import trio
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.engines import starting
+from sarameya_handlers.spark.engines.classic import ClassicDriver
+from sarameya_handlers.spark.engines.connect import ConnectDriver, connect_mode
+from sarameya_handlers.spark.engines.driver import Driver
+from sarameya_handlers.spark.engines.java import require_packages
+from sarameya_handlers.spark.engines.keeping import RETURN_TIMEOUT, Keeper
+from sarameya_handlers.spark.engines.pool import Check, Pool
+from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.options import SparkOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["AdoptedEngine", "Check", "Engine", "SparkEngine", "engine_of"]
+
+T = TypeVar("T")
+
+
+class Engine(ABC):
+    """Runs blocking work with SparkSessions; an async context manager for as long as there is Spark."""
+
+    @abstractmethod
+    async def __aenter__(self) -> Self: ...
+
+    @abstractmethod
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @property
+    @abstractmethod
+    def max_jobs(self) -> int:
+        """How many works may run at once; more wait."""
+
+    @abstractmethod
+    async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
+        """`work(session, check)`'s result, or what it raises. `tag` names its Spark jobs, uniquely.
+
+        The session is nobody else's as long as `work` runs. It comes from classic Spark or from Spark Connect, and
+        knows what was set in the session it stems from; what `work` changes in it, it puts back.
+
+        Cancelled, it waits a second for `work` at most: the jobs are cancelled, and `check` raises when `work` next
+        calls it. What `work` has done by then is unknown. Raises SparkGoneError where Spark has died, or does not come
+        back: if `begun` what `work` has done is unknown then, too. The next work meets another Spark, if it is ours.
+        """
+
+
+def engine_of(spark: SparkOptions | SparkSession | Engine | str | None) -> Engine:
+    """The engine for what a user has said: options, a session, or the address of a Spark Connect server."""
+    if isinstance(spark, Engine):
+        return spark
+    if isinstance(spark, str):
+        return SparkEngine(SparkOptions(master=spark))
+    if spark is None or isinstance(spark, SparkOptions):
+        return SparkEngine(spark or SparkOptions())
+    return AdoptedEngine(spark)
+
+
+class AdoptedEngine(Engine):
+    """Works with sessions of a Spark that somebody else starts and stops, cloned from one of theirs."""
+
+    def __init__(self, session: SparkSession, *, max_jobs: int = 2) -> None:
+        self._driver = _driver_of(session)
+        self._max_jobs = max_jobs
+        self._pool: Pool | None = None
+
+    @property
+    def max_jobs(self) -> int:
+        return self._max_jobs
+
+    async def __aenter__(self) -> Self:
+        # Imports pyarrow here, in a thread, not with the first batch on the event loop.
+        await trio.to_thread.run_sync(require_packages)
+        self._pool = Pool(self._driver, self._max_jobs)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pool, self._pool = self._pool, None
+        assert pool is not None, "entered first"
+        await starting.stop(pool)
+
+    async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
+        """Raises as all engines do; another Spark is not ours to start, so that SparkGoneError is not retriable."""
+        assert self._pool is not None, "entered first"
+        try:
+            if self._pool.died is not None:
+                raise SparkGoneError(self._pool.died, begun=False)
+            return await self._pool.run(work, tag)
+        except SparkGoneError as gone:
+            raise SparkGoneError(
+                f"{gone}; it came with the SparkSession that the sink was given, so that another is not the sink's to "
+                "start: give it SparkOptions instead, or start anew",
+                begun=gone.begun,
+                is_ours=False,
+            ) from gone
+
+
+@attrs.define(slots=True, eq=False)
+class _Shared:
+    """The one Spark of this process, and how many engines use it."""
+
+    options: SparkOptions
+    keeper: Keeper
+    mode: ExitStack
+    users: int = 0
+
+
+_shared: _Shared | None = None
+# Held while Spark starts or stops: members that enter together must not start two.
+_changing = trio.Lock()
+
+
+class SparkEngine(Engine):
+    """Starts Spark and stops it, or has sessions of a Spark Connect server; together with all engines of this process.
+
+    A Spark that has died is replaced for all of them when one of them next needs it.
+    """
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = options
+        self._used: _Shared | None = None
+
+    @property
+    def max_jobs(self) -> int:
+        return self._options.max_jobs
+
+    async def __aenter__(self) -> Self:
+        """Raises HandlerError where Spark does not start, SparkGoneError where a server does not answer in a minute."""
+        global _shared
+        async with _changing:
+            if _shared is None:
+                keeper = Keeper(partial(starting.start, self._options), starting.stop)
+                await keeper.open()
+                _shared = _Shared(self._options, keeper, ExitStack())
+                if self._options.is_connect:
+                    _shared.mode.enter_context(connect_mode())
+            elif _shared.options != self._options:
+                raise HandlerError(_differences(self._options, _shared.options))
+            _shared.users += 1
+            self._used = _shared
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        global _shared
+        used, self._used = self._used, None
+        assert used is not None, "entered first"
+        with trio.CancelScope(shield=True):
+            async with _changing:
+                used.users -= 1
+                if used.users == 0:
+                    _shared = None
+                    used.mode.close()
+                    await used.keeper.close()
+
+    async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
+        assert self._used is not None, "entered first"
+        deadline = trio.current_time() + RETURN_TIMEOUT
+        while True:
+            pool = await self._used.keeper.living(deadline)
+            try:
+                return await pool.run(work, tag)
+            except SparkGoneError as gone:
+                # What has not begun may begin with the next one.
+                if gone.begun:
+                    raise
+
+
+def _driver_of(session: SparkSession) -> Driver:
+    if type(session).__module__.startswith("pyspark.sql.connect."):
+        return ConnectDriver.of(session)
+    if hasattr(session, "sparkContext"):
+        return ClassicDriver(session)
+    raise HandlerError(f"spark = {session!r}: must be SparkOptions, a SparkSession, or 'sc://host:port'")
+
+
+def _differences(wanted: SparkOptions, running: SparkOptions) -> str:
+    names = [field.name for field in attrs.fields(SparkOptions)]
+    # Not their values: there may be secrets among them.
+    different = ", ".join(name for name in names if getattr(wanted, name) != getattr(running, name))
+    return (
+        f"this process runs Spark with other options ({different}) and has only one: "
+        "give all Spark sinks the same spark options"
+    )

@@ -1,0 +1,111 @@
+"""Launches the JVM that pyspark's gateway runs in, and ends its process. Blocking.
+
+pyspark would launch it by itself, but in our process group, where the signal that asks us to stop (a terminal's, a
+supervisor's) kills it before the last landing; and nobody could end it as long as it starts. However we end, also by
+SIGKILL, the JVM sees its standard input end and exits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.engines.java import require_java
+from sarameya_handlers.spark.engines.jvm_output import Output
+
+logger = logging.getLogger("sarameya.spark")
+
+END_TIMEOUT = 10.0
+"""Seconds for a JVM to end by itself before it is killed."""
+_LOOK_AGAIN = 0.05
+
+
+def launch(
+    conf: Iterable[tuple[str, str]],
+    output: Output,
+    environment: Mapping[str, str],
+    launched: Callable[[subprocess.Popen[bytes]], None],
+    check: Callable[[], None],
+) -> Any:
+    """pyspark's gateway to a new JVM, whose process is its `proc`. Raises HandlerError in the JVM's own words.
+
+    `launched` is told of the process at once; as long as it does not answer, `check` is called, and may raise.
+    """
+    try:
+        require_java()
+        with tempfile.TemporaryDirectory(prefix="sarameya-") as directory:
+            # The JVM gives the file its name when all is in it.
+            answer = Path(directory, "gateway")
+            process = _start(conf, output, {**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)})
+            try:
+                launched(process)
+                while not answer.exists() and process.poll() is None:
+                    check()
+                    time.sleep(_LOOK_AGAIN)
+                if process.poll() is None:
+                    gateway = _connected(answer)
+                    gateway.proc = process
+                    output.launched()
+                    return gateway
+            except BaseException:
+                process.kill()
+                end_process(process)
+                raise
+            end_process(process)
+    finally:
+        os.close(output.write_end)
+    raise HandlerError(f"Spark's JVM does not start: {output.complaints()}")
+
+
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Close the JVM's standard input, which it takes for the end, and wait for it: END_TIMEOUT at most."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(END_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        logger.warning("Spark's JVM does not end within %.0f s and is killed", END_TIMEOUT)
+        process.kill()
+        process.wait()
+
+
+def _start(conf: Iterable[tuple[str, str]], output: Output, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    from pyspark.find_spark_home import _find_spark_home
+
+    home = _find_spark_home()  # type: ignore[no-untyped-call]
+    command = [str(Path(home, "bin", "spark-submit"))]
+    command += [word for key, value in conf for word in ("--conf", f"{key}={value}")]
+    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    return subprocess.Popen(
+        command,
+        env={**os.environ, "SPARK_CONNECT_MODE": "0", **environment},
+        stdin=subprocess.PIPE,
+        stdout=output.write_end,
+        stderr=output.write_end,
+        process_group=0,
+    )
+
+
+def _connected(answer: Path) -> Any:
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.serializers import UTF8Deserializer, read_int
+
+    with answer.open("rb") as told:
+        port = read_int(told)  # type: ignore[no-untyped-call]
+        secret = UTF8Deserializer().loads(told)  # type: ignore[no-untyped-call]
+    # The way in which spark-submit tells pyspark of a JVM that is there.
+    there = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(there)
+    try:
+        return launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in there:
+            del os.environ[name]

@@ -1,0 +1,94 @@
+"""What landings leave behind in an Iceberg table: snapshots that were staged and never published, files that no
+snapshot names, staged files. Found for the audit, and removed one by one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.iceberg.catalog import TableName
+from sarameya_handlers.spark.iceberg.look import Look
+from sarameya_handlers.spark.shaping.expressions import literal
+from sarameya_handlers.spark.tables.table import Leftover
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SNAPSHOT = "snapshot "
+_OLD_ENOUGH = 24 * 3600 + 60
+"""Seconds. Of younger files Iceberg does not say that they are orphans: they may be on their way."""
+
+
+def leftovers(spark: SparkSession, name: TableName, look: Look, staging: Path | None) -> Iterator[Leftover]:
+    for snapshot, key, number in look.history.unpublished():
+        yield Leftover(
+            name=f"{_SNAPSHOT}{snapshot.snapshot_id}",
+            size_bytes=snapshot.size_bytes,
+            changed=snapshot.committed / 1000,
+            what=f"rows that were staged as link {number} of {key}, and never published",
+        )
+    before = time.time() - _OLD_ENOUGH
+    for (location,) in _orphans(spark, name, f"dry_run => true, older_than => timestamp_seconds({before:.0f})"):
+        size, changed = _stat(Path(urlsplit(location).path)) or (0, before)
+        yield Leftover(name=location, size_bytes=size, changed=changed, what="a file that no snapshot names")
+    for path in staging.glob("*.parquet") if staging else ():
+        if (stat := _stat(path)) is not None:
+            yield Leftover(name=str(path), size_bytes=stat[0], changed=stat[1], what="a staged file")
+
+
+def remove(spark: SparkSession, name: TableName, look: Look, staging: Path | None, leftover: Leftover) -> None:
+    if leftover.name.startswith(_SNAPSHOT):
+        _expire(spark, name, look, leftover.name.removeprefix(_SNAPSHOT))
+    elif staging and staging in Path(leftover.name).parents:
+        Path(leftover.name).unlink(missing_ok=True)
+    else:
+        _remove_orphan(spark, name, leftover)
+
+
+def _expire(spark: SparkSession, name: TableName, look: Look, snapshot_id: str) -> None:
+    """Take it out of the table, and its files where nothing else names them. Nobody can publish it then."""
+    if all(str(snapshot.snapshot_id) != snapshot_id for snapshot, _, _ in look.history.unpublished()):
+        if snapshot_id.isdecimal() and int(snapshot_id) not in look.history.snapshots:
+            return
+        raise HandlerError(f"snapshot {snapshot_id} of {name} is no leftover: it was published, or is not a sink's")
+    # A time before all snapshots: else those that are old enough would go along.
+    arguments = f"snapshot_ids => array({snapshot_id}), older_than => timestamp_seconds(0)"
+    spark.sql(f"CALL {name.procedure('expire_snapshots')}(table => {name.in_catalog}, {arguments})").collect()
+
+
+def _remove_orphan(spark: SparkSession, name: TableName, leftover: Leftover) -> None:
+    """By Iceberg, which looks once more whether any snapshot names it."""
+    described = spark.sql(f"DESCRIBE TABLE EXTENDED {name.sql}").collect()
+    location = next(row[1] for row in described if row[0] == "Location")
+    if Path(urlsplit(location).path) not in Path(urlsplit(leftover.name).path).parents:
+        raise HandlerError(f"{leftover.name} is no leftover of {name}, which lies in {location}")
+    view = f"sarameya_leftover_{uuid4().hex}"
+    file = f"{literal(leftover.name)} AS file_path, timestamp_seconds({leftover.changed:.0f}) AS last_modified"
+    spark.sql(f"CREATE TEMPORARY VIEW {view} AS SELECT {file}")
+    try:
+        before = time.time() - _OLD_ENOUGH
+        # Else only names that begin as the table's location does, which may be written in another way.
+        _orphans(
+            spark, name, f"file_list_view => '{view}', location => '', older_than => timestamp_seconds({before:.0f})"
+        )
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def _orphans(spark: SparkSession, name: TableName, arguments: str) -> list[tuple[str]]:
+    call = f"CALL {name.procedure('remove_orphan_files')}(table => {name.in_catalog}, {arguments})"
+    return [(row[0],) for row in spark.sql(call).collect()]
+
+
+def _stat(path: Path) -> tuple[int, float] | None:
+    """A file's size and age, if it is one of this machine's."""
+    with suppress(OSError):
+        stat = path.stat()
+        return stat.st_size, stat.st_mtime
+    return None

@@ -1,0 +1,171 @@
+"""Chains in made-up histories: which links count, how far back is looked, what a RESTORE does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
+from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.spark.delta.chains import LAST, Found, everything, live, search
+from sarameya_handlers.spark.delta.commits import Commit
+from tests.handlers.spark.delta.kit import KEY, OTHER, History
+
+
+def numbers(found: Found) -> list[int]:
+    return [link.number for link in found.links]
+
+
+def looked_at(history: History, since: dict[ChainKey, int]) -> int:
+    """How many commits a search takes."""
+    taken = 0
+
+    def counted() -> Iterator[Commit]:
+        nonlocal taken
+        for commit in history.commits:
+            taken += 1
+            yield commit
+
+    search(counted(), since)
+    return taken
+
+
+@pytest.fixture
+def history() -> History:
+    """Versions 0 to 8: both chains by turns, and somebody else's commits."""
+    made = History()
+    made.other()
+    for number in (1, 2, 3):
+        made.landed(number)
+        made.landed(number, OTHER)
+        if number < 3:
+            made.other()
+    return made
+
+
+def test_head_is_the_newest_link(history: History) -> None:
+    found = search(history.commits, {KEY: LAST, OTHER: LAST})
+    assert [numbers(found[KEY]), numbers(found[OTHER])] == [[3], [3]]
+    assert found[KEY].seen == history.newest == 8
+
+
+def test_links_are_those_from_a_number_on(history: History) -> None:
+    assert numbers(search(history.commits, {KEY: 2})[KEY]) == [2, 3]
+    assert numbers(search(history.commits, {KEY: 1})[KEY]) == [1, 2, 3]
+
+
+def test_search_takes_no_more_commits_than_it_needs(history: History) -> None:
+    assert looked_at(history, {KEY: LAST}) == 3  # the newest, the link, and what its writer had seen
+    assert looked_at(history, {KEY: 1}) == len(history.commits)
+    assert looked_at(history, {ChainKey("sink", "orders", 2): LAST}) == len(history.commits)
+
+
+def test_chain_that_has_not_begun_is_known_not_to_have(history: History) -> None:
+    found = search(history.commits, {ChainKey("sink", "orders", 2): LAST})
+    (none,) = found.values()
+    assert none.links == []
+    assert none.is_whole
+    assert search([], {KEY: LAST})[KEY] == Found(links=[], seen=-1, term=0, is_whole=True)
+
+
+def test_history_that_was_cleaned_up_does_not_prove_that_a_chain_has_not_begun(history: History) -> None:
+    del history.commits[-2:]
+    found = search(history.commits, {KEY: 1, ChainKey("sink", "orders", 2): LAST})
+    assert [chain.is_whole for chain in found.values()] == [False, False]
+    assert numbers(found[KEY]) == [2, 3]
+
+
+def test_restore_undoes_what_came_after_its_version(history: History) -> None:
+    history.restored(2)  # link 1 of both
+    found = search(history.commits, {KEY: 1, OTHER: 1})
+    assert [numbers(found[KEY]), numbers(found[OTHER])] == [[1], [1]]
+    assert [commit.version for commit in live(history.commits)] == [9, 2, 1, 0]
+
+
+def test_chain_goes_on_after_a_restore_in_a_new_term(history: History) -> None:
+    history.restored(2)
+    assert search(history.commits, {KEY: LAST})[KEY].term == 9
+    history.landed(2, term=9)
+    history.landed(3, term=9)
+    found = search(history.commits, {KEY: 1})
+    assert numbers(found[KEY]) == [1, 2, 3]
+    assert found[KEY].term == 9
+    assert search(history.commits, {OTHER: LAST})[OTHER].term == 9
+
+
+def test_chain_that_a_restore_has_undone_wholly_begins_in_a_new_term(history: History) -> None:
+    history.restored(0)
+    found = search(history.commits, {KEY: LAST})[KEY]
+    assert (found.links, found.term, found.is_whole) == ([], 9, True)
+
+
+def test_restores_of_restores_are_followed(history: History) -> None:
+    history.restored(2)
+    history.landed(2, term=9)
+    history.restored(8)  # all three again
+    found = search(history.commits, {KEY: 1})[KEY]
+    assert (numbers(found), found.term) == ([1, 2, 3], 11)
+    history.restored(10)  # link 1, and the other link 2
+    assert numbers(search(history.commits, {KEY: 1})[KEY]) == [1, 2]
+
+
+def test_link_of_a_member_that_did_not_know_of_the_restore_is_refused(history: History) -> None:
+    history.restored(2)
+    history.landed(4, seen=8)
+    for since in (LAST, 1):
+        with pytest.raises(BrokenChainError, match="by a member that did not know"):
+            search(history.commits, {KEY: since})
+    with pytest.raises(BrokenChainError):
+        everything(history.commits)
+    assert numbers(search(history.commits, {OTHER: 1})[OTHER]) == [1]
+
+
+def test_restore_once_more_heals_that(history: History) -> None:
+    history.restored(2)
+    history.landed(4, seen=8)
+    history.restored(2)
+    found = search(history.commits, {KEY: 1})[KEY]
+    assert (numbers(found), found.term) == ([1], 11)
+
+
+def test_restore_to_a_time_is_refused(history: History) -> None:
+    history.restored(-1)
+    with pytest.raises(RewoundTableError, match="TO VERSION AS OF"):
+        search(history.commits, {KEY: LAST})
+
+
+def test_everything_finds_every_chain(history: History) -> None:
+    found = everything(history.commits)
+    assert {key: numbers(chain) for key, chain in found.items()} == {KEY: [1, 2, 3], OTHER: [1, 2, 3]}
+    history.restored(1)
+    assert {key: numbers(chain) for key, chain in everything(history.commits).items()} == {KEY: [1]}
+
+
+@given(st.lists(st.sampled_from(["land", "land other", "other", "restore"]), max_size=30), st.randoms())
+def test_chains_are_those_of_a_table_that_keeps_a_copy_of_each_version(actions: list[str], dice: object) -> None:
+    """The model: what each version has is remembered, a RESTORE brings it back, and whoever lands knows all."""
+    history, states = History(), [dict[ChainKey, list[int]]()]
+    history.other()
+    for action in actions:
+        now = {key: list(links) for key, links in states[-1].items()}
+        if action == "restore":
+            version = dice.randrange(history.newest + 1)  # type: ignore[attr-defined]
+            history.restored(version)
+            now = states[version]
+        elif action == "other":
+            history.other()
+        else:
+            key = KEY if action == "land" else OTHER
+            found = search(history.commits, {key: LAST})[key]
+            assert numbers(found) == now.get(key, [])[-1:]
+            number = found.links[-1].number + 1 if found.links else 1
+            history.landed(number, key, seen=found.seen, term=found.term)
+            now.setdefault(key, []).append(number)
+        states.append(now)
+    wanted = {key: links for key, links in states[-1].items() if links}
+    assert {key: numbers(found) for key, found in everything(history.commits).items()} == wanted
+    for key, links in wanted.items():
+        assert numbers(search(history.commits, {key: 1})[key]) == links

@@ -1,0 +1,160 @@
+"""Tables, stores and Sparks in which chains would not be exact are refused, with the way out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.delta.checks import Detail, check_detail, check_session, check_store, seconds_of
+from sarameya_handlers.spark.tables.table import Layout
+
+DAY = 24 * 3600.0
+
+
+class FakeSpark:
+    """A session with settings, and one answer to what it is asked in SQL."""
+
+    def __init__(self, answer: Any = None, **settings: str) -> None:
+        self._answer = answer
+        self._settings = {name.replace("__", "."): value for name, value in settings.items()}
+        self.conf = self
+
+    def get(self, name: str, default: str | None) -> str | None:
+        return self._settings.get(name, default)
+
+    def sql(self, text: str) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return SimpleNamespace(collect=lambda: [self._answer])
+
+
+def row(**what: Any) -> Any:
+    plain = {
+        "format": "delta", "location": "file:/data/t", "partitionColumns": [], "tableFeatures": [], "properties": {}
+    }  # fmt: skip
+    return SimpleNamespace(**{**plain, **what})
+
+
+def spark(**settings: str) -> Any:
+    return FakeSpark(**settings)
+
+
+def test_detail_of_a_table_is_what_delta_says() -> None:
+    told = row(partitionColumns=["day"], tableFeatures=["appendOnly"], properties={"a": "b"})
+    assert Detail.ask(FakeSpark(told), "t") == Detail(  # type: ignore[arg-type]
+        location="file:/data/t", partition_columns=("day",), features=("appendOnly",), properties={"a": "b"}
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[DELTA_MISSING_DELTA_TABLE] `/data/t` is not a Delta table.",
+        "[TABLE_OR_VIEW_NOT_FOUND] The table or view `t` cannot be found. SQLSTATE: 42P01",
+    ],
+)
+def test_detail_of_no_table_is_none(said: str) -> None:
+    assert Detail.ask(FakeSpark(RuntimeError(said)), "t") is None  # type: ignore[arg-type]
+
+
+def test_spark_without_delta_is_told_what_it_lacks() -> None:
+    error = RuntimeError("[PARSE_SYNTAX_ERROR] Syntax error at or near 'DETAIL'")
+    with pytest.raises(HandlerError, match=r"io\.delta:delta-spark.*DeltaSparkSessionExtension"):
+        Detail.ask(FakeSpark(error), "t")  # type: ignore[arg-type]
+
+
+def test_other_errors_are_let_through() -> None:
+    with pytest.raises(RuntimeError, match="no room"):
+        Detail.ask(FakeSpark(RuntimeError("no room")), "t")  # type: ignore[arg-type]
+
+
+def test_table_of_another_format_is_refused() -> None:
+    with pytest.raises(HandlerError, match="format parquet"):
+        Detail.ask(FakeSpark(row(format="parquet")), "t")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("interval", "seconds"),
+    [
+        ("interval 30 days", 30 * DAY),
+        ("interval 1 week 2 days", 9 * DAY),
+        ("INTERVAL 90 Minutes", 5400.0),
+        ("36 hours", 1.5 * DAY),
+        ("interval 1 hour 500 milliseconds", 3600.5),
+    ],
+)
+def test_intervals_are_seconds(interval: str, seconds: float) -> None:
+    assert seconds_of(interval) == seconds
+
+
+def test_interval_of_months_is_refused_by_name() -> None:
+    with pytest.raises(HandlerError, match="month is no unit"):
+        seconds_of("interval 2 months")
+
+
+def test_history_is_kept_for_thirty_days_unless_the_table_says_otherwise() -> None:
+    assert Detail(location="").kept_for == 30 * DAY
+    assert Detail(location="", properties={"delta.logRetentionDuration": "interval 2 days"}).kept_for == 2 * DAY
+
+
+@pytest.mark.parametrize(
+    ("detail", "layout", "told"),
+    [
+        ({"properties": {"delta.setTransactionRetentionDuration": "interval 7 days"}}, {}, "UNSET TBLPROPERTIES"),
+        ({"features": ("catalogManaged",)}, {}, "commits are kept by a catalog"),
+        ({"partition_columns": ("day",)}, {"partition_by": ("hour",)}, r"partitioned by \(day\), not by \(hour\)"),
+        ({}, {"partition_by": ("day",)}, r"partitioned by \(\), not by \(day\)"),
+        ({"partition_columns": ("a", "b")}, {"partition_by": ("b", "a")}, r"by \(a, b\), not by \(b, a\)"),
+    ],
+)
+def test_table_that_will_not_do_is_refused(detail: dict[str, Any], layout: dict[str, Any], told: str) -> None:
+    with pytest.raises(HandlerError, match=told):
+        check_detail("delta:t", Detail(location="", **detail), Layout(**layout))
+
+
+def test_table_that_will_do_is_taken() -> None:
+    detail = Detail(location="", partition_columns=("Day",), features=("deletionVectors", "columnMapping"))
+    check_detail("delta:t", detail, Layout(partition_by=("day",)))
+    check_detail("delta:t", detail, Layout())
+
+
+@pytest.mark.parametrize(
+    ("location", "settings", "told"),
+    [
+        ("s3a://b/t", {}, r"spark\.delta\.logStore\.s3a\.impl = io\.delta\.storage\.S3DynamoDBLogStore.*single_driver"),
+        ("s3://b/t", {"spark__delta__logStore__s3a__impl": "io.delta.storage.S3DynamoDBLogStore"}, "on S3"),
+        ("file:/t", {"spark__delta__logStore__file__impl": "io.delta.storage.LocalLogStore"}, "for one Spark driver"),
+        ("file:/t", {"spark__delta__logStore__class": "o.a.s.sql.delta.storage.LocalLogStore"}, "for one Spark driver"),
+        ("oss://b/t", {}, "is not known here"),
+    ],
+)
+def test_store_in_which_several_drivers_would_lose_commits_is_refused(
+    location: str, settings: dict[str, str], told: str
+) -> None:
+    with pytest.raises(HandlerError, match=told):
+        check_store(spark(**settings), location, single_driver=False)
+    check_store(spark(**settings), location, single_driver=True)
+
+
+@pytest.mark.parametrize(
+    ("location", "settings"),
+    [
+        ("file:/t", {}),
+        ("hdfs://name/t", {}),
+        ("abfss://c@a.example/t", {}),
+        ("gs://b/t", {}),
+        ("s3a://b/t", {"spark__delta__logStore__s3a__impl": "io.delta.storage.S3DynamoDBLogStore"}),
+        ("oss://b/t", {"spark__delta__logStore__oss__impl": "com.example.OurStore"}),
+    ],
+)
+def test_store_that_puts_only_where_there_is_nothing_is_taken(location: str, settings: dict[str, str]) -> None:
+    check_store(spark(**settings), location, single_driver=False)
+
+
+def test_spark_that_writes_no_commit_info_is_refused() -> None:
+    with pytest.raises(HandlerError, match="commitInfo"):
+        check_session(spark(spark__databricks__delta__commitInfo__enabled="False"))
+    check_session(spark())

@@ -1,0 +1,37 @@
+"""Errors of Delta's, in the words in which they come: py4j's, pyspark's own, Spark Connect's."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarameya_handlers.spark.delta.errors import condition_of, is_missing, is_overtaken
+
+BY_PY4J = """An error occurred while calling o123.save.
+: io.delta.exceptions.ConcurrentTransactionException: [DELTA_CONCURRENT_TRANSACTION.WITHOUT_HINT] This error occurs when
+\tat org.apache.spark.sql.delta.DeltaErrorsBase.concurrentTransactionException(DeltaErrors.scala:2352)"""
+BY_CONNECT = (
+    "(io.delta.exceptions.ConcurrentTransactionException) [DELTA_CONCURRENT_TRANSACTION] This error occurs when"
+)
+CAPTURED = "[DELTA_METADATA_CHANGED] MetadataChangedException: The metadata of the Delta table has been changed by"
+
+
+@pytest.mark.parametrize("said", [BY_PY4J, BY_CONNECT, CAPTURED])
+def test_commit_that_came_second_is_told(said: str) -> None:
+    assert is_overtaken(RuntimeError(said))
+    assert not is_missing(RuntimeError(said))
+
+
+@pytest.mark.parametrize(
+    "said", ["[DELTA_METADATA_MISMATCH] A metadata mismatch was detected", "no room", "[id] [NAME] [x]", ""]
+)
+def test_other_failures_are_not_taken_for_it(said: str) -> None:
+    assert not is_overtaken(RuntimeError(said))
+    assert not is_missing(RuntimeError(said))
+
+
+def test_error_whose_text_is_gone_with_its_jvm_has_no_condition() -> None:
+    class Lost(Exception):
+        def __str__(self) -> str:
+            raise ConnectionError("no JVM")
+
+    assert condition_of(Lost()) == ""

@@ -1,0 +1,90 @@
+"""What is left behind is what no commit has named; what may be removed is that, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.delta.leftovers import leftovers, remove
+from sarameya_handlers.spark.tables.table import Leftover
+
+STAGED = f"{'0' * 32}.parquet"
+
+
+def commit(root: Path, version: int, *actions: dict[str, object]) -> None:
+    log = root / "_delta_log"
+    log.mkdir(exist_ok=True, parents=True)
+    lines = [json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": {}}, *actions)]
+    (log / f"{version:020d}.json").write_text("\n".join(lines))
+
+
+def names(root: Path, current: list[str]) -> list[str]:
+    found = leftovers(root, lambda: current, root / "_sarameya" / "staging")
+    return [str(Path(one.name).relative_to(root)) for one in found]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A table with files of all kinds."""
+    for name in (
+        "part-added.parquet", "part-removed.parquet", "part-current.parquet", "part-lost.parquet", "other.parquet",
+        "day=a b/part-added.parquet", "day=a b/part-lost.parquet", "_day=1/part-lost.parquet",
+        "_change_data/part-cdc.parquet", "deletion_vector_1.bin", "_delta_log/part-x.parquet",
+        f"_sarameya/staging/{STAGED}", "_sarameya/staging/README",
+    ):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"data")
+    commit(tmp_path, 0, {"add": {"path": "part-added.parquet", "size": 4}}, {"txn": {"appId": "x", "version": 1}})
+    commit(tmp_path, 1, {"remove": {"path": "part-removed.parquet"}}, {"add": {"path": "day=a%20b/part-added.parquet"}})
+    return tmp_path
+
+
+def test_leftovers_are_files_that_nothing_names(root: Path) -> None:
+    assert names(root, [f"file://{root}/part-current.parquet"]) == [
+        f"_sarameya/staging/{STAGED}",
+        "_day=1/part-lost.parquet",
+        "day=a b/part-lost.parquet",
+        "part-lost.parquet",
+    ]
+
+
+def test_file_that_is_committed_while_it_is_looked_for_is_none(root: Path) -> None:
+    def current() -> list[str]:
+        commit(root, 2, {"add": {"path": "part-lost.parquet"}})
+        return []
+
+    found = {Path(one.name).name for one in leftovers(root, current, root / "_sarameya" / "staging")}
+    assert found == {STAGED, "part-lost.parquet", "part-current.parquet"}
+    left = [one.name for one in leftovers(root, current, root / "_sarameya" / "staging")]
+    assert str(root / "part-lost.parquet") not in left
+
+
+def test_leftover_says_how_large_it_is_and_how_old(root: Path) -> None:
+    found = leftovers(root, list, root / "_sarameya" / "staging")
+    assert {(one.what, one.size_bytes) for one in found} == {
+        ("a staged file", 4),
+        ("a data file that no version of the table names", 4),
+    }
+    assert all(abs(one.changed - root.stat().st_mtime) < 60 for one in found)
+
+
+def test_leftover_is_removed_with_its_checksum_and_twice_is_no_matter(root: Path) -> None:
+    (root / ".part-lost.parquet.crc").write_text("")
+    staging = root / "_sarameya" / "staging"
+    for leftover in leftovers(root, list, staging) * 2:
+        remove(leftover, root, staging)
+    assert leftovers(root, list, staging) == []
+    assert not (root / ".part-lost.parquet.crc").exists()
+    assert (root / "part-added.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["_delta_log/00000000000000000000.json", "other.parquet", "../part-1.parquet"])
+def test_what_cannot_be_a_leftover_is_not_removed(root: Path, name: str) -> None:
+    path = (root / name).resolve()
+    path.touch()
+    with pytest.raises(HandlerError, match="no leftover"):
+        remove(Leftover(name=str(path), size_bytes=0, changed=0.0, what=""), root, root / "_sarameya" / "staging")
+    assert path.exists()

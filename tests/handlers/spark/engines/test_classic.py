@@ -1,0 +1,184 @@
+"""Sessions of a SparkContext, which is faked, as its JVM is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from sarameya_handlers.spark.engines.classic import DEATH_TIMEOUT, ClassicDriver
+from sarameya_handlers.spark.errors import SparkGoneError
+
+
+@attrs.define(eq=False)
+class FakeContext:
+    """A SparkContext; `error` is what any call to its JVM raises."""
+
+    stopped: bool = False
+    error: Exception | None = None
+    tags: list[str] = attrs.field(factory=list)
+    cancelled: list[str] = attrs.field(factory=list)
+
+    @property
+    def _jsc(self) -> Any:
+        return self
+
+    def sc(self) -> Any:
+        self._call()
+        return self
+
+    def isStopped(self) -> bool:
+        return self.stopped
+
+    def addJobTag(self, tag: str) -> None:
+        self._call()
+        self.tags.append(tag)
+
+    def removeJobTag(self, tag: str) -> None:
+        self._call()
+        self.tags.remove(tag)
+
+    def cancelJobsWithTag(self, tag: str) -> None:
+        self.cancelled.append(tag)
+
+    def _call(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@attrs.define(eq=False)
+class FakeSession:
+    sparkContext: FakeContext
+    _jsparkSession: Any = attrs.field(default=None, alias="_jsparkSession")
+
+    @classmethod
+    def base(cls) -> FakeSession:
+        return cls(FakeContext(), FakeJavaSession(7))
+
+
+@attrs.define(eq=False)
+class FakeJavaSession:
+    partitions: int
+
+    def cloneSession(self) -> FakeJavaSession:
+        return FakeJavaSession(self.partitions)
+
+
+@attrs.define(eq=False)
+class FakeJvm:
+    """A Jvm of ours that dies as the test says."""
+
+    has_died: bool = False
+    dies_within: bool = False
+    asked: list[float] = attrs.field(factory=list)
+    told: bool | None = None
+    killed: bool = False
+
+    def death(self, within: float) -> str | None:
+        self.asked.append(within)
+        return "Spark's JVM has died (exit code -9)" if self.has_died or (self.dies_within and within) else None
+
+    def stop(self, *, is_dead: bool = False) -> None:
+        self.told = is_dead
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def expect_errors(self, seconds: float) -> None:
+        pass
+
+
+def test_sessions_are_clones_of_the_base() -> None:
+    base = FakeSession.base()
+    session = ClassicDriver(base).open_session()
+    assert session.sparkContext is base.sparkContext
+    assert session._jsparkSession is not base._jsparkSession
+    assert session._jsparkSession.partitions == 7
+
+
+def test_tag_is_set_inside_and_work_can_be_cancelled_by_it() -> None:
+    base = FakeSession.base()
+    driver = ClassicDriver(base)
+    with driver.tagged(base, "t1"):
+        assert base.sparkContext.tags == ["t1"]
+    assert base.sparkContext.tags == []
+    driver.cancel(base, "t1")
+    assert base.sparkContext.cancelled == ["t1"]
+
+
+def test_spark_that_dies_under_a_tag_does_not_hide_what_the_work_raised() -> None:
+    base = FakeSession.base()
+
+    def work() -> None:
+        with ClassicDriver(base).tagged(base, "t1"):
+            base.sparkContext.error = Py4JNetworkError("gone")
+            raise OSError("mine")
+
+    with pytest.raises(OSError, match="mine"):
+        work()
+
+
+def test_spark_that_answers_is_not_dead_and_its_jvm_is_not_waited_for() -> None:
+    jvm = FakeJvm()
+    assert ClassicDriver(FakeSession.base(), jvm).death(FakeSession.base()) is None
+    assert jvm.asked == []
+
+
+def test_context_that_was_stopped_is_dead() -> None:
+    base = FakeSession.base()
+    base.sparkContext.stopped = True
+    assert ClassicDriver(base).death(base) == "Spark's context has been stopped"
+
+
+def test_context_that_was_stopped_through_pyspark_is_dead() -> None:
+    class Stopped:
+        _jsc = None
+
+    assert ClassicDriver(FakeSession.base()).death(FakeSession(Stopped())) == "Spark's context has been stopped"
+
+
+@pytest.mark.parametrize("error", [Py4JNetworkError("gone"), ConnectionRefusedError(111, "Connection refused")])
+def test_jvm_of_ours_whose_connection_breaks_is_given_a_moment_to_end(error: Exception) -> None:
+    base, jvm = FakeSession.base(), FakeJvm(dies_within=True)
+    base.sparkContext.error = error
+    assert ClassicDriver(base, jvm).death(base) == "Spark's JVM has died (exit code -9)"
+    assert jvm.asked == [DEATH_TIMEOUT]
+
+
+def test_jvm_that_is_somebody_elses_does_not_answer_when_it_is_dead() -> None:
+    base = FakeSession.base()
+    base.sparkContext.error = ConnectionRefusedError(111, "Connection refused")
+    told = ClassicDriver(base).death(base)
+    assert told is not None
+    assert told.startswith("Spark's JVM does not answer (ConnectionRefusedError")
+
+
+def test_session_is_not_opened_by_a_spark_that_is_gone() -> None:
+    base = FakeSession.base()
+    base._jsparkSession = None
+    base.sparkContext.stopped = True
+    with pytest.raises(SparkGoneError, match="has been stopped") as raised:
+        ClassicDriver(base).open_session()
+    assert not raised.value.begun
+
+
+@pytest.mark.parametrize("found_dead", [True, False])
+def test_death_that_was_found_is_not_told_again_when_it_is_stopped(found_dead: bool) -> None:
+    base, jvm = FakeSession.base(), FakeJvm(has_died=True)
+    driver = ClassicDriver(base, jvm)
+    if found_dead:
+        driver.death(base)
+    driver.stop()
+    assert jvm.told is found_dead
+
+
+def test_spark_of_somebody_else_is_neither_stopped_nor_killed() -> None:
+    base = FakeSession.base()
+    driver = ClassicDriver(base)
+    driver.stop()
+    driver.kill()
+    driver.expect_errors(1.0)
+    driver.close_session(base)
+    assert not base.sparkContext.stopped

@@ -1,0 +1,202 @@
+"""What Spark Connect's errors mean, and what is left of a session. No server: see the integration tests."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import Any
+
+import attrs
+import grpc
+import pytest
+from pyspark.errors import PySparkAssertionError
+from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.engines.connect import ConnectDriver, connect_mode
+from sarameya_handlers.spark.errors import SparkGoneError
+
+
+def grpc_error(code: grpc.StatusCode, details: str) -> Exception:
+    text = (
+        f'<_InactiveRpcError of RPC that terminated with:\n\tstatus = {code}\n\tdetails = "{details}"\n\tdebug = "x">'
+    )
+    return SparkConnectGrpcException(message=text, grpc_status_code=code)
+
+
+REFUSED = grpc_error(
+    grpc.StatusCode.UNAVAILABLE,
+    "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: "
+    "Connection refused",
+)
+CLOSED = SparkConnectGrpcException(message="", errorClass="INVALID_HANDLE.SESSION_CLOSED", messageParameters={})
+CHANGED = SparkConnectGrpcException(message="", errorClass="INVALID_HANDLE.SESSION_CHANGED", messageParameters={})
+RAW = grpc_error(
+    grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_NOT_FOUND] The handle x is invalid. SQLSTATE: HY000"
+)
+GONE = SparkConnectException(errorClass="NO_ACTIVE_SESSION", messageParameters={})
+OTHER = PySparkAssertionError("Received incorrect server side session identifier for request.")
+
+
+@attrs.define(eq=False)
+class FakeChannel:
+    closed: bool = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@attrs.define(eq=False)
+class FakeClient:
+    calls: list[str] = attrs.field(factory=list)
+    _channel: FakeChannel = attrs.field(factory=FakeChannel, alias="_channel")
+
+    def set_retry_policies(self, policies: list[Any]) -> None:
+        self.calls.append(f"retries {policies[0].max_retries}")
+
+    def release_session(self) -> None:
+        self.calls.append("release")
+
+    def close(self) -> None:
+        assert self._channel.closed, "else it waits for calls that are on their way"
+        self.calls.append("close")
+
+    def _cleanup_ml_cache(self) -> None:
+        raise AssertionError
+
+
+@attrs.define(eq=False)
+class FakeSession:
+    """A session of a server that knows these errors."""
+
+    setting: Exception | None = None
+    asking: Exception | None = None
+    client: FakeClient = attrs.field(factory=FakeClient)
+    settings: dict[str, str] = attrs.field(factory=dict)
+
+    @property
+    def conf(self) -> FakeSession:
+        return self
+
+    def set(self, key: str, value: str) -> None:
+        if self.setting is not None:
+            raise self.setting
+        self.settings[key] = value
+
+    def get(self, key: str) -> str:
+        if self.asking is not None:
+            raise self.asking
+        return "UTC"
+
+
+def driver_of(session: FakeSession, **settings: str) -> ConnectDriver:
+    return ConnectDriver("sc://there", lambda: session, settings)
+
+
+def test_session_has_its_settings_and_retries_that_end_soon() -> None:
+    session = FakeSession()
+    assert driver_of(session, a="1", b="2").open_session() is session
+    assert session.settings == {"a": "1", "b": "2"}
+    assert session.client.calls == ["retries 4"]
+
+
+def test_session_that_is_closed_is_released_and_forgotten() -> None:
+    session = FakeSession()
+    driver = driver_of(session)
+    driver.open_session()
+    atexit.register(session.client._cleanup_ml_cache)
+    driver.close_session(session)
+    assert session.client.calls[1:] == ["release", "close"]
+    driver.kill()
+
+
+def test_session_of_a_server_that_is_gone_is_closed_without_speaking_to_it() -> None:
+    session = FakeSession()
+    driver = driver_of(session)
+    driver.open_session()
+    session.asking = REFUSED
+    driver.close_session(session)
+    assert session.client.calls[1:] == ["close"]
+
+
+def test_kill_closes_the_channels_of_what_is_open() -> None:
+    session = FakeSession()
+    driver = driver_of(session)
+    driver.open_session()
+    driver.kill()
+    assert session.client._channel.closed
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (REFUSED, "does not answer (Failed to connect to remote host: Connection refused)"),
+        (CLOSED, "has closed our session, which was idle for too long"),
+        (CHANGED, "knows our session no more: it has been started anew"),
+        (GONE, "knows our session no more: it has been started anew"),
+        (RAW, "knows our session no more: it has been started anew"),
+        (OTHER, "knows our session no more: it has been started anew"),
+    ],
+)
+def test_death_is_told_in_words(error: Exception, told: str) -> None:
+    assert driver_of(FakeSession()).death(FakeSession(asking=error)) == f"Spark Connect's server sc://there {told}"
+
+
+def test_session_that_answers_is_alive() -> None:
+    assert driver_of(FakeSession()).death(FakeSession()) is None
+
+
+@pytest.mark.parametrize("error", [REFUSED, CLOSED, CHANGED])
+def test_server_that_may_be_back_later_is_gone(error: Exception) -> None:
+    session = FakeSession(asking=error)
+    with pytest.raises(SparkGoneError, match="server sc://there") as raised:
+        driver_of(session).open_session()
+    assert not raised.value.begun
+    assert session.client._channel.closed
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (grpc_error(grpc.StatusCode.UNAUTHENTICATED, "no token"), "no token; give its token along: sc://host"),
+        (grpc_error(grpc.StatusCode.UNIMPLEMENTED, "no method"), "no method; is it one, of Spark 4.1 or later"),
+        (
+            SparkConnectGrpcException("no setting", errorClass="CANNOT_MODIFY_CONFIG", messageParameters={}),
+            "give the server itself what is no setting of a session",
+        ),
+    ],
+)
+def test_server_that_will_never_have_us_is_a_configuration_to_correct(error: Exception, told: str) -> None:
+    session = FakeSession(setting=error)
+    with pytest.raises(HandlerError, match=told):
+        driver_of(session, a="1").open_session()
+    assert session.client._channel.closed
+
+
+def test_real_client_is_closed_without_a_server() -> None:
+    driver = ConnectDriver.at("sc://localhost:1/;token=s3cret", {})
+    with pytest.raises(SparkGoneError, match="Connection refused") as raised:
+        driver.open_session()
+    assert "s3cret" not in str(raised.value)
+
+
+def test_mode_is_set_inside_and_gone_after() -> None:
+    with connect_mode():
+        assert os.environ["SPARK_CONNECT_MODE_ENABLED"] == "1"
+    assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
+
+
+def test_mode_that_is_set_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    with connect_mode():
+        pass
+    assert os.environ["SPARK_CONNECT_MODE_ENABLED"] == "1"
+
+
+def test_mode_is_left_alone_beside_a_classic_spark(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", object())
+    with connect_mode():
+        assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
+    assert "pyspark.sql.connect.functions" in caplog.text

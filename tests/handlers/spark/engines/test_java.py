@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.engines import java
+
+
+@pytest.mark.parametrize(
+    ("told", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('java version "1.8.0_292"', 8),
+        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "11.0.2" 2019-01-15', 11),
+        ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
+    ],
+)
+def test_java_version_is_read_from_what_java_prints(told: str, version: int | None) -> None:
+    assert java.java_version(told) == version
+
+
+def java_home(directory: Path, script: str) -> str:
+    program = directory / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(directory)
+
+
+def test_no_java_in_the_path_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HandlerError, match=r"there is none on this machine: install Java 17 \(Debian, .*JAVA_HOME"):
+        java.require_java()
+
+
+def test_java_home_without_java_names_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(HandlerError, match=f"{tmp_path}/bin/java cannot be run .*No such file"):
+        java.require_java()
+
+
+def test_java_that_is_too_old_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, """echo 'openjdk version "11.0.2"' >&2"""))
+    with pytest.raises(HandlerError, match=f"needs Java 17 or newer, and {tmp_path}/bin/java is Java 11: install"):
+        java.require_java()
+
+
+def test_java_that_tells_no_version_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, "echo 'no runtime present' >&2; exit 1"))
+    with pytest.raises(HandlerError, match=r"tells no version .*no runtime present"):
+        java.require_java()
+
+
+def test_new_enough_java_is_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, """echo 'openjdk version "17.0.1"' >&2"""))
+    java.require_java()
+
+
+@pytest.mark.parametrize("package", ["pyspark.sql", "pyarrow"])
+def test_package_that_is_missing_is_named_with_the_extra_to_install(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        HandlerError, match=rf"needs pyspark and pyarrow \(.*{package}.*\): pip install 'sarameya\[spark\]'"
+    ):
+        java.require_packages()

@@ -1,0 +1,146 @@
+"""Launching and ending the JVM's process. In place of Spark's own script stands a small one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.engines import jvm_launch
+from sarameya_handlers.spark.engines.jvm_launch import end_process, launch
+from sarameya_handlers.spark.engines.jvm_output import Output
+
+Script = Callable[[str], None]
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Makes of shell text what `spark-submit` is, for a while."""
+
+    def install(text: str) -> None:
+        submit = tmp_path / "bin" / "spark-submit"
+        submit.parent.mkdir(exist_ok=True)
+        submit.write_text(f"#!/bin/sh\n{text}\n")
+        submit.chmod(0o755)
+
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setattr(jvm_launch, "require_java", lambda: None)
+    return install
+
+
+class Launched:
+    """Who is told of the process, and checks whether it is wanted."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.checks = 0
+
+    def launched(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+
+    def check(self) -> None:
+        self.checks += 1
+
+    def launch(self, conf: dict[str, str] | None = None, environment: dict[str, str] | None = None) -> Any:
+        return launch((conf or {}).items(), Output("ERROR"), environment or {}, self.launched, self.check)
+
+
+def test_jvm_that_ends_before_it_answers_is_told_in_its_own_words(script: Script) -> None:
+    script("echo 'Exception in thread main: no such master' >&2; exit 1")
+    launched = Launched()
+    with pytest.raises(HandlerError, match="JVM does not start: Exception in thread main: no such master"):
+        launched.launch()
+    assert launched.process.returncode == 1
+
+
+def test_jvm_gets_its_conf_as_arguments_and_what_is_secret_by_its_environment(script: Script, tmp_path: Path) -> None:
+    script(f'echo "$@" > {tmp_path}/arguments; echo "$TOKEN" > {tmp_path}/token; exit 1')
+    with pytest.raises(HandlerError):
+        Launched().launch({"spark.master": "local[1]", "spark.a": "b c"}, {"TOKEN": "s3cret"})
+    assert (tmp_path / "arguments").read_text() == "--conf spark.master=local[1] --conf spark.a=b c pyspark-shell\n"
+    assert (tmp_path / "token").read_text() == "s3cret\n"
+    assert "TOKEN" not in os.environ
+
+
+def test_jvm_stands_in_a_process_group_of_its_own(script: Script, tmp_path: Path) -> None:
+    script(f"ps -o pgid= -p $$ > {tmp_path}/group; exit 1")
+    launched = Launched()
+    with pytest.raises(HandlerError):
+        launched.launch()
+    assert int((tmp_path / "group").read_text()) == launched.process.pid
+
+
+def test_launch_that_is_not_wanted_any_more_leaves_no_process(script: Script) -> None:
+    script("exec sleep 60")
+
+    class Unwanted(Exception):
+        pass
+
+    class Fickle(Launched):
+        def check(self) -> None:
+            super().check()
+            if self.checks == 3:
+                raise Unwanted
+
+    fickle = Fickle()
+    with pytest.raises(Unwanted):
+        fickle.launch()
+    assert fickle.process.returncode is not None
+
+
+def test_jvm_that_is_killed_while_it_starts_is_one_that_does_not_start(script: Script) -> None:
+    script("exec sleep 60")
+
+    class Killing(Launched):
+        def launched(self, process: subprocess.Popen[bytes]) -> None:
+            super().launched(process)
+            threading.Timer(0.1, process.kill).start()
+
+    with pytest.raises(HandlerError, match="JVM does not start"):
+        Killing().launch()
+
+
+def test_answer_leads_to_a_gateway_whose_address_is_nobody_elses(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A port and a secret, as pyspark's gateway server writes them: an int, and a text with its length before it.
+    script(
+        'printf "\\000\\000\\037\\100\\000\\000\\000\\003abc" > "$_PYSPARK_DRIVER_CONN_INFO_PATH.part"\n'
+        'mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.part" "$_PYSPARK_DRIVER_CONN_INFO_PATH"; exec cat'
+    )
+    told: list[tuple[str, str]] = []
+
+    class FakeGateway:
+        proc: Any = None
+
+    def launch_gateway() -> FakeGateway:
+        told.append((os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]))
+        return FakeGateway()
+
+    monkeypatch.setattr("pyspark.java_gateway.launch_gateway", launch_gateway)
+    launched = Launched()
+    gateway = launched.launch()
+    assert told == [("8000", "abc")]
+    assert "PYSPARK_GATEWAY_SECRET" not in os.environ
+    assert gateway.proc is launched.process
+    end_process(gateway.proc)
+    assert gateway.proc.returncode == 0
+
+
+def test_process_that_does_not_end_by_itself_is_killed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(jvm_launch, "END_TIMEOUT", 0.05)
+    process = subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE)
+    began = time.monotonic()
+    end_process(process)
+    assert process.returncode == -9
+    assert time.monotonic() - began < 30.0
+    assert "is killed" in caplog.text

@@ -1,0 +1,71 @@
+"""What the JVM prints, through a pipe as the real one has."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import pytest
+
+from sarameya_handlers.spark.engines.jvm_output import Output, level_of
+
+ERROR = "26/11/21 04:41:33 ERROR Executor: Exception in task 1.0 in stage 4.0 (TID 6)"
+WARN = "26/11/21 04:14:03 WARN NativeCodeLoader: Unable to load native-hadoop library"
+
+
+@pytest.mark.parametrize(
+    ("line", "before", "level"),
+    [
+        (ERROR, "", "ERROR"),
+        (WARN, "ERROR", "WARN"),
+        ("\tat org.apache.spark.Some.thing(Some.scala:1)", "WARN", "WARN"),
+        ("Caused by: java.io.IOException", "ERROR", "ERROR"),
+        ("", "WARN", "WARN"),
+        ("WARNING: Using incubator modules: jdk.incubator.vector", "", "INFO"),
+        ("Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties", "", "INFO"),
+        ("# A fatal error has been detected by the Java Runtime Environment:", "WARN", "ERROR"),
+        ("java.lang.OutOfMemoryError: Java heap space", "INFO", "ERROR"),
+    ],
+)
+def test_level_of_a_line_that_the_jvm_prints(line: str, before: str, level: str) -> None:
+    assert level_of(line, before) == level
+
+
+def printed(minimum: str, *lines: str, launched: bool = True, expected: float = 0.0) -> Output:
+    output = Output(minimum)
+    output.expect_errors(expected)
+    if launched:
+        output.launched()
+    os.write(output.write_end, "\n".join(lines).encode())
+    os.close(output.write_end)
+    return output
+
+
+def test_lines_of_the_wanted_levels_reach_the_log_with_their_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "sarameya.spark")
+    printed("ERROR", WARN, "\tof a warning", ERROR, "\tof an error").complaints()
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("ERROR", ERROR),
+        ("ERROR", "\tof an error"),
+    ]
+
+
+def test_stacks_are_for_debug_and_their_errors_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "sarameya.spark")
+    printed("ERROR", ERROR, "\tat org.apache.Spark", "Caused by: a cause", "\t... 12 more").complaints()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "ERROR", "DEBUG"]
+
+
+def test_errors_that_are_expected_are_for_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "sarameya.spark")
+    printed("ERROR", ERROR, expected=60.0).complaints()
+    assert [(record.levelname, record.message) for record in caplog.records] == [("DEBUG", ERROR)]
+
+
+def test_jvm_that_is_not_launched_yet_complains_to_the_caller_without_its_stacks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = (WARN, "Exception in thread main: bad master", "\tat org.apache.Spark", "Caused by: a typing error", "")
+    output = printed("ERROR", *lines, launched=False)
+    assert output.complaints() == "Exception in thread main: bad master\nCaused by: a typing error"
+    assert caplog.records == []

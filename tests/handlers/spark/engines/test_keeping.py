@@ -1,0 +1,219 @@
+"""When another Spark is started, in virtual time; what starts and stops is faked, and takes its time."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.engines.keeping import BACKOFF, BACKOFF_MAX, HEALTHY, OPEN_TIMEOUT, Keeper, Lives
+from sarameya_handlers.spark.engines.pool import Pool
+from sarameya_handlers.spark.errors import SparkGoneError
+from tests.handlers.spark.engines.drivers import FakeDriver
+
+
+def no_jitter() -> Lives:
+    return Lives(jitter=lambda: 1.0)
+
+
+def delays(lives: Lives, times: list[tuple[float, float]]) -> list[float]:
+    """How long after each end another may begin, for lives from and to the given times."""
+    waited = []
+    for began, ended in times:
+        lives.began(began)
+        lives.ended(ended)
+        waited.append(lives.not_before - ended)
+    return waited
+
+
+def test_life_after_a_long_one_may_begin_at_once() -> None:
+    assert delays(no_jitter(), [(0.0, HEALTHY), (100.0, 100.0 + HEALTHY), (300.0, 1000.0)]) == [0.0, 0.0, 0.0]
+
+
+def test_lives_that_are_short_follow_each_other_ever_later_up_to_a_bound() -> None:
+    waited = delays(no_jitter(), [(10.0 * n, 10.0 * n + 1.0) for n in range(10)])
+    assert waited[:4] == [0.0, BACKOFF, 2 * BACKOFF, 4 * BACKOFF]
+    assert waited[-1] == BACKOFF_MAX
+
+
+def test_starts_that_fail_are_counted_as_short_lives() -> None:
+    lives = no_jitter()
+    for now in (0.0, 1.0, 2.0):
+        lives.ended(now)
+    assert lives.not_before == 2.0 + 2 * BACKOFF
+
+
+def test_waits_are_jittered() -> None:
+    lives = Lives(jitter=lambda: 1.2)
+    lives.ended(0.0)
+    lives.ended(0.0)
+    assert lives.not_before == pytest.approx(1.2 * BACKOFF)
+
+
+@attrs.define(eq=False)
+class Starts:
+    """Stands for what starts a Spark and stops it: `seconds` each. Raises what is in `failures` first."""
+
+    seconds: float = 5.0
+    failures: list[Exception] = attrs.field(factory=list)
+    at: list[float] = attrs.field(factory=list)
+    pools: list[Pool] = attrs.field(factory=list)
+    stopped: list[Pool] = attrs.field(factory=list)
+
+    def keeper(self) -> Keeper:
+        return Keeper(self.start, self.stop, no_jitter())
+
+    async def start(self) -> Pool:
+        self.at.append(trio.current_time())
+        await trio.sleep(self.seconds)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.pools.append(Pool(FakeDriver(), 1))
+        return self.pools[-1]
+
+    async def stop(self, pool: Pool, at_work: bool) -> None:
+        assert at_work is (pool.died is None)
+        await trio.sleep(self.seconds)
+        self.stopped.append(pool)
+
+
+def silent() -> SparkGoneError:
+    return SparkGoneError("the server does not answer", begun=False)
+
+
+async def opened(starts: Starts) -> Keeper:
+    keeper = starts.keeper()
+    await keeper.open()
+    return keeper
+
+
+async def living(keeper: Keeper, within: float = 120.0) -> Pool:
+    return await keeper.living(trio.current_time() + within)
+
+
+async def test_spark_that_lives_is_had_at_once(autojump_clock: MockClock) -> None:
+    starts = Starts()
+    keeper = await opened(starts)
+    now = trio.current_time()
+    assert await living(keeper) is await living(keeper) is starts.pools[0]
+    assert trio.current_time() == now
+
+
+async def test_dead_spark_is_stopped_and_another_started_once_for_all_who_need_it(autojump_clock: MockClock) -> None:
+    starts = Starts()
+    keeper = await opened(starts)
+    starts.pools[0].died = "gone"
+    had: list[Pool] = []
+
+    async def need() -> None:
+        had.append(await living(keeper))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(need)
+    assert starts.stopped == starts.pools[:1]
+    assert len(starts.pools) == 2
+    assert had == [starts.pools[1]] * 5
+
+
+async def test_spark_that_dies_again_and_again_is_started_ever_later(autojump_clock: MockClock) -> None:
+    starts = Starts(seconds=0.0)
+    keeper = await opened(starts)
+    began = trio.current_time()
+    for _ in range(5):
+        (await living(keeper)).died = "gone"
+    await living(keeper)
+    assert [at - began for at in starts.at[1:]] == pytest.approx([0.0, 0.5, 1.5, 3.5, 7.5])
+
+
+async def test_spark_that_does_not_start_again_is_tried_until_it_does(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    starts = Starts(seconds=0.0)
+    keeper = await opened(starts)
+    starts.pools[0].died = "gone"
+    starts.failures = [silent(), silent(), HandlerError("no memory"), silent()]
+    assert await living(keeper) is starts.pools[1]
+    told = [record.message for record in caplog.records]
+    assert told == [
+        "the server does not answer; it is tried again",
+        "no memory; it is tried again",
+        "the server does not answer; it is tried again",
+        "Spark is there again: what was under way with the last one is tried again",
+    ]
+
+
+async def test_spark_that_does_not_come_back_is_given_up_in_time_and_tried_for_the_next(
+    autojump_clock: MockClock,
+) -> None:
+    starts = Starts(seconds=0.0)
+    keeper = await opened(starts)
+    starts.pools[0].died = "gone"
+    starts.failures = [silent() for _ in range(100)]
+    began = trio.current_time()
+    with pytest.raises(SparkGoneError, match="does not answer") as raised:
+        await living(keeper, within=60.0)
+    assert not raised.value.begun
+    assert trio.current_time() - began <= 60.0
+    starts.failures = []
+    assert await living(keeper, within=60.0) is starts.pools[1]
+
+
+async def test_start_that_takes_longer_than_the_deadline_is_not_given_up(autojump_clock: MockClock) -> None:
+    starts = Starts(seconds=300.0)
+    keeper = await opened(starts)
+    starts.pools[0].died = "gone"
+    assert await living(keeper, within=60.0) is starts.pools[1]
+
+
+async def test_start_that_is_cancelled_is_made_again_by_who_waits_for_it(autojump_clock: MockClock) -> None:
+    starts = Starts()
+    keeper = await opened(starts)
+    starts.pools[0].died = "gone"
+    had: list[Pool] = []
+
+    async def need(scope: trio.CancelScope) -> None:
+        with scope:
+            had.append(await living(keeper))
+
+    async with trio.open_nursery() as nursery:
+        first, second = trio.CancelScope(), trio.CancelScope()
+        nursery.start_soon(need, first)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(need, second)
+        await trio.sleep(starts.seconds + 1.0)
+        first.cancel()
+    assert had == [starts.pools[1]]
+    assert len(starts.at) == 3
+
+
+async def test_first_start_waits_a_while_for_a_server_that_does_not_answer(autojump_clock: MockClock) -> None:
+    starts = Starts(seconds=0.0, failures=[silent(), silent(), silent()])
+    keeper = await opened(starts)
+    assert await living(keeper) is starts.pools[0]
+
+
+async def test_first_start_that_fails_is_a_configuration_to_correct(autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    with pytest.raises(HandlerError, match="no Java"):
+        await opened(Starts(seconds=0.0, failures=[HandlerError("no Java")]))
+    assert trio.current_time() == began
+
+
+async def test_server_that_is_not_there_at_first_may_be_there_later(autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    with pytest.raises(SparkGoneError, match="does not answer; start it, or correct `master`") as raised:
+        await opened(Starts(seconds=0.0, failures=[silent() for _ in range(100)]))
+    assert raised.value.retriable
+    assert trio.current_time() - began <= OPEN_TIMEOUT
+
+
+async def test_close_stops_what_there_is(autojump_clock: MockClock) -> None:
+    starts = Starts()
+    never = starts.keeper()
+    await never.close()
+    keeper = await opened(starts)
+    await keeper.close()
+    assert starts.stopped == starts.pools

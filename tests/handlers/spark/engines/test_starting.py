@@ -1,0 +1,167 @@
+"""Starting and stopping a Spark, cancelled at any point. The JVM is faked; threads are real."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import HandlerError
+from sarameya_handlers import SparkOptions
+from sarameya_handlers.spark.engines import jvm, starting
+from sarameya_handlers.spark.engines.connect import ConnectDriver
+from sarameya_handlers.spark.engines.pool import Pool
+from sarameya_handlers.spark.errors import SparkGoneError
+from tests.handlers.spark.engines.drivers import FakeDriver
+
+
+@attrs.define(eq=False)
+class FakeProcess:
+    killed: threading.Event = attrs.field(factory=threading.Event)
+
+    def kill(self) -> None:
+        self.killed.set()
+
+
+@attrs.define(eq=False)
+class FakeStart:
+    """Stands for `jvm.start`: has a process, then takes until `go_on` or its process is killed."""
+
+    begun: trio.Event = attrs.field(factory=trio.Event)
+    go_on: threading.Event = attrs.field(factory=threading.Event)
+    polls: bool = False
+    """Whether it is still at the part in which it checks."""
+    ends_well: bool = True
+    process: FakeProcess = attrs.field(factory=FakeProcess)
+    environment: Mapping[str, str] | None = None
+    stops: int = 0
+    _token: trio.lowlevel.TrioToken = attrs.field(factory=trio.lowlevel.current_trio_token)
+
+    session = "a session"
+
+    def __call__(
+        self,
+        options: SparkOptions,
+        *,
+        environment: Mapping[str, str] | None,
+        launched: Callable[[Any], None],
+        check: Callable[[], None],
+    ) -> FakeStart:
+        self.environment = environment
+        launched(self.process)
+        self._token.run_sync_soon(self.begun.set)
+        while not self.go_on.wait(0.01):
+            if self.polls:
+                check()
+            if self.process.killed.is_set() and not self.ends_well:
+                raise HandlerError("Spark does not start")
+        return self
+
+    def stop(self, *, is_dead: bool = False) -> None:
+        self.stops += 1
+
+
+async def begun(fake: FakeStart, monkeypatch: pytest.MonkeyPatch, then: Callable[[trio.Nursery], None]) -> None:
+    monkeypatch.setattr(jvm, "start", fake)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(starting.start_jvm, SparkOptions(), {"TOKEN": "t"})
+        await fake.begun.wait()
+        then(nursery)
+
+
+async def test_jvm_that_starts_is_had_with_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeStart()
+    fake.go_on.set()
+    monkeypatch.setattr(jvm, "start", fake)
+    assert await starting.start_jvm(SparkOptions(), {"TOKEN": "t"}) is fake
+    assert fake.environment == {"TOKEN": "t"}
+    assert not fake.process.killed.is_set()
+    assert fake.stops == 0
+
+
+async def test_jvm_that_does_not_start_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeStart(ends_well=False)
+    fake.process.kill()
+    monkeypatch.setattr(jvm, "start", fake)
+    with pytest.raises(HandlerError, match="does not start"):
+        await starting.start_jvm(SparkOptions())
+
+
+@pytest.mark.parametrize("polls", [True, False])
+async def test_start_that_is_cancelled_kills_its_jvm(monkeypatch: pytest.MonkeyPatch, polls: bool) -> None:
+    fake = FakeStart(polls=polls, ends_well=False)
+    with trio.fail_after(10):
+        await begun(fake, monkeypatch, lambda nursery: nursery.cancel_scope.cancel())
+    assert fake.process.killed.is_set()
+
+
+async def test_spark_that_has_started_when_it_is_cancelled_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeStart()
+
+    def cancel(nursery: trio.Nursery) -> None:
+        nursery.cancel_scope.cancel()
+        fake.go_on.set()
+
+    with trio.fail_after(10):
+        await begun(fake, monkeypatch, cancel)
+    assert fake.stops == 1
+
+
+async def test_spark_that_hangs_while_it_stops_is_killed_in_time(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = FakeDriver(hangs=True)
+    began = trio.current_time()
+    await starting.stop(Pool(driver, 1))
+    assert driver.killed.is_set()
+    assert trio.current_time() - began <= driver.patience + starting.END_TIMEOUT
+    assert "does not stop" in caplog.text
+
+
+async def test_stop_goes_on_to_its_end_when_it_is_cancelled() -> None:
+    driver = FakeDriver()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await starting.stop(Pool(driver, 1))
+    assert driver.stops == 1
+
+
+@attrs.define(eq=False)
+class Silent(FakeDriver):
+    """A server that does not answer until its channels are closed."""
+
+    asked: threading.Event = attrs.field(factory=threading.Event)
+
+    def open_session(self) -> Any:
+        self.asked.set()
+        self.killed.wait()
+        raise SparkGoneError("channel closed", begun=False)
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Silent:
+    driver = Silent()
+    monkeypatch.setattr(ConnectDriver, "at", lambda url, settings: driver)
+    return driver
+
+
+async def test_server_that_does_not_answer_is_left_in_time(silent: Silent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting, "CONNECT_TIMEOUT", 0.05)
+    with pytest.raises(SparkGoneError, match="The fake does not answer") as raised:
+        await starting.start(SparkOptions(master="sc://localhost:1"))
+    assert not raised.value.begun
+    assert silent.killed.is_set()
+
+
+async def test_server_that_does_not_answer_does_not_hold_up_a_cancellation(silent: Silent) -> None:
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(starting.start, SparkOptions(master="sc://localhost:1"))
+            await trio.to_thread.run_sync(silent.asked.wait)
+            nursery.cancel_scope.cancel()
+    assert silent.killed.is_set()

@@ -1,0 +1,229 @@
+"""Looking at a table through a session that tells what an Iceberg table's metadata would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, cast
+
+import attrs
+import pytest
+from pyspark.sql import SparkSession
+
+from sarameya import HandlerError
+from sarameya_handlers.landing.errors import ForgottenChainError
+from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.iceberg.catalog import TableName
+from sarameya_handlers.spark.iceberg.look import BEGUN, Look, Looker, chain_property
+from tests.handlers.spark.iceberg.kit import KEY, OTHER, FakeMetadata, link
+
+NAME = TableName.of("ice.db.orders")
+
+
+class _Rows:
+    def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._rows = list(rows)
+
+    def collect(self) -> list[tuple[Any, ...]]:
+        return self._rows
+
+
+@attrs.define
+class FakeSpark:
+    """Answers what a `Looker` asks; `asked` since when, for each time that snapshots were asked for."""
+
+    table: FakeMetadata
+    properties: dict[str, str] = attrs.field(factory=dict)
+    asked: list[int] = attrs.field(factory=list)
+    refreshed: int = 0
+
+    def sql(self, statement: str) -> _Rows:
+        if statement == "SHOW TBLPROPERTIES `ice`.`db`.`orders`":
+            current = {"current-snapshot-id": str(self.table.current or "none")}
+            return _Rows([*{**self.properties, **current}.items()])
+        if statement == "REFRESH TABLE `ice`.`db`.`orders`":
+            self.refreshed += 1
+            return _Rows([])
+        match = re.fullmatch(
+            r"SELECT .* FROM `ice`.`db`.`orders`.`snapshots` WHERE committed_at >= timestamp_millis\((-?\d+)\)",
+            statement,
+        )
+        assert match, statement
+        self.asked.append(int(match[1]))
+        return _Rows([row for row in self.table.rows.values() if row[2] >= int(match[1])])
+
+
+@pytest.fixture
+def spark() -> FakeSpark:
+    return FakeSpark(FakeMetadata())
+
+
+def look(looker: Looker, spark: FakeSpark, **more: Any) -> Look:
+    return looker.look(cast("SparkSession", spark), is_cached=False, **more)
+
+
+def test_looking_again_at_a_table_that_has_not_changed_asks_for_no_snapshots(spark: FakeSpark) -> None:
+    looker = Looker(NAME)
+    spark.table.land(link(1))
+    assert look(looker, spark).number(KEY) == 1
+    assert look(looker, spark).number(KEY) == 1
+    assert spark.asked == [0]
+
+
+def test_only_what_is_news_is_asked_for(spark: FakeSpark) -> None:
+    looker = Looker(NAME)
+    for number in (1, 2):
+        spark.table.land(link(number))
+        spark.table.now += 3_600_000
+    look(looker, spark)
+    spark.table.land(link(3))
+    assert look(looker, spark).number(KEY) == 3
+    assert spark.asked[0] == 0
+    assert spark.asked[1] > 0
+    assert len(spark.asked) == 2
+
+
+def test_all_is_asked_for_where_main_was_moved_back_to_what_was_never_seen(spark: FakeSpark) -> None:
+    looker, table = Looker(NAME), spark.table
+    table.land(link(1))
+    hidden = table.commit()
+    seen = table.rows.pop(hidden)
+    table.current = seen[1]
+    table.now += 3_600_000
+    table.land(link(2))
+    look(looker, spark)
+    table.rows[hidden], table.current = seen, hidden
+    table.now += 3_600_000
+    table.land(link(7))
+    assert [one.number for one in look(looker, spark).history.links(KEY, 1)] == [1, 7]
+    assert spark.asked == [0, spark.asked[1], 0]
+
+
+def test_what_was_staged_by_a_clock_that_is_far_behind_is_found_all_the_same(spark: FakeSpark) -> None:
+    looker, table, mine = Looker(NAME), spark.table, link(2)
+    table.land(link(1))
+    look(looker, spark)
+    table.now -= 3_600_000
+    table.stage(mine)
+    assert look(looker, spark, staged=[mine]).history.staged(mine)
+
+
+def test_what_was_staged_is_looked_for_though_main_has_not_moved(spark: FakeSpark) -> None:
+    looker, mine = Looker(NAME), link(2)
+    spark.table.land(link(1))
+    look(looker, spark)
+    spark.table.stage(mine)
+    assert look(looker, spark).history.staged(mine) is None
+    assert look(looker, spark, staged=[mine]).history.staged(mine)
+
+
+def test_what_was_seen_of_main_is_known_when_it_has_expired(spark: FakeSpark) -> None:
+    looker, table = Looker(NAME), spark.table
+    first = table.land(link(1))
+    look(looker, spark)
+    table.commit()
+    table.expire([first])
+    assert look(looker, spark).number(KEY) == 1
+    spark.properties[chain_property(KEY)] = BEGUN
+    seen_late = look(Looker(NAME), spark)
+    with pytest.raises(ForgottenChainError):
+        seen_late.number(KEY)
+
+
+def test_snapshots_that_go_while_they_are_looked_at_are_no_empty_table(spark: FakeSpark) -> None:
+    spark.table.land(link(1))
+    spark.table.rows.clear()
+    with pytest.raises(LandingError, match="look again"):
+        look(Looker(NAME), spark)
+
+
+def test_catalog_that_remembers_is_told_to_look(spark: FakeSpark) -> None:
+    Looker(NAME).look(cast("SparkSession", spark), is_cached=True)
+    assert spark.refreshed == 1
+
+
+def test_chain_that_has_not_begun_has_no_head(spark: FakeSpark) -> None:
+    spark.table.commit()
+    seen = look(Looker(NAME), spark)
+    assert seen.heads([KEY]) == {}
+    assert seen.number(KEY) == 0
+
+
+def test_chain_that_has_never_begun_may_begin_where_history_was_cut(spark: FakeSpark) -> None:
+    first = spark.table.commit()
+    spark.table.commit()
+    spark.table.expire([first])
+    spark.properties[chain_property(OTHER)] = BEGUN
+    seen = look(Looker(NAME), spark)
+    assert seen.heads([KEY]) == {}
+    assert seen.number(KEY) == 0
+
+
+@pytest.mark.parametrize("stated", [BEGUN, None])
+def test_chain_whose_links_have_expired_has_no_head_that_can_be_proved(spark: FakeSpark, stated: str | None) -> None:
+    table, staged = spark.table, None
+    if stated is None:
+        # Its newest link is there, as a copy that has nothing of it.
+        staged = table.stage(link(1))
+        table.commit()
+        table.pick(staged)
+    else:
+        staged = table.land(link(1))
+        table.commit()
+        spark.properties[chain_property(KEY)] = stated
+    table.expire([staged])
+    with pytest.raises(ForgottenChainError, match=r"sink/orders-0: the snapshots .* have expired"):
+        look(Looker(NAME), spark).heads([OTHER, KEY])
+
+
+def test_number_of_a_link_that_was_copied_is_known_without_its_source(spark: FakeSpark) -> None:
+    staged = spark.table.stage(link(1))
+    spark.table.commit()
+    spark.table.pick(staged)
+    spark.table.expire([staged])
+    assert look(Looker(NAME), spark).number(KEY) == 1
+
+
+def test_stated_head_counts_where_history_has_nothing_of_the_chain(spark: FakeSpark) -> None:
+    table, head = spark.table, link(5)
+    first = table.land(head)
+    table.commit()
+    table.expire([first])
+    spark.properties[chain_property(KEY)] = head.to_json()
+    seen = look(Looker(NAME), spark)
+    assert seen.heads([KEY, OTHER]) == {KEY: head}
+    assert seen.number(KEY) == 5
+
+
+def test_stated_head_does_not_count_where_history_has_a_later_link(spark: FakeSpark) -> None:
+    table, stated, later = spark.table, link(5), link(6)
+    first = table.land(stated)
+    table.land(later)
+    table.expire([first])
+    spark.properties[chain_property(KEY)] = stated.to_json()
+    assert look(Looker(NAME), spark).heads([KEY])[KEY].attempt == later.attempt
+
+
+def test_stated_head_does_not_count_where_all_history_is_there_without_it(spark: FakeSpark) -> None:
+    """The table was written anew: its properties stay."""
+    spark.table.commit()
+    spark.properties[chain_property(KEY)] = link(5).to_json()
+    assert look(Looker(NAME), spark).heads([KEY]) == {}
+
+
+def test_chains_are_those_in_history_and_those_that_it_has_forgotten(spark: FakeSpark) -> None:
+    spark.table.land(link(1))
+    spark.properties |= {chain_property(KEY): BEGUN, chain_property(OTHER): BEGUN, "owner": "me"}
+    assert look(Looker(NAME), spark).keys() == sorted([KEY, OTHER])
+
+
+def test_older_version_has_the_heads_that_it_had(spark: FakeSpark) -> None:
+    first, second = link(1), link(2)
+    version = spark.table.land(first)
+    spark.table.land(second)
+    spark.properties[chain_property(KEY)] = second.to_json()
+    seen = look(Looker(NAME), spark)
+    assert seen.at(str(version)).heads([KEY])[KEY].attempt == first.attempt
+    for unknown in ("12", "yesterday", ""):
+        with pytest.raises(HandlerError, match="has no snapshot"):
+            seen.at(unknown)

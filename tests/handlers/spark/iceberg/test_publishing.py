@@ -1,0 +1,166 @@
+"""Which staged links are published, and in which statements. Spark is faked: it writes down what it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainError
+from sarameya_handlers.landing.links import Link
+from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.iceberg.catalog import TableName
+from sarameya_handlers.spark.iceberg.look import BEGUN, Look, chain_property
+from sarameya_handlers.spark.iceberg.publishing import publish
+from sarameya_handlers.spark.tables.table import Landing
+from tests.handlers.spark.iceberg.kit import KEY, OTHER, FakeMetadata, link
+
+NAME = TableName.of("ice.db.orders")
+
+
+@attrs.define
+class FakeSpark:
+    """Statements in order; one that has `refuses` in it fails."""
+
+    said: list[str] = attrs.field(factory=list)
+    refuses: str = "\0"
+
+    def sql(self, statement: str) -> FakeSpark:
+        self.said.append(statement)
+        if self.refuses in statement:
+            raise RuntimeError("Duplicate request to cherry pick wap id")
+        return self
+
+    def collect(self) -> list[Any]:
+        return []
+
+    @property
+    def picked(self) -> list[int]:
+        return [int(one.rpartition(" ")[2].rstrip(")")) for one in self.said if "cherrypick" in one]
+
+
+@attrs.define
+class Table:
+    """A table's metadata, and what is said of it."""
+
+    metadata: FakeMetadata = attrs.field(factory=FakeMetadata)
+    properties: dict[str, str] = attrs.field(factory=dict)
+    spark: FakeSpark = attrs.field(factory=FakeSpark)
+
+    def publish(self, *links: Link, plain: bool = True, records: int = 10) -> list[Exception]:
+        landings = [Landing(link=one, staged=Path("staged"), records=records) for one in links]
+        look = Look(self.properties, self.metadata.history())
+        spark: Any = self.spark
+        return publish(spark, NAME, look, landings, plain=plain)
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+def test_link_whose_turn_it_is_is_published(table: Table) -> None:
+    table.metadata.land(link(1))
+    table.properties[chain_property(KEY)] = BEGUN
+    mine = link(2)
+    staged = table.metadata.stage(mine)
+    assert table.publish(mine) == []
+    assert table.spark.said == [
+        f"CALL `ice`.system.cherrypick_snapshot(table => '`db`.`orders`', snapshot_id => {staged})"
+    ]
+
+
+def test_chains_that_begin_are_written_down_before_their_first_links_are_published(table: Table) -> None:
+    firsts = [link(1), link(1, key=OTHER)]
+    staged = [table.metadata.stage(one) for one in firsts]
+    assert table.publish(*firsts) == []
+    assert table.spark.said[0] == (
+        "ALTER TABLE `ice`.`db`.`orders` SET TBLPROPERTIES "
+        f"('{chain_property(KEY)}' = 'begun', '{chain_property(OTHER)}' = 'begun')"
+    )
+    assert table.spark.picked == staged
+
+
+def test_chain_that_was_given_up_is_written_down_as_begun_again(table: Table) -> None:
+    head, mine = link(1), link(2)
+    table.metadata.land(head)
+    table.properties[chain_property(KEY)] = head.to_json()
+    table.metadata.stage(mine)
+    table.publish(mine)
+    assert table.spark.said[0].endswith("= 'begun')")
+
+
+def test_link_that_is_somebody_elses_already_is_not_published_and_no_failure(table: Table) -> None:
+    table.metadata.land(link(1))
+    late = link(1)
+    table.metadata.stage(late)
+    assert table.publish(late) == []
+    assert table.spark.said == []
+
+
+def test_link_whose_predecessor_is_missing_is_refused(table: Table) -> None:
+    table.metadata.land(link(1))
+    ahead = link(3)
+    table.metadata.stage(ahead)
+    (failure,) = table.publish(ahead)
+    assert isinstance(failure, LandingError)
+    assert "has no link 2, only 1" in str(failure)
+    assert table.spark.said == []
+
+
+def test_link_of_a_chain_that_was_forgotten_is_refused(table: Table) -> None:
+    """Its number may have been used."""
+    first = table.metadata.land(link(1))
+    table.metadata.commit()
+    table.metadata.expire([first])
+    table.properties[chain_property(KEY)] = BEGUN
+    again = link(1)
+    table.metadata.stage(again)
+    (failure,) = table.publish(again)
+    assert isinstance(failure, ForgottenChainError)
+    assert table.spark.said == []
+
+
+def test_link_behind_a_stated_head_is_published(table: Table) -> None:
+    head, mine = link(4), link(5)
+    first = table.metadata.land(head)
+    table.metadata.commit()
+    table.metadata.expire([first])
+    table.properties[chain_property(KEY)] = head.to_json()
+    staged = table.metadata.stage(mine)
+    assert table.publish(mine) == []
+    assert table.spark.picked == [staged]
+
+
+def test_what_has_expired_before_it_was_published_is_told(table: Table) -> None:
+    (failure,) = table.publish(link(1))
+    assert "not in the table any more" in str(failure)
+
+
+def test_rows_that_are_not_the_records_are_refused_where_they_are_to_be(table: Table) -> None:
+    mine = link(1)
+    staged = table.metadata.stage(mine, rows=9)
+    (failure,) = table.publish(mine)
+    assert "9 rows were written of 10 records" in str(failure)
+    assert table.publish(mine, plain=False) == []
+    assert table.spark.picked == [staged]
+
+
+def test_chain_that_is_broken_does_not_keep_others_from_being_published(table: Table) -> None:
+    mine, others = link(1), link(1, key=OTHER)
+    table.metadata.pick(table.metadata.stage(link(2), wap="sarameya/sink/orders/0/1"))
+    table.metadata.stage(mine)
+    staged = table.metadata.stage(others)
+    assert [type(failure) for failure in table.publish(mine, others)] == [BrokenChainError]
+    assert table.spark.picked == [staged]
+
+
+def test_one_that_iceberg_refuses_does_not_keep_others_from_being_published(table: Table) -> None:
+    mine, others = link(1), link(1, key=OTHER)
+    refused, staged = table.metadata.stage(mine), table.metadata.stage(others)
+    table.spark.refuses = f"snapshot_id => {refused}"
+    (failure,) = table.publish(mine, others)
+    assert "Duplicate request" in str(failure)
+    assert table.spark.picked == [refused, staged]

@@ -1,0 +1,115 @@
+"""A frame's columns and a table's partitions, as Iceberg's SQL has them. No Spark runs."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from sarameya_handlers.spark.iceberg.catalog import TableName
+from sarameya_handlers.spark.iceberg.schema import (
+    create_table,
+    missing_columns,
+    partition_values,
+    partitioning,
+    same_partitioning,
+)
+
+NAME = TableName.of("ice.db.orders")
+
+
+def struct(**fields: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in fields.items()])
+
+
+def test_table_is_created_with_columns_that_may_be_null_and_what_it_is_to_be_partitioned_by() -> None:
+    schema = StructType([StructField("we ird", LongType(), nullable=False), StructField("ts", TimestampType())])
+    assert create_table(NAME, schema, ("days(ts)", "we ird"), {"it's": "so"}) == (
+        "CREATE TABLE IF NOT EXISTS `ice`.`db`.`orders` (`we ird` bigint, `ts` timestamp) USING iceberg "
+        r"PARTITIONED BY (days(ts), `we ird`) TBLPROPERTIES ('it\'s' = 'so')"
+    )
+    assert "PARTITIONED" not in create_table(NAME, schema, (), {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "missing"),
+    [
+        (struct(a=LongType()), []),
+        (struct(A=LongType()), []),
+        (struct(a=LongType(), more=BinaryType()), [("`more`", "binary")]),
+        (struct(s=struct(x=IntegerType(), y=struct(z=StringType()))), [("`s`.`y`", "struct<`z`: string>")]),
+        (struct(l=ArrayType(struct(x=IntegerType(), w=LongType()))), [("`l`.`element`.`w`", "bigint")]),
+        (struct(m=MapType(StringType(), struct(v=LongType()))), [("`m`.`value`.`v`", "bigint")]),
+        (struct(a=struct(x=LongType())), []),  # another type, which is not for us to change
+    ],
+)
+def test_columns_and_fields_that_a_table_lacks_are_named(rows: StructType, missing: list[tuple[str, str]]) -> None:
+    table = struct(
+        a=LongType(),
+        s=struct(x=IntegerType()),
+        l=ArrayType(struct(x=IntegerType())),
+        m=MapType(StringType(), struct(x=IntegerType())),
+    )
+    assert list(missing_columns(rows, table)) == missing
+
+
+def test_partitioning_is_read_from_a_description_of_columns() -> None:
+    described = [
+        ("a", "bigint", None),
+        ("topic", "string", None),
+        ("# Partition Information", "", ""),
+        ("# col_name", "data_type", "comment"),
+        ("topic", "string", None),
+        ("a", "bigint", None),
+    ]
+    assert partitioning(described) == ("`topic`", "`a`")
+    assert partitioning(described[:2]) == ()
+
+
+def test_partitioning_is_read_from_a_description_of_transforms() -> None:
+    described = [
+        ("we ird", "bigint", None),
+        ("", "", ""),
+        ("# Partitioning", "", ""),
+        ("Part 0", "days(ts)", ""),
+        ("Part 1", "bucket(4, `we ird`)", ""),
+        ("", "", ""),
+        ("# Metadata Columns", "", ""),
+        ("_spec_id", "int", ""),
+    ]
+    assert partitioning(described) == ("days(ts)", "bucket(4, `we ird`)")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (("days(ts)", "topic"), ("days(ts)", "`topic`"), True),
+        (("day( ts )",), ("days(ts)",), True),
+        (("bucket(4,`id`)",), ("bucket(4, id)",), True),
+        (("date(ts)",), ("days(ts)",), True),
+        (("hours(ts)",), ("days(ts)",), False),
+        (("a", "b"), ("b", "a"), False),
+        (("a",), (), False),
+    ],
+)
+def test_partitionings_are_compared_by_what_they_say(one: tuple[str, ...], other: tuple[str, ...], same: bool) -> None:
+    assert same_partitioning(one, other) is same
+
+
+def test_partitions_are_told_apart_by_icebergs_own_functions() -> None:
+    assert partition_values(NAME, ("day(ts)", "bucket(4, id)", "topic", "`or der`")) == [
+        "`ice`.system.days(ts)",
+        "`ice`.system.bucket(4, id)",
+        "`topic`",
+        "`or der`",
+    ]

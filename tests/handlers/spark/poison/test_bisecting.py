@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from math import ceil, log2
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya_handlers.spark.poison.bisecting import TogetherError, TooManyError, find_failing
+
+
+class Tries:
+    """A run fails with the names of those in it that fail, or as a whole where it has all of `together`."""
+
+    def __init__(self, bad: Set[int], together: Set[int] = frozenset()) -> None:
+        self.bad = bad
+        self.together = together
+        self.count = 0
+
+    def __call__(self, low: int, high: int) -> str | None:
+        assert low < high
+        self.count += 1
+        found = [str(n) for n in range(low, high) if n in self.bad]
+        if self.together and self.together <= set(range(low, high)):
+            found.append("together")
+        return " ".join(found) or None
+
+
+@st.composite
+def some_of_many(draw: Callable[..., object]) -> tuple[int, set[int]]:
+    count = draw(st.integers(1, 5_000))
+    return count, draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=min(count, 40)))  # type: ignore
+
+
+@given(some_of_many())
+def test_exactly_those_that_fail_are_found_each_with_its_own_error_in_few_tries(given: tuple[int, set[int]]) -> None:
+    count, bad = given
+    tries = Tries(bad)
+
+    assert find_failing(count, "all", tries, len(bad)) == [(n, str(n) if count > 1 else "all") for n in sorted(bad)]
+    assert tries.count <= 2 * len(bad) * (ceil(log2(count)) + 1)
+
+
+def test_one_of_a_quarter_of_a_million_takes_twenty_tries_or_twice_that() -> None:
+    for bad in (0, 123_456, 249_999):
+        tries = Tries({bad})
+        find_failing(250_000, "all", tries, 10)
+        assert tries.count <= 37
+
+
+@given(some_of_many(), st.integers(0, 39))
+def test_more_than_are_wanted_are_not_looked_for(given: tuple[int, set[int]], most: int) -> None:
+    count, bad = given
+    if len(bad) <= most:
+        return
+    tries = Tries(bad)
+    with pytest.raises(TooManyError) as caught:
+        find_failing(count, "all", tries, most)
+    assert most < caught.value.count <= len(bad)
+    assert caught.value.error
+
+
+def test_batch_that_fails_as_a_whole_is_given_up_after_as_many_tries_as_are_allowed() -> None:
+    tries = Tries(set(range(250_000)))
+    with pytest.raises(TooManyError):
+        find_failing(250_000, "all", tries, 1_000)
+    assert tries.count < 2_100
+
+
+@given(st.integers(2, 3_000), st.data())
+def test_what_fails_together_only_is_told_with_the_run_that_does(count: int, data: st.DataObject) -> None:
+    low = data.draw(st.integers(0, count - 2))
+    high = data.draw(st.integers(low + 1, count - 1))
+    with pytest.raises(TogetherError) as caught:
+        find_failing(count, "together", Tries(set(), {low, high}), 10)
+    assert caught.value.low <= low < high < caught.value.high
+    assert caught.value.error == "together"
+
+
+def test_what_fails_together_beside_one_that_fails_alone_is_told_too() -> None:
+    with pytest.raises(TogetherError):
+        find_failing(1_000, "all", Tries({3}, {600, 900}), 10)
+
+
+def test_nothing_may_fail_where_none_is_wanted() -> None:
+    with pytest.raises(TooManyError):
+        find_failing(1, "all", Tries({0}), 0)
+
+
+def test_what_the_probe_raises_is_let_through() -> None:
+    def probe(low: int, high: int) -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        find_failing(10, "all", probe, 10)

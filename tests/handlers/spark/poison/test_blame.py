@@ -1,0 +1,134 @@
+"""Errors as Spark 4.1 words them, classic and Connect: whose fault they are, and what they say in a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarameya import ConnectError
+from sarameya_handlers.spark.errors import LandingError, SparkGoneError, cause_of
+from sarameya_handlers.spark.poison.blame import Blame, blame
+
+WORKER = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/app/transforms.py", line 3, in parse
+    return float(x)
+           ^^^^^^^^
+{}
+    and more of it
+"""
+STAGE = (
+    "An error occurred while calling o86.save.\n"
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 63.0 failed 1 times, most "
+    "recent failure: Lost task 0.0 in stage 63.0 (TID 64) (10.0.0.2 executor driver): {}\n"
+    "\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)\n"
+)
+MALFORMED = """An error occurred while calling o99.save.
+: org.apache.spark.SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed records are detected in \
+record parsing: [null].
+Parse Mode: FAILFAST. To process malformed records as null result, try setting the option 'mode' as 'PERMISSIVE'. \
+SQLSTATE: 22023
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.malformed(QueryExecutionErrors.scala:1)
+Caused by: com.fasterxml.jackson.core.JsonParseException: Unrecognized token 'abc'
+"""
+WRITING = """An error occurred while calling o86.parquet.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to x. SQLSTATE: 58030
+\tat org.apache.spark.Some.thing(Some.scala:1)
+Caused by: {}
+"""
+
+
+class PySparkException(Exception):
+    def __init__(self, text: str, state: str | None = None) -> None:
+        super().__init__(text)
+        self._state = state
+
+    def getSqlState(self) -> str | None:
+        return self._state
+
+
+def error(name: str, text: str = "x", state: str | None = None, base: type[Exception] = PySparkException) -> Exception:
+    """One of a class of that name, as pyspark has it."""
+    kind = type(name, (base,), {})
+    return kind(text, state) if base is PySparkException else kind(text)
+
+
+IllegalArgumentException = type("IllegalArgumentException", (PySparkException,), {})
+JAVA = type("Py4JError", (Exception,), {})
+
+
+@pytest.mark.parametrize(
+    ("raised", "whose"),
+    [
+        (error("NumberFormatException", state="22018", base=PySparkException), Blame.RECORD),
+        (type("NumberFormatException", (IllegalArgumentException,), {})("x", None), Blame.RECORD),
+        (error("SparkRuntimeException", "[USER_RAISED_EXCEPTION] cancelled", "P0001"), Blame.RECORD),
+        (error("SparkException", MALFORMED, "22023"), Blame.RECORD),
+        (error("Py4JJavaError", MALFORMED, base=JAVA), Blame.RECORD),
+        (error("PythonException", WORKER.format("ValueError: order was cancelled")), Blame.RECORD),
+        (error("PythonException", WORKER.format("KeyError: 'MemoryError'")), Blame.RECORD),
+        (error("Py4JJavaError", WRITING.format("X: [CAST_OVERFLOW] SQLSTATE: 22003"), base=JAVA), Blame.RECORD),
+        (error("SparkException", "[NOT_NULL_ASSERT_VIOLATION] SQLSTATE: 42000", "42000"), Blame.RECORD),
+        (error("SparkException", "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]", "23001"), Blame.RECORD),
+        (error("AnalysisException", "[UNRESOLVED_COLUMN]", "42703"), Blame.STATEMENT),
+        (error("ParseException", "[PARSE_SYNTAX_ERROR]", "42601"), Blame.STATEMENT),
+        (error("AnalysisException", "an old one", None), Blame.STATEMENT),
+        (KeyError("column"), Blame.STATEMENT),
+        (LandingError("transform must return a DataFrame, not None"), Blame.STATEMENT),
+        (error("Py4JJavaError", STAGE.format("java.io.IOException: No space left on device"), base=JAVA), Blame.SPARK),
+        (
+            error("Py4JJavaError", WRITING.format("java.io.IOException: No space left on device"), base=JAVA),
+            Blame.SPARK,
+        ),
+        (error("Py4JJavaError", STAGE.format("ExecutorLostFailure (executor 1 exited)"), base=JAVA), Blame.SPARK),
+        (error("Py4JJavaError", ": java.lang.OutOfMemoryError: Java heap space", base=JAVA), Blame.SPARK),
+        (error("Py4JJavaError", "[SPARK_JOB_CANCELLED] Job 63 cancelled SQLSTATE: XXKDA", base=JAVA), Blame.SPARK),
+        (error("Py4JJavaError", ": org.apache.spark.SparkException: Job 5 cancelled because", base=JAVA), Blame.SPARK),
+        (error("Py4JJavaError", "[FAILED_READ_FILE.NO_HINT] SQLSTATE: KD001", base=JAVA), Blame.SPARK),
+        (error("SparkException", "[OPERATION_CANCELED] SQLSTATE: HY008", "HY008"), Blame.SPARK),
+        (error("PythonException", WORKER.format("requests.exceptions.ConnectionError: refused")), Blame.SPARK),
+        (error("PythonException", WORKER.format("OSError: [Errno 28] No space left on device")), Blame.SPARK),
+        (error("Py4JNetworkError", "Answer from Java side is empty", base=JAVA), Blame.SPARK),
+        (ConnectionRefusedError(111, "Connection refused"), Blame.SPARK),
+        (ConnectError("no broker could be reached"), Blame.SPARK),
+        (SparkGoneError("the JVM has died", is_ours=False), Blame.SPARK),
+        (error("Py4JJavaError", STAGE.format("Python worker exited unexpectedly (crashed)"), base=JAVA), Blame.UNKNOWN),
+        (error("SparkException", "Job aborted due to stage failure: X"), Blame.UNKNOWN),
+        (RuntimeError("who knows"), Blame.UNKNOWN),
+    ],
+    ids=lambda value: value.name if isinstance(value, Blame) else f"{type(value).__name__} {value}"[:60],
+)
+def test_error_is_blamed_on_who_gave_rise_to_it(raised: Exception, whose: Blame) -> None:
+    assert blame(raised) is whose
+
+
+def test_error_in_words_is_blamed_on_what_it_was_said_of() -> None:
+    wrapped = LandingError("transform failed")
+    wrapped.__cause__ = ConnectionRefusedError(111, "Connection refused")
+    assert blame(wrapped) is Blame.SPARK
+    wrapped.__cause__ = error("AnalysisException", state="42703")
+    assert blame(wrapped) is Blame.STATEMENT
+
+
+def test_error_whose_jvm_is_gone_is_spark_s() -> None:
+    class Py4JJavaError(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+        def getSqlState(self) -> str:
+            raise ConnectionRefusedError
+
+    assert blame(Py4JJavaError()) is Blame.SPARK
+
+
+def test_cause_of_an_error_in_a_python_worker_is_what_was_raised_there() -> None:
+    raised = error("PythonException", WORKER.format("ValueError: could not convert string to float: 'x'"))
+    assert cause_of(raised) == "PythonException: ValueError: could not convert string to float: 'x'"
+
+
+def test_cause_of_an_error_within_an_error_of_a_python_worker_is_the_outer_one() -> None:
+    during = (
+        "KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "b.py", line 1, in b\nTypeError: no'
+    )
+    assert cause_of(error("PythonException", WORKER.format(during))) == "PythonException: TypeError: no"

@@ -1,0 +1,347 @@
+"""Bad records among good ones, found by a Spark that is none; and all that is no record's fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sarameya.arrow import kafka_schema
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.landing import Try
+from sarameya_handlers.spark.poison.finding import Poison, PoisonError, Tolerance, dead_letters, find
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.table import Landing
+from tests.handlers.spark.kit import FakeFrame, FakeSpark
+from tests.handlers.spark.poison.test_blame import error
+
+FROM = 1_000
+YEAR_12_000 = 316_516_000_000_000_000
+
+
+def records(count: int, step: int = 1) -> pa.Table:
+    """Offsets FROM, and on; every `step`-th, as of a compacted log."""
+    rows = [
+        {
+            "key": None if n % 2 else b"k%d" % n,
+            "value": b"v%d" % n,
+            "topic": "orders",
+            "partition": 3,
+            "offset": FROM + n * step,
+            "timestamp": None,
+            "timestampType": 0,
+            "headers": [{"key": "n", "value": b"%d" % n}] if n % 3 else None,
+        }
+        for n in range(count)
+    ]
+    table = pa.Table.from_pylist(rows, kafka_schema())
+    stamps = pa.array([None if n % 5 == 4 else YEAR_12_000 + n * 1000 for n in range(count)], pa.timestamp("us", "UTC"))
+    return table.set_column(5, kafka_schema().field("timestamp"), stamps)
+
+
+def tried(table: pa.Table) -> Try:
+    link = Link(
+        key=ChainKey("lake", "orders", 3),
+        number=7,
+        from_offset=FROM,
+        to_offset=FROM + 10_000_000,
+        attempt="a" * 32,
+        origin=Origin(group="g"),
+    )
+    return Try(link, table)
+
+
+def malformed(offset: int) -> Exception:
+    return error("NumberFormatException", f"[CAST_INVALID_INPUT] {offset}", "22018")
+
+
+def unknown(offset: int) -> Exception:
+    return error("SparkException", f"Python worker crashed at {offset}")
+
+
+@attrs.define
+class Fake:
+    """A Spark that fails where a `bad` record is, as `raises` says, or otherwise as `anyway` does."""
+
+    staging: Path
+    bad: Collection[int] = ()
+    raises: Callable[[int], Exception] = malformed
+    anyway: Callable[[pa.Table], Exception | None] = lambda table: None
+    shape: Any = attrs.field(factory=Shaping)
+    runs: list[int] = attrs.field(factory=list)
+    checks: int = 0
+
+    def check(self) -> None:
+        self.checks += 1
+
+    def evaluate(self, frame: Any) -> None:
+        assert isinstance(frame, FakeFrame)
+        table = frame.table
+        self.runs.append(table.num_rows)
+        assert len(list(self.staging.iterdir())) == 1
+        if (raised := self.anyway(table)) is not None:
+            raise raised
+        found = [offset for offset in table["offset"].to_pylist() if offset in self.bad]
+        if found:
+            raise self.raises(found[0])
+
+    def find(self, table: pa.Table, tolerance: Tolerance | None = None) -> Poison:
+        found = find(
+            FakeSpark(),  # type: ignore[arg-type]
+            self.check,
+            one=tried(table),
+            staging=self.staging,
+            shape=self.shape,
+            tolerance=tolerance,
+            evaluate=self.evaluate,  # type: ignore[arg-type]
+        )
+        assert list(self.staging.iterdir()) == []
+        assert self.checks >= len(self.runs)
+        return found
+
+
+# -- found ------------------------------------------------------------------------------------------
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@given(st.integers(30, 400), st.integers(1, 7), st.data())
+def test_bad_records_are_found_and_all_others_are_kept(
+    tmp_path: Path, count: int, step: int, data: st.DataObject
+) -> None:
+    table = records(count, step)
+    offsets = table["offset"].to_pylist()
+    bad = data.draw(st.sets(st.sampled_from(offsets), min_size=1, max_size=10))
+    poison = Fake(tmp_path, bad).find(table)
+
+    assert list(poison.bad) == sorted(bad)
+    assert all(str(offset) in told for offset, told in poison.bad.items())
+    assert poison.kept.equals(table.filter(pc.invert(pc.is_in(table["offset"], pa.array(bad, pa.int64())))))
+
+
+def test_few_jobs_find_one_of_many(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, {FROM + 77_777})
+    assert list(fake.find(records(100_000)).bad) == [FROM + 77_777]
+    assert len(fake.runs) < 40
+    assert fake.runs[-1] == 99_999, "what is kept is tried as a whole"
+
+
+def test_records_that_all_can_be_shaped_are_all_kept(tmp_path: Path) -> None:
+    table = records(50)
+    fake = Fake(tmp_path)
+    poison = fake.find(table)
+    assert poison.bad == {}
+    assert poison.kept is table
+    assert fake.runs == [50]
+
+
+def test_only_record_may_be_the_bad_one(tmp_path: Path) -> None:
+    poison = Fake(tmp_path, {FROM}).find(records(1))
+    assert list(poison.bad) == [FROM]
+    assert poison.kept.num_rows == 0
+
+
+@attrs.define
+class Surveyor:
+    """A shape that knows some bad records, and fails if it meets them."""
+
+    knows: dict[int, str]
+    is_plain: bool = False
+    asked: int = 0
+
+    def unreadable(self, spark: object, landing: Landing) -> list[Any]:
+        self.asked += 1
+        assert landing.records == 100
+        return [attrs.make_class("Bad", ["offset", "reason"])(*known) for known in self.knows.items()]
+
+    def frame(self, spark: Any, landing: Landing) -> Any:
+        return Shaping().frame(spark, landing)
+
+
+def test_what_the_shape_knows_need_not_be_looked_for(tmp_path: Path) -> None:
+    knows = {FROM + 3: "value: schema 77 is unknown", FROM + 50: "value: no magic byte"}
+    fake = Fake(tmp_path, {*knows, FROM + 9}, shape=Surveyor(knows))
+    poison = fake.find(records(100))
+
+    assert {**poison.bad, FROM + 9: ""} == {**knows, FROM + 9: ""}
+    assert list(poison.bad) == [FROM + 3, FROM + 9, FROM + 50]
+    assert fake.runs[0] == 98
+    assert fake.shape.asked == 1
+
+
+def test_what_the_shape_knows_may_be_all_there_is(tmp_path: Path) -> None:
+    knows = {FROM + 3: "no magic byte"}
+    fake = Fake(tmp_path, knows, shape=Surveyor(knows))
+    assert fake.find(records(100)).bad == knows
+    assert fake.runs == [99]
+
+
+# -- no record's fault ------------------------------------------------------------------------------
+
+
+def test_error_of_the_statement_costs_no_record(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, anyway=lambda table: error("AnalysisException", "[UNRESOLVED_COLUMN] nocol", "42703"))
+    with pytest.raises(LandingError, match=r"link 7 of lake/orders-3.*no record's fault.*nocol"):
+        fake.find(records(5))
+    assert fake.runs == [5]
+
+
+def test_error_that_comes_without_any_record_costs_none(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, anyway=lambda table: malformed(0))
+    with pytest.raises(LandingError, match="fails without any record"):
+        fake.find(records(5))
+    assert fake.runs == [5, 0]
+
+
+def test_transform_that_raises_costs_no_record(tmp_path: Path) -> None:
+    def transform(frame: Any) -> Any:
+        raise KeyError("column")
+
+    with pytest.raises(LandingError, match=r"no record's fault: .*KeyError: 'column'"):
+        Fake(tmp_path, shape=Shaping(transform=transform)).find(records(5))
+
+
+def test_spark_that_is_in_trouble_passes_and_costs_no_record(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, {FROM}, raises=lambda _: ConnectionRefusedError(111, "Connection refused"))
+    with pytest.raises(LandingError, match="Spark failed while bad records were looked for") as caught:
+        fake.find(records(20))
+    assert caught.value.passes
+
+
+def test_disk_that_fills_up_half_way_costs_no_record(tmp_path: Path) -> None:
+    def full(table: pa.Table) -> Exception | None:
+        text = "java.io.IOException: No space left on device"
+        return error("Py4JJavaError", text, base=Exception) if len(fake.runs) > 4 else None
+
+    fake = Fake(tmp_path, {FROM + 17}, anyway=full)
+    with pytest.raises(LandingError, match="No space left on device") as caught:
+        fake.find(records(1_000))
+    assert caught.value.passes
+
+
+def test_failure_of_all_of_them_is_the_transform_s(tmp_path: Path) -> None:
+    table = records(1_000)
+    fake = Fake(tmp_path, set(table["offset"].to_pylist()))
+    with pytest.raises(LandingError, match="of 1000 records cannot be shaped, and no more than 500"):
+        fake.find(table)
+    assert len(fake.runs) < 1_100
+
+
+def test_more_than_are_tolerated_are_not_given_up(tmp_path: Path) -> None:
+    table = records(1_000)
+    bad = set(table["offset"].to_pylist()[::50])
+    with pytest.raises(LandingError, match="no more than 19 are"):
+        Fake(tmp_path, bad).find(table, Tolerance(records=19))
+    assert len(Fake(tmp_path, bad).find(table, Tolerance(records=20)).bad) == 20
+
+
+def test_what_the_shape_knows_counts_as_bad(tmp_path: Path) -> None:
+    offsets = records(100)["offset"].to_pylist()
+    knows = dict.fromkeys(offsets[:30], "no magic byte")
+    with pytest.raises(LandingError, match=r"no more than 20 are .*no magic byte"):
+        Fake(tmp_path, shape=Surveyor(knows)).find(records(100), Tolerance(records=20))
+    fake = Fake(tmp_path, set(offsets[:30]), shape=Surveyor(dict.fromkeys(offsets[:15], "no magic byte")))
+    with pytest.raises(LandingError, match="no more than 5 are"):
+        fake.find(records(100), Tolerance(records=20))
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 10), (20, 10), (100, 50), (1_000, 500), (250_000, 1_000)])
+def test_tolerance_is_a_share_of_the_batch_and_never_less_than_a_few(count: int, most: int) -> None:
+    assert Tolerance().of(count) == most
+
+
+def test_records_that_fail_together_only_are_kept_and_said(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, anyway=lambda table: unknown(0) if table.num_rows > 30 else None)
+    with pytest.raises(LandingError, match=r"records fail together, though none does alone: .*crashed"):
+        fake.find(records(100))
+
+
+def test_records_that_fail_together_beside_bad_ones_are_said(tmp_path: Path) -> None:
+    def pair(table: pa.Table) -> Exception | None:
+        return unknown(0) if {FROM + 2, FROM + 90} <= set(table["offset"].to_pylist()) else None
+
+    with pytest.raises(LandingError, match=r"without the 1 records that fail, others do|fail together"):
+        Fake(tmp_path, {FROM + 3}, anyway=pair).find(records(100))
+
+
+def test_failure_that_says_nothing_has_to_come_again(tmp_path: Path) -> None:
+    assert list(Fake(tmp_path, {FROM + 9}, raises=unknown).find(records(50)).bad) == [FROM + 9]
+
+    alone: list[int] = []
+
+    def once(table: pa.Table) -> Exception | None:
+        if FROM + 9 not in table["offset"].to_pylist():
+            return None
+        if table.num_rows == 1:
+            alone.append(FROM + 9)
+        return None if len(alone) > 1 else unknown(9)
+
+    with pytest.raises(LandingError, match="Spark failed, and does not say why") as caught:
+        Fake(tmp_path, anyway=once).find(records(50))
+    assert caught.value.passes
+
+
+def test_failure_that_says_nothing_and_comes_with_nothing_is_spark_s(tmp_path: Path) -> None:
+    """Spark has broken down in the middle: from then on everything fails, the empty run too."""
+
+    def down(table: pa.Table) -> Exception | None:
+        return unknown(0) if len(fake.runs) == 1 or len(fake.runs) > 3 else None
+
+    fake = Fake(tmp_path, anyway=down)
+    with pytest.raises(LandingError, match="Spark failed, and does not say why") as caught:
+        fake.find(records(2))
+    assert caught.value.passes
+
+
+def test_nobody_who_waits_any_more_ends_it(tmp_path: Path) -> None:
+    class Gone(BaseException):
+        pass
+
+    @attrs.define
+    class Leaving(Fake):
+        def check(self) -> None:
+            super().check()
+            if self.checks == 6:
+                raise Gone
+
+    fake = Leaving(tmp_path, {FROM + 9})
+    with pytest.raises(Gone):
+        fake.find(records(500))
+    assert len(fake.runs) < 6
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- what comes of it -------------------------------------------------------------------------------
+
+
+def test_letters_have_all_that_the_records_had(tmp_path: Path) -> None:
+    table = records(20)
+    poison = Fake(tmp_path, {FROM + 2, FROM + 9}).find(table)
+    first, second = dead_letters(tried(table), poison)
+
+    assert (first.offset, first.key, first.value) == (FROM + 2, b"k2", b"v2")
+    assert first.headers == (("n", b"2"),)
+    assert first.timestamp == (YEAR_12_000 + 2_000) // 1000
+    assert first.error == f"NumberFormatException: [CAST_INVALID_INPUT] {FROM + 2}"
+    assert (second.offset, second.key, second.headers, second.timestamp) == (FROM + 9, None, (), None)
+
+
+def test_poison_without_a_place_for_it_names_the_first_and_how_many(tmp_path: Path) -> None:
+    table = records(20)
+    one, two = Fake(tmp_path, {FROM + 2}).find(table), Fake(tmp_path, {FROM + 2, FROM + 9, FROM + 4}).find(table)
+
+    told = PoisonError.of(tried(table), one)
+    assert not told.retriable
+    assert not told.passes
+    assert str(told) == (
+        "link 7 of lake/orders-3 [1000, 10001000): the record at offset 1002 of orders-3 cannot land: "
+        "NumberFormatException: [CAST_INVALID_INPUT] 1002. Set dead_letters to go on without them"
+    )
+    assert "cannot land, and 2 more of this batch: " in str(PoisonError.of(tried(table), two))

@@ -1,0 +1,305 @@
+"""Landing by a callback, with a ledger and without one. Spark is faked, and the ledger a dictionary."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import attrs
+import pytest
+from trio.testing import MockClock
+
+from sarameya import CommittedOffset, HandlerError, TopicPartition
+from sarameya_handlers import LandingError, SparkSink
+from sarameya_handlers.landing.errors import ForeignChainError, LostRecordsError, MovedCommitError
+from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
+from sarameya_handlers.spark.tables.foreach_batch import ForeachBatch, batch_id
+from sarameya_handlers.spark.tables.table import Leftover
+from tests.handlers.kit import FakeSession, batch, claim_of
+from tests.handlers.spark.kit import FakeEngine, FakeFrame, FakeSpark, consume, consume_in
+
+KEY = ChainKey("sarameya", "orders", 0)
+ORDERS = TopicPartition("orders", 0)
+ORIGIN = Origin(group="flights", topic_id="0123456789abcdef" * 2)
+
+
+class TakenError(Exception):
+    """What a unique key says."""
+
+
+@attrs.define
+class FakeLedger:
+    """Links by chain and number, as a table with that primary key has them."""
+
+    rows: dict[tuple[ChainKey, int], Link] = attrs.field(factory=dict)
+    is_down: bool = False
+
+    def record(self, link: Link) -> None:
+        if (link.key, link.number) in self.rows:
+            raise TakenError(link)
+        self.rows[link.key, link.number] = link
+
+    append = record
+
+    def heads(self, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
+        if self.is_down:
+            raise ConnectionError("no route to the database")
+        return {key: links[-1] for key in keys if (links := self.links(key, 1))}
+
+    def links(self, key: ChainKey, since: int) -> list[Link]:
+        return [link for (of, number), link in sorted(self.rows.items()) if of == key and number >= since]
+
+
+@attrs.define
+class Target:
+    """What a callback does: `landed` are the offsets of each batch, with its id. `fails` is raised once, after it was
+    done; where it is `rolled_back`, nothing is."""
+
+    ledger: FakeLedger | None = None
+    landed: list[tuple[str, list[int]]] = attrs.field(factory=list)
+    fails: Exception | None = None
+    rolled_back: bool = False
+    meanwhile: Callable[[Link], None] | None = None
+    calls: int = 0
+
+    def foreach_batch(self, frame: FakeFrame, batch: str, link: Link) -> None:
+        self.calls += 1
+        if self.meanwhile:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile(link)
+        fails, self.fails = self.fails, None
+        if not (fails and self.rolled_back):
+            if self.ledger:
+                self.ledger.record(link)
+            self.landed.append((batch, frame.table["offset"].to_pylist()))
+        if fails:
+            raise fails
+
+
+@pytest.fixture
+def ledger() -> FakeLedger:
+    return FakeLedger()
+
+
+def sink_to(target: Target, directory: Path, **options: Any) -> SparkSink:
+    table: Any = ForeachBatch(target.foreach_batch, staging=directory / "staging", ledger=target.ledger)  # type: ignore[arg-type]
+    return SparkSink(table, spark=FakeEngine(), **{"max_rows": 10, "max_age": 30.0, **options})
+
+
+def link(number: int, from_offset: int, to_offset: int) -> Link:
+    return Link(
+        key=KEY,
+        number=number,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        attempt=uuid4().hex,
+        origin=ORIGIN,
+    )
+
+
+async def test_batches_land_by_the_callback_with_ids_of_their_own(ledger: FakeLedger, tmp_path: Path) -> None:
+    target, session = Target(ledger), FakeSession()
+    await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 10), batch(10, 3)]))
+    assert target.landed == [
+        ("sarameya/orders-0/1", list(range(10))),
+        ("sarameya/orders-0/2", [10, 11, 12]),
+    ]
+    assert session.marks == [("orders", 0, 10), ("orders", 0, 13)]
+    assert [(one.number, one.from_offset, one.to_offset) for one in ledger.links(KEY, 1)] == [(1, 0, 10), (2, 10, 13)]
+    assert Note.from_metadata(session.metadata[ORDERS]) == Note.of(ledger.links(KEY, 2)[0])
+    assert list((tmp_path / "staging").iterdir()) == []
+
+
+async def test_next_owner_begins_where_the_ledger_ends_whatever_was_committed(
+    ledger: FakeLedger, tmp_path: Path
+) -> None:
+    ledger.record(link(1, 0, 7))
+    target = Target(ledger)
+    async with sink_to(target, tmp_path) as sink:
+        await consume_in(sink, FakeSession(), claim_of([batch(7, 2)]), CommittedOffset(0))
+    assert target.landed == [("sarameya/orders-0/2", [7, 8])]
+
+
+async def test_answer_that_is_lost_is_found_in_the_ledger_and_nothing_is_repeated(
+    ledger: FakeLedger, tmp_path: Path
+) -> None:
+    target, session = Target(ledger, fails=ConnectionError("reset")), FakeSession()
+    await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 4)]))
+    assert target.landed == [("sarameya/orders-0/1", [0, 1, 2, 3])]
+    assert session.marks == [("orders", 0, 4)]
+
+
+async def test_callback_that_fails_is_called_again_with_the_same_id(
+    ledger: FakeLedger, tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    target, session = Target(ledger, fails=ConnectionError("reset"), rolled_back=True), FakeSession()
+    await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 4)]))
+    assert target.landed == [("sarameya/orders-0/1", [0, 1, 2, 3])]
+
+
+async def test_number_that_somebody_else_takes_meanwhile_is_lost(ledger: FakeLedger, tmp_path: Path) -> None:
+    target = Target(ledger, meanwhile=lambda mine: ledger.record(link(1, 0, 6)))
+    session = FakeSession()
+    await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 8)]))
+    assert target.landed == [("sarameya/orders-0/2", [6, 7])]
+    assert session.marks == [("orders", 0, 6), ("orders", 0, 8)]
+
+
+async def test_number_that_is_taken_already_does_not_bother_the_callback(ledger: FakeLedger, tmp_path: Path) -> None:
+    target = Target(ledger)
+    async with sink_to(target, tmp_path) as sink:
+        await sink.partitions_assigned(FakeSession(), [ORDERS])
+        await sink.start_offset(ORDERS, None)
+        ledger.record(link(1, 0, 4))
+        await sink.consume_claim(FakeSession(), claim_of([batch(0, 4)]))
+    assert target.calls == 0
+
+
+async def test_callback_that_writes_down_no_link_stops_the_partition(tmp_path: Path, ledger: FakeLedger) -> None:
+    target = Target()
+    table = ForeachBatch(target.foreach_batch, staging=tmp_path, ledger=ledger)  # type: ignore[arg-type]
+    session = FakeSession()
+    with pytest.raises(LandingError, match=r"the ledger has no link 1 .*must write the link down"):
+        await consume(SparkSink(table, spark=FakeEngine()), session, claim_of([batch(0, 4)]))
+    assert len(target.landed) == 1
+    assert session.marks == []
+
+
+async def test_gap_is_written_down_by_the_ledger_itself(ledger: FakeLedger, tmp_path: Path) -> None:
+    ledger.record(link(1, 0, 7))
+    target = Target(ledger)
+    async with sink_to(target, tmp_path, on_missing="leave_out") as sink:
+        await consume_in(sink, FakeSession(log=(20, 30)), claim_of([batch(20, 2)], initial_offset=20))
+    assert [(one.kind, one.to_offset) for one in ledger.links(KEY, 2)] == [(Kind.GAP, 20), (Kind.RECORDS, 22)]
+    assert target.landed == [("sarameya/orders-0/3", [20, 21])]
+
+
+async def test_ledger_that_cannot_be_read_is_told_before_anything_is_consumed(
+    ledger: FakeLedger, tmp_path: Path
+) -> None:
+    ledger.is_down = True
+    with pytest.raises(HandlerError, match="the ledger cannot be read: no route to the database"):
+        async with sink_to(Target(ledger), tmp_path):
+            pass
+
+
+async def test_what_it_promises_is_said(ledger: FakeLedger, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "sarameya.spark")
+    async with sink_to(Target(ledger), tmp_path):
+        assert caplog.records == []
+    async with sink_to(Target(), tmp_path):
+        pass
+    (record,) = caplog.records
+    assert "without a ledger a batch is repeated" in record.getMessage()
+    names = [ForeachBatch(Target().foreach_batch, staging=tmp_path, ledger=one).name for one in (ledger, None)]  # type: ignore[arg-type]
+    assert names == [f"foreach_batch:{__name__}.Target.foreach_batch ({how} once)" for how in ("exactly", "at least")]
+
+
+# -- without a ledger -----------------------------------------------------------------------------------
+
+
+async def test_without_a_ledger_numbers_go_on_from_the_commit(tmp_path: Path) -> None:
+    target, session = Target(), FakeSession()
+    async with sink_to(target, tmp_path) as sink:
+        await consume_in(sink, session, claim_of([batch(0, 10), batch(10, 3)]))
+        committed = CommittedOffset(13, session.metadata[ORDERS])
+        await consume_in(sink, session, claim_of([batch(13, 2)]), committed)
+    assert [name for name, _ in target.landed] == [f"sarameya/orders-0/{n}" for n in (1, 2, 3)]
+    assert session.marks[-1] == ("orders", 0, 15)
+    note = Note.from_metadata(session.metadata[ORDERS])
+    assert note is not None
+    assert note.number == 3
+
+
+async def test_without_a_ledger_what_was_not_committed_is_repeated_under_its_id(tmp_path: Path) -> None:
+    target, session = Target(), FakeSession()
+    async with sink_to(target, tmp_path) as sink:
+        await consume_in(sink, session, claim_of([batch(0, 10)]))
+        committed = CommittedOffset(10, session.metadata[ORDERS])
+        await consume_in(sink, session, claim_of([batch(10, 3)]), committed)
+        # It died before that commit; the next owner's batch ends elsewhere.
+        await consume_in(sink, FakeSession(), claim_of([batch(10, 5)]), committed)
+    assert target.landed[1:] == [("sarameya/orders-0/2", [10, 11, 12]), ("sarameya/orders-0/2", [10, 11, 12, 13, 14])]
+
+
+async def test_without_a_ledger_what_others_have_landed_since_is_not_what_we_remember(tmp_path: Path) -> None:
+    target = Target()
+    theirs = Note("sarameya", 7, uuid4().hex)
+    async with sink_to(target, tmp_path) as sink:
+        await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
+        await consume_in(sink, FakeSession(), claim_of([batch(90, 1)]), CommittedOffset(90, theirs.to_metadata()))
+    assert target.landed[1:] == [("sarameya/orders-0/8", [90])]
+
+
+async def test_without_a_ledger_what_we_remember_does_not_count_where_the_group_was_reset(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Else a link of ours that has landed before would be taken for somebody else's, and its records be left out."""
+    target, session = Target(), FakeSession()
+    async with sink_to(target, tmp_path) as sink:
+        await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
+        target.fails, target.rolled_back = ConnectionError("reset"), True
+        await consume_in(sink, session, claim_of([batch(0, 4)]), CommittedOffset(0))
+    assert target.landed[1:] == [("sarameya/orders-0/1", [0, 1, 2, 3])]
+    assert session.marks == [("orders", 0, 4)]
+
+
+async def test_without_a_ledger_a_callback_that_fails_is_called_again(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Also where it had done it all: nobody knows."""
+    target, session = Target(fails=ConnectionError("reset")), FakeSession()
+    await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 4)]))
+    assert [name for name, _ in target.landed] == ["sarameya/orders-0/1"] * 2
+    assert session.marks == [("orders", 0, 4)]
+
+
+async def test_without_a_ledger_the_log_is_held_against_the_commit(tmp_path: Path) -> None:
+    note = Note("sarameya", 7, uuid4().hex).to_metadata()
+    for log in ((20, 30), (0, 5)):
+        async with sink_to(Target(), tmp_path) as sink:
+            with pytest.raises(LostRecordsError):
+                await consume_in(sink, FakeSession(log=log), claim_of([]), CommittedOffset(10, note))
+
+
+async def test_without_a_ledger_another_sinks_commit_is_refused_and_a_plain_one_is_a_beginning(tmp_path: Path) -> None:
+    target = Target()
+    other = CommittedOffset(10, Note("other", 7, uuid4().hex).to_metadata())
+    async with sink_to(target, tmp_path) as sink:
+        with pytest.raises(ForeignChainError):
+            await consume_in(sink, FakeSession(), claim_of([]), other)
+        await consume_in(sink, FakeSession(), claim_of([batch(10, 1)], initial_offset=10), CommittedOffset(10))
+    assert target.landed == [("sarameya/orders-0/1", [10])]
+
+
+async def test_with_a_ledger_a_commit_that_was_moved_is_refused(ledger: FakeLedger, tmp_path: Path) -> None:
+    ledger.record(link(1, 0, 7))
+    async with sink_to(Target(ledger), tmp_path) as sink:
+        with pytest.raises(MovedCommitError):
+            await consume_in(sink, FakeSession(), claim_of([]), CommittedOffset(9))
+
+
+# -- for the audit --------------------------------------------------------------------------------------
+
+
+def test_batch_id_is_the_same_for_each_try() -> None:
+    assert batch_id(link(3, 0, 1)) == batch_id(link(3, 0, 9)) == "sarameya/orders-0/3"
+
+
+def test_rows_and_versions_are_elsewhere_and_staged_files_are_leftovers(tmp_path: Path, ledger: FakeLedger) -> None:
+    spark: Any = FakeSpark()
+    table = ForeachBatch(Target().foreach_batch, staging=tmp_path, ledger=ledger)  # type: ignore[arg-type]
+    for ask in (table.read, table.keys, lambda of: table.heads_at(of, "1")):
+        with pytest.raises(HandlerError, match="foreach_batch"):
+            ask(spark)
+    (tmp_path / "a.parquet").write_bytes(b"123")
+    (leftover,) = table.leftovers(spark)
+    assert (leftover.size_bytes, leftover.what) == (3, "a staged file")
+    table.remove(spark, leftover)
+    table.remove(spark, leftover)
+    assert table.leftovers(spark) == []
+    with pytest.raises(HandlerError, match="no leftover"):
+        table.remove(spark, Leftover(name="/etc/passwd", size_bytes=1, changed=0.0, what=""))

@@ -1,0 +1,47 @@
+"""A lease is one process's of a machine, as long as it lives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.tables.lease import take_lease
+
+HOLD = """
+import sys
+from pathlib import Path
+from sarameya_handlers.spark.tables.lease import take_lease
+take_lease(Path(sys.argv[1]), "no")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_lease_is_taken_once_and_again_by_the_same_process(tmp_path: Path) -> None:
+    file = tmp_path / "below" / "lock"
+    take_lease(file, "somebody else has it")
+    take_lease(file, "somebody else has it")
+    assert file.exists()
+
+
+def test_lease_of_another_process_is_refused_until_it_has_ended_however_that_was(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(HandlerError, match=r"^somebody else has it \(.*lock is locked\)$"):
+            take_lease(file, "somebody else has it")
+        other.kill()
+    take_lease(file, "somebody else has it")
+
+
+def test_lease_where_nothing_can_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HandlerError, match=r"cannot write .*choose a directory"):
+        take_lease(tmp_path / "file" / "lock", "no")

@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers import LandingError, ParquetTable
+from sarameya_handlers.landing.compacting import compact
+from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.table import Landing, Leftover, Phase
+from tests.handlers.spark.kit import FakeFrame, FakeSpark
+
+PLAIN = Shaping()
+SAME = Shaping(transform=lambda frame: frame)
+ROWS = pa.table({"offset": [5, 6, 7]})
+KEY = ChainKey("sarameya", "orders", 3)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ParquetTable:
+    table = ParquetTable(tmp_path / "landing" / "orders")
+    table.open(None)
+    return table
+
+
+def link(number: int = 1, attempt: str = "a1", *, key: ChainKey = KEY, **more: Any) -> Link:
+    fields = {"from_offset": 5, "to_offset": 8, "rows": -1, "origin": Origin(group="flights"), **more}
+    return Link(key=key, number=number, attempt=attempt, **fields)
+
+
+def staged(table: ParquetTable, of: Link, rows: pa.Table = ROWS) -> Landing:
+    path = table.staging / f"{of.attempt}.parquet"
+    pq.write_table(rows, path)
+    return Landing(link=of, staged=path, records=rows.num_rows)
+
+
+def land(
+    table: ParquetTable,
+    of: Link,
+    *,
+    shape: Shaping = PLAIN,
+    checkpoint: Callable[[Phase, Sequence[Landing]], None] = lambda phase, landings: None,
+    rows: pa.Table = ROWS,
+) -> None:
+    table.land(FakeSpark(), [staged(table, of, rows)], shape, checkpoint)
+
+
+def heads(table: ParquetTable) -> dict[ChainKey, tuple[int, str, int]]:
+    return {key: (head.number, head.attempt, head.rows) for key, head in table.heads(None, [KEY]).items()}
+
+
+def visible(table: ParquetTable) -> list[str]:
+    return sorted(path.name for path in table.path.iterdir() if path.name != "_sarameya")
+
+
+def hidden(table: ParquetTable) -> list[str]:
+    """What is there of landings beside their links."""
+    places = (table.staging, table.path / "_sarameya" / "landing")
+    return [path.name for place in places for path in place.rglob("*")]
+
+
+NAME = "part-orders-3-00000000000000000005-00000000000000000008-a1.parquet"
+
+
+@pytest.mark.parametrize("shape", [PLAIN, SAME], ids=["adopted", "written"])
+def test_landing_publishes_one_file_named_by_its_link(table: ParquetTable, shape: Shaping) -> None:
+    land(table, link(), shape=shape)
+    assert visible(table) == [NAME]
+    assert pq.read_table(table.path).equals(ROWS)
+    assert [found.rows for found in table.links(None, KEY, 1)] == [3]
+    assert heads(table) == {KEY: (1, "a1", 3)}
+    assert table.keys(None) == [KEY]
+
+
+def test_second_try_of_a_link_leaves_nothing(table: ParquetTable) -> None:
+    for attempt in ("a1", "a2"):
+        land(table, link(attempt=attempt))
+    assert visible(table) == [NAME]
+    assert [found.attempt for found in table.links(None, KEY, 1)] == ["a1"]
+    assert "a2" not in hidden(table)
+
+
+def test_links_of_other_chains_do_not_meet(table: ParquetTable) -> None:
+    keys = [KEY, ChainKey("sarameya", "orders", 4), ChainKey("other", "orders", 3)]
+    for key in keys:
+        land(table, link(attempt=f"a{key}".replace("/", "-"), key=key))
+    assert sorted(table.heads(None, keys)) == sorted(keys)
+    assert len(visible(table)) == 3
+
+
+def test_landing_whose_rows_are_all_dropped_makes_an_empty_link(table: ParquetTable) -> None:
+    land(table, link(), shape=Shaping(transform=lambda frame: FakeFrame(frame.table.slice(0, 0))))
+    assert visible(table) == []
+    assert [(found.rows, found.to_offset) for found in table.links(None, KEY, 1)] == [(0, 8)]
+
+
+def test_gap_is_a_link_without_files(table: ParquetTable) -> None:
+    gap = link(kind=Kind.GAP, reason="retention", rows=0)
+    table.land(None, [Landing(link=gap, staged=None)], SAME, lambda phase, landings: None)
+    assert heads(table) == {KEY: (1, "a1", 0)}
+    assert visible(table) == []
+
+
+def test_landing_that_is_no_longer_wanted_leaves_nothing(table: ParquetTable) -> None:
+    class Unwanted(Exception):
+        pass
+
+    def checkpoint(phase: Phase, landings: Sequence[Landing]) -> None:
+        raise Unwanted
+
+    with pytest.raises(Unwanted):
+        land(table, link(), checkpoint=checkpoint)
+    assert (visible(table), table.heads(None, [KEY])) == ([], {})
+    assert hidden(table) == []
+
+
+def test_landing_whose_write_fails_leaves_nothing(table: ParquetTable) -> None:
+    class Failing(FakeFrame):
+        def parquet(self, path: str) -> None:
+            super().parquet(path)
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        land(table, link(), shape=Shaping(transform=lambda frame: Failing(frame.table)))
+    assert visible(table) == []
+    assert "a1" not in hidden(table)
+
+
+def test_rows_that_are_lost_on_the_way_are_noticed_before_they_are_linked(table: ParquetTable) -> None:
+    landing = attrs.evolve(staged(table, link()), records=4)
+    with pytest.raises(LandingError, match=r"link 1 of sarameya/orders-3 \[5, 8\): 3 rows were written of 4 records"):
+        table.land(FakeSpark(), [landing], PLAIN, lambda phase, landings: None)
+    assert (visible(table), table.heads(None, [KEY])) == ([], {})
+
+
+@pytest.mark.parametrize("ask", ["heads", "links"])
+def test_link_whose_lander_died_before_publishing_is_published_by_whoever_asks(
+    table: ParquetTable, ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest: manifest)
+    land(table, link())
+    assert visible(table) == []
+    monkeypatch.undo()
+    assert table.heads(None, [KEY]) if ask == "heads" else table.links(None, KEY, 1)
+    assert visible(table) == [NAME]
+    assert hidden(table) == []
+
+
+def test_link_with_the_longest_topic_name_fits_a_file_name(table: ParquetTable) -> None:
+    land(table, link(key=ChainKey("sarameya", "t" * 249, 0)))
+    assert len(visible(table)) == 1
+
+
+def test_constructor_touches_nothing(tmp_path: Path) -> None:
+    ParquetTable(tmp_path / "landing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_open_twice_is_harmless(table: ParquetTable) -> None:
+    table.open(None)
+    assert visible(table) == []
+
+
+def test_relative_path_is_that_of_its_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = ParquetTable("landing")
+    monkeypatch.chdir("/")
+    assert table.path == tmp_path / "landing"
+
+
+def test_directory_that_cannot_be_made_is_named_with_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(HandlerError, match=r"cannot land in .*/file/orders: Not a directory .*; choose a directory"):
+        ParquetTable(tmp_path / "file" / "orders").open(None)
+
+
+@pytest.mark.parametrize("call", ["tempfile.TemporaryFile", "os.link"])
+def test_directory_that_cannot_be_landed_in_is_named_with_the_cause(
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    # The tests may run as root, whom no mode of a directory keeps out.
+    monkeypatch.setattr(call, refuse)
+    with pytest.raises(HandlerError, match=r"cannot land in .*/orders: Permission denied; choose .* with hard links"):
+        table.open(None)
+    assert os.listdir(table.path) == ["_sarameya"]
+
+
+def test_leftovers_are_what_no_link_names(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest: manifest)
+    land(table, link())
+    monkeypatch.undo()
+    (table.staging / "b.parquet").write_bytes(b"12345")
+    orphan = table.path / "_sarameya" / "landing" / "b"
+    orphan.mkdir()
+    (orphan / "part-0.parquet").write_bytes(b"1234567")
+    (unput,) = (table.path / "_sarameya" / "links").glob("*/*/*")
+    (unput / "put-x").write_bytes(b"1")
+    found = table.leftovers(None)
+    assert sorted((Path(one.name).name, one.size_bytes) for one in found) == [("b", 7), ("b.parquet", 5), ("put-x", 1)]
+    for one in found:
+        table.remove(None, one)
+        table.remove(None, one)
+    assert table.leftovers(None) == []
+    assert heads(table) == {KEY: (1, "a1", 3)}
+    assert visible(table) == [NAME]
+
+
+def test_nothing_but_leftovers_can_be_removed(table: ParquetTable) -> None:
+    land(table, link())
+    with pytest.raises(HandlerError, match="is no leftover of parquet:"):
+        table.remove(None, Leftover(name=str(table.path / NAME), size_bytes=1, changed=0.0, what="a file"))
+    assert visible(table) == [NAME]
+
+
+def test_landing_whose_files_were_swept_while_it_slept_is_not_linked(table: ParquetTable) -> None:
+    def sweep(phase: Phase, landings: Sequence[Landing]) -> None:
+        for one in table.leftovers(None):
+            table.remove(None, one)
+
+    with pytest.raises(LandingError, match="swept away while it slept"):
+        land(table, link(), checkpoint=sweep)
+    assert (heads(table), visible(table)) == ({}, [])
+
+
+# -- without Spark -------------------------------------------------------------------------------
+
+
+def offsets(table: ParquetTable) -> list[int]:
+    return sorted(n for batch in table.batches(["topic", "offset"]) for n in batch.column("offset").to_pylist())
+
+
+def test_batches_are_the_rows_of_links_and_of_whatever_else_readers_see(table: ParquetTable) -> None:
+    assert offsets(table) == []
+    land(table, link())
+    assert offsets(table) == [5, 6, 7]
+    pq.write_table(pa.table({"offset": [9], "other": ["x"]}), table.path / "mine.parquet")
+    pq.write_table(ROWS, table.staging / "a9.parquet")
+    assert offsets(table) == [5, 6, 7, 9]
+    assert {tuple(batch.schema.names) for batch in table.batches(["topic", "offset"])} == {("offset",)}
+
+
+def test_batches_count_a_file_once_whether_it_is_published_or_not(
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as dying:
+        dying.setattr(DataFiles, "publish_link", lambda self, manifest: manifest)
+        land(table, link())
+    assert visible(table) == []
+    assert offsets(table) == [5, 6, 7]
+    table.heads(None, [KEY])
+    assert visible(table) == [NAME]
+    assert offsets(table) == [5, 6, 7]
+
+
+def test_batches_of_a_file_that_is_gone_raise(table: ParquetTable) -> None:
+    land(table, link())
+    (table.path / NAME).unlink()
+    with pytest.raises(FileNotFoundError, match=NAME):
+        offsets(table)
+
+
+def test_what_is_no_table_has_no_chains_and_no_leftovers(tmp_path: Path) -> None:
+    nothing = ParquetTable(tmp_path / "nothing")
+    assert (nothing.keys(None), nothing.leftovers(None)) == ([], [])
+    assert not nothing.path.exists()
+
+
+def test_what_a_compaction_has_replaced_is_left_over(table: ParquetTable) -> None:
+    land(table, link())
+    land(table, link(2, "a2", from_offset=8, to_offset=11))
+    compact(table.path, 10**6)
+    (leftover,) = table.leftovers(None)
+    assert leftover.what == "what compaction 1 has replaced"
+    table.remove(None, leftover)
+    assert table.leftovers(None) == []
+    assert pq.read_table(table.path).num_rows == 6
+    assert [found.number for found in table.links(None, KEY, 1)] == [1, 2]

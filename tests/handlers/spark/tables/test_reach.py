@@ -1,0 +1,139 @@
+"""The probe of what Spark can read. Spark is faked, files are real; a cluster is in the integration tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.tables.reach import check_reads, check_writes
+
+
+@attrs.define(eq=False)
+class FakeContext:
+    master: str
+
+
+@attrs.define(eq=False)
+class FakeSpark:
+    """Reads the files of which it can see every `sees_each`th."""
+
+    sparkContext: FakeContext | None
+    sees_each: int = 1
+    error: Exception | None = None
+    files: int | None = None
+    rows: int = 0
+
+    @property
+    def read(self) -> Self:
+        return self
+
+    def schema(self, columns: str) -> Self:
+        return self
+
+    def range(self, start: int, end: int, step: int, tasks: int) -> Writer:
+        return Writer(self, tasks)
+
+    def parquet(self, *paths: str) -> Self:
+        self.files = len(paths)
+        seen = [path.removeprefix("file://") for path in paths][:: self.sees_each]
+        self.rows = sum(pq.read_table(path).num_rows for path in seen)
+        return self
+
+    def where(self, condition: str) -> Self:
+        return self
+
+    def count(self) -> int:
+        if self.error is not None:
+            raise self.error
+        return self.rows
+
+
+@attrs.define
+class Writer:
+    spark: FakeSpark
+    rows: int
+
+    @property
+    def write(self) -> Self:
+        return self
+
+    def parquet(self, path: str) -> None:
+        directory = Path(path.removeprefix("file://"))
+        directory.mkdir()
+        (directory / "_SUCCESS").touch()
+        if self.spark.error is not None:
+            raise self.spark.error
+        self.spark.files = self.rows // self.spark.sees_each
+        for number in range(self.spark.files):
+            pq.write_table(pa.table({"id": [number]}), directory / f"part-{number}.parquet")
+
+
+def spark(master: str = "spark://there:7077", **more: Any) -> FakeSpark:
+    return FakeSpark(FakeContext(master), **more)
+
+
+@pytest.mark.parametrize("fake", [spark(), spark("local-cluster[2,1,1024]"), FakeSpark(None)])
+def test_spark_elsewhere_that_reads_all_is_taken_and_nothing_is_left(tmp_path: Path, fake: FakeSpark) -> None:
+    check_reads(fake, tmp_path)
+    assert fake.files
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2]"])
+def test_spark_of_this_machine_is_not_asked(tmp_path: Path, master: str) -> None:
+    fake = spark(master)
+    check_reads(fake, tmp_path)
+    assert fake.files is None
+
+
+@pytest.mark.parametrize(
+    ("fake", "found"),
+    [
+        (spark(sees_each=2), "8 rows of 16"),
+        (spark(error=OSError("does not exist")), "OSError: does not exist"),
+    ],
+)
+def test_spark_that_does_not_read_is_told_with_what_to_do(tmp_path: Path, fake: FakeSpark, found: str) -> None:
+    with pytest.raises(HandlerError) as raised:
+        check_reads(fake, tmp_path)
+    assert str(raised.value).startswith(f"Spark does not read what this process writes to {tmp_path} ({found}): choose")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fake", [spark(), FakeSpark(None)])
+def test_spark_elsewhere_that_writes_where_we_read_is_taken_and_nothing_is_left(
+    tmp_path: Path, fake: FakeSpark
+) -> None:
+    check_writes(fake, tmp_path)
+    assert fake.files
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("fake", "found"),
+    [
+        (spark(sees_each=4), "4 rows of 16"),
+        (spark(error=OSError("permission denied")), "OSError: permission denied"),
+    ],
+)
+def test_spark_that_writes_elsewhere_is_told_with_what_to_do(tmp_path: Path, fake: FakeSpark, found: str) -> None:
+    with pytest.raises(HandlerError) as raised:
+        check_writes(fake, tmp_path)
+    assert str(raised.value).startswith(f"this process does not read what Spark writes to {tmp_path} ({found}): choose")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_there_is_no_spark_nobody_is_asked(tmp_path: Path) -> None:
+    check_reads(None, tmp_path / "not there")
+    check_writes(None, tmp_path / "not there")
+
+
+def test_directory_that_cannot_be_written_to_is_told_as_well(tmp_path: Path) -> None:
+    with pytest.raises(HandlerError, match="FileNotFoundError"):
+        check_reads(spark(), tmp_path / "not there")
