@@ -16,7 +16,7 @@ from tests.conformance.owners import KEY
 from tests.conformance.proof import offsets, prove_chain, prove_rows, prove_winners
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 240.0
+SECONDS = 600.0
 
 
 def race(contender: Contender, place: Place) -> list[list[dict[str, Any]]]:
