@@ -59,7 +59,7 @@ async def test_two_workers_land_every_record_once(real_kafka: RealKafka, tmp_pat
             nursery.start_soon(service.must_run)
             await in_thread(real_kafka.await_members, GROUP, 2, START_SECONDS)
             produced = await in_thread(send, real_kafka, "flights", records)
-            await in_thread(real_kafka.await_committed, GROUP, ROWS, LAND_SECONDS)
+            await real_kafka.until_committed(GROUP, ROWS, LAND_SECONDS)
             at_work = await in_thread(real_kafka.describe_group, GROUP)
             nursery.cancel_scope.cancel()
         await service.stop()

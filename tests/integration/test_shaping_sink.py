@@ -93,9 +93,7 @@ async def test_topic_lands_as_typed_rows_and_its_poison_as_dead_letters(
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(group.consume, [TOPIC], sink)
-            await trio.to_thread.run_sync(
-                real_kafka.await_committed, "shaped-landing", COUNT, DEADLINE, abandon_on_cancel=True
-            )
+            await real_kafka.until_committed("shaped-landing", COUNT, DEADLINE)
             nursery.cancel_scope.cancel()
 
     left = {place for place in range(COUNT) if place not in BAD and place not in TOMBSTONES}
