@@ -12,7 +12,7 @@ from sarameya import HandlerError
 from sarameya_handlers.audit import arguments
 from sarameya_handlers.audit.wording import amount
 from sarameya_handlers.landing.compacting import Compacted, compact
-from sarameya_handlers.spark.tables.parquet import ParquetTable
+from sarameya_handlers.spark.parquet.table import ParquetTable
 
 TRIES = 10
 """Compactions at the same time: one is done, the others have worked in vain, and look again."""

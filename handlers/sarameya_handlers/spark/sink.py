@@ -32,11 +32,11 @@ from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.lander import Lander
 from sarameya_handlers.spark.landing import OnPhase, open_table
 from sarameya_handlers.spark.options import Limits, SparkOptions
+from sarameya_handlers.spark.parquet.table import ParquetTable
 from sarameya_handlers.spark.partition import Partition, Terms
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.sharing import open_shared
 from sarameya_handlers.spark.sink_options import sink_arguments
-from sarameya_handlers.spark.tables.parquet import ParquetTable
 from sarameya_handlers.spark.tables.table import Shape, Table
 
 if TYPE_CHECKING:

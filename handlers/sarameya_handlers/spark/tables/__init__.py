@@ -1,9 +1,9 @@
 """What is landed in.
 
 table.py     the seam: Table, Landing, Phase             named.py     a table told by a name, as app files do
-parquet.py   a directory of files                        foreach_batch.py   whatever a callback does
+foreach_batch.py   whatever a callback does
 reach.py     whether Spark sees what we stage            lease.py     one driver a table
 settings.py  Spark's settings for the while of a block
 
-Delta's and Iceberg's are packages of their own: `spark/delta`, `spark/iceberg`.
+Parquet's, Delta's and Iceberg's are packages of their own: `spark/parquet`, `spark/delta`, `spark/iceberg`.
 """

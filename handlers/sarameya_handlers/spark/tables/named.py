@@ -16,7 +16,7 @@ from sarameya_handlers.options import check_known
 from sarameya_handlers.spark.tables.table import Table
 
 _KINDS = {
-    "parquet": ("sarameya_handlers.spark.tables.parquet", "ParquetTable"),
+    "parquet": ("sarameya_handlers.spark.parquet.table", "ParquetTable"),
     "delta": ("sarameya_handlers.spark.delta.table", "DeltaTable"),
     "iceberg": ("sarameya_handlers.spark.iceberg.table", "IcebergTable"),
 }

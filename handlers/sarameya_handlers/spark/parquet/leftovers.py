@@ -1,0 +1,49 @@
+"""What landings leave behind in a directory: staged files, data of attempts that have not won, manifests that were not
+put, and what a compaction has replaced. Found for the audit, and removed one by one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from stat import S_ISDIR
+
+from sarameya import HandlerError
+from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.spark.tables.table import Leftover
+
+
+def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
+    if not files.hidden.exists():
+        return []
+    # Of those that are linked only a head may still be here: whoever appends the next one publishes it first.
+    linked = {head.link.attempt for key in files.manifests.chains() if (head := files.manifests.head(key))}
+    linked |= {compaction.attempt for compaction in files.compactions.all()}
+    found = [
+        *((path, "a staged file") for path in staging.iterdir()),
+        *((path, "data of a landing that has not won") for path in files.writing.iterdir() if path.name not in linked),
+        *((path, "a manifest that was not put") for path in files.manifests.unfinished()),
+        *((path, f"what compaction {path.name} has replaced") for path in files.replaced.glob("*")),
+    ]
+    return [leftover for path, what in found if (leftover := _leftover(path, what)) is not None]
+
+
+def remove(files: DataFiles, leftover: Leftover) -> None:
+    """Raises HandlerError for what cannot be one."""
+    path = Path(leftover.name)
+    if files.hidden not in path.parents:
+        raise HandlerError(f"{path} is no leftover of parquet:{files.root}")
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _leftover(path: Path, what: str) -> Leftover | None:
+    """None if it is gone already."""
+    try:
+        inside = [file.stat() for file in (path, *path.rglob("*"))]
+    except FileNotFoundError:
+        return None
+    size = sum(stat.st_size for stat in inside if not S_ISDIR(stat.st_mode))
+    return Leftover(name=str(path), size_bytes=size, changed=max(stat.st_mtime for stat in inside), what=what)

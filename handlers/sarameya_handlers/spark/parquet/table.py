@@ -1,0 +1,172 @@
+"""A directory of Parquet files as a `Table`: chains are manifests, put only where there is none.
+
+    landing/orders/
+        part-orders-0-<from>-<to>-<attempt>.parquet     what readers see
+        event_date=2026-11-22/part-...                  where it is partitioned by columns
+        _sarameya/links/...                             the chains (landing/manifests.py)
+        _sarameya/staging/<attempt>.parquet             on its way into Spark
+        _sarameya/landing/<attempt>/...                 written; the rows of a link once its manifest is there
+
+A link's manifest names its files. They are written out of sight, brought to the disk, and given their final names once
+the manifest is there: by whoever put it, or by the chain's next owner, who begins with that (landing/data_files.py). So
+a reader of the plain directory sees rows of links only, of the last one perhaps not all for a moment; `read_landing`
+sees them all at once.
+
+Spark never writes into the directory itself: writers that append to one directory share Spark's `_temporary/0` there,
+and whoever commits first deletes the others' files. What is below `_sarameya` Spark, pyarrow and Hive take for hidden.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sarameya import ConfigError, HandlerError
+from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.landing.manifests import DataFile, Manifest
+from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.parquet import leftovers, writing
+from sarameya_handlers.spark.parquet.reading import batches, read_landing
+from sarameya_handlers.spark.tables.reach import check_reads, check_writes
+from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ParquetTable(Table):
+    """Lands in a directory of the local (or a mounted) file system, which is made if it is not there.
+
+    Exactly once, on a file system whose `link(2)` is atomic and fails where the name is taken: local ones, and NFS.
+    Object stores have no such thing behind a path: land there as Delta or Iceberg.
+    """
+
+    landings_a_job = 32
+    needs_spark = False
+
+    def __init__(self, path: str | os.PathLike[str], *, layout: Layout | None = None) -> None:
+        text = os.fspath(path)
+        if not isinstance(text, str) or not text:
+            raise ConfigError("path", path, "must be the name of a directory")
+        if "://" in text:
+            raise ConfigError("path", text, "must be a directory of a local or mounted file system, not a URL")
+        if set(text) & set("*?[]{}\\"):
+            raise ConfigError("path", text, "must have none of * ? [ ] { } \\, which Spark reads as patterns")
+        self._root = Path(text).absolute()
+        self._layout = layout or Layout()
+        self._files = DataFiles(self._root)
+        self._manifests = self._files.manifests
+
+    def __repr__(self) -> str:
+        return f"ParquetTable({str(self._root)!r})"
+
+    @property
+    def name(self) -> str:
+        return f"parquet:{self._root}"
+
+    @property
+    def path(self) -> Path:
+        """Where readers look: `read_landing(spark, table.path)`, or `spark.read.parquet(str(table.path))`."""
+        return self._root
+
+    @property
+    def staging(self) -> Path:
+        return self._files.hidden / "staging"
+
+    def adopts(self, shape: Shape) -> bool:
+        return shape.is_plain and not self._layout.partition_by
+
+    def open(self, spark: SparkSession) -> None:
+        """Make the directory ready, and find out whether it can be landed in exactly once."""
+        try:
+            for directory in (self.staging, self._files.writing, self._files.hidden / "links"):
+                directory.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self._files.writing, prefix="probe-") as probe:
+                beside = f"{probe.name}-linked"
+                os.link(probe.name, beside)
+                os.unlink(beside)
+            with tempfile.TemporaryFile(dir=self._root, prefix="_"):
+                pass
+            self._files.publish_all()
+        except OSError as error:
+            raise HandlerError(
+                f"cannot land in {self._root}: {error.strerror or error}"
+                f"{f' ({error.filename})' if error.filename else ''}; choose a directory that this user may write to, "
+                "of a file system with hard links"
+            ) from error
+        check_reads(spark, self.staging)
+        check_writes(spark, self._files.writing)
+
+    def heads(self, spark: SparkSession, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
+        heads = {key: self._manifests.head(key) for key in keys}
+        return {key: self._files.publish_link(manifest).link for key, manifest in heads.items() if manifest is not None}
+
+    def links(self, spark: SparkSession, key: ChainKey, since: int) -> Sequence[Link]:
+        return [self._files.publish_link(manifest).link for manifest in self._manifests.since(key, since)]
+
+    def land(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
+        try:
+            if self.adopts(shape):
+                for landing in landings:
+                    writing.adopt(self._files, landing)
+            else:
+                staged = [landing for landing in landings if landing.staged]
+                writing.write(spark, self._files, staged, shape, self._layout.partition_by)
+            files = {landing.link.attempt: writing.settle(self._files, landing, self._layout) for landing in landings}
+            if shape.is_plain:
+                for landing in landings:
+                    writing.check_rows(landing, files[landing.link.attempt])
+            checkpoint(Phase.WRITTEN, landings)
+            for landing in landings:
+                self._link(landing, files[landing.link.attempt])
+        finally:
+            for landing in landings:
+                self._forget(landing)
+
+    def keys(self, spark: SparkSession) -> Sequence[ChainKey]:
+        return list(self._manifests.chains())
+
+    def read(self, spark: SparkSession, version: str | None = None) -> DataFrame:
+        if version is not None:
+            raise HandlerError(f"{self.name} keeps no versions: restore its directory from a backup instead")
+        return read_landing(spark, self._root)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return batches(self._files, columns)
+
+    def heads_at(self, spark: SparkSession, version: str) -> dict[ChainKey, Link]:
+        raise HandlerError(
+            f"{self.name} keeps no versions: restore its directory from a backup, then match the group to it by "
+            "sarameya rewind --to-head"
+        )
+
+    def leftovers(self, spark: SparkSession) -> Sequence[Leftover]:
+        return leftovers.leftovers(self._files, self.staging)
+
+    def remove(self, spark: SparkSession, leftover: Leftover) -> None:
+        leftovers.remove(self._files, leftover)
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    def _link(self, landing: Landing, files: tuple[DataFile, ...]) -> None:
+        rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+        manifest = Manifest(attrs.evolve(landing.link, rows=rows, size_bytes=size), files)
+        if not all((self._files.directory(landing.link.attempt) / file.name).exists() for file in files):
+            raise LandingError(f"{landing}: what was written of it was swept away while it slept")
+        if self._manifests.put(manifest):
+            self._files.publish_link(manifest)
+
+    def _forget(self, landing: Landing) -> None:
+        """Remove what was written, unless a manifest names it: then it is no longer ours."""
+        manifest = self._manifests.get(landing.link.key, landing.link.number)
+        if manifest is not None and manifest.link.attempt == landing.link.attempt:
+            self._files.publish_link(manifest)
+        else:
+            self._files.forget(landing.link.attempt)

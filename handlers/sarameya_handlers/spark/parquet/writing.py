@@ -1,0 +1,112 @@
+"""A landing's files: written by Spark, or the staged file as it is, and brought to the disk out of readers' sight."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from functools import partial, reduce
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.links import Link
+from sarameya_handlers.landing.manifests import DataFile
+from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.parquet.reading import spark_path
+from sarameya_handlers.spark.tables.settings import changed
+from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+_TOPIC_IN_NAME = 100
+"""A topic may have 249 characters, a file name 255; the attempt alone makes the name unique."""
+_ATTEMPT = "_sarameya_attempt"
+"""The column by which one job writes each landing's rows into a directory of its own."""
+_WITHOUT_SORTING = {"spark.sql.maxConcurrentOutputFileWriters": "8"}
+"""Else Spark sorts each task's rows by that column, though they all have the same, for a third of the time."""
+
+
+def adopt(files: DataFiles, landing: Landing) -> None:
+    """The staged file becomes the link's."""
+    if landing.staged:
+        directory = files.directory(landing.link.attempt)
+        directory.mkdir()
+        landing.staged.rename(directory / "part-0.parquet")
+
+
+def write(
+    spark: SparkSession, files: DataFiles, landings: Iterable[Landing], shape: Shape, partition_by: tuple[str, ...]
+) -> None:
+    """One job, one file a landing (and a partition of the table): several tasks of one could not be told apart."""
+    for _, those in groupby(sorted(landings, key=_topic), key=_topic):
+        of_topic = list(those)
+        frames = [frame.coalesce(1) for frame in shape.frames(spark, of_topic)]
+        if len(of_topic) == 1:
+            directory = files.directory(of_topic[0].link.attempt)
+            _writer(frames[0], partition_by).parquet(spark_path(directory))
+        else:
+            _write_together(spark, files, of_topic, frames, partition_by)
+
+
+def _write_together(
+    spark: SparkSession,
+    files: DataFiles,
+    landings: Sequence[Landing],
+    frames: Sequence[DataFrame],
+    partition_by: tuple[str, ...],
+) -> None:
+    from pyspark.sql.functions import lit
+
+    attempts = [landing.link.attempt for landing in landings]
+    marked = [frame.withColumn(_ATTEMPT, lit(attempt)) for frame, attempt in zip(frames, attempts, strict=True)]
+    together = files.writing / f"{attempts[0]}-and-others"
+    try:
+        union = reduce(lambda one, other: one.union(other), marked)
+        with changed(spark, _WITHOUT_SORTING):
+            _writer(union, (_ATTEMPT, *partition_by)).parquet(spark_path(together))
+        for attempt in attempts:
+            written = together / f"{_ATTEMPT}={attempt}"
+            if written.exists():
+                written.rename(files.directory(attempt))
+    finally:
+        shutil.rmtree(together, ignore_errors=True)
+
+
+def settle(files: DataFiles, landing: Landing, layout: Layout) -> tuple[DataFile, ...]:
+    """What was written of a landing, brought to the disk."""
+    settled = files.settle(landing.link.attempt, partial(_file_name, landing.link), _row_count)
+    if len({Path(file.name).parent for file in settled}) > layout.max_partitions:
+        raise LandingError(
+            f"{landing} has rows of more than {layout.max_partitions} partitions of the table: "
+            "partition it more coarsely, or allow more (max_partitions)"
+        )
+    return settled
+
+
+def check_rows(landing: Landing, files: Iterable[DataFile]) -> None:
+    """Raises LandingError where these files have not a row for each record."""
+    if (rows := sum(file.rows for file in files)) != landing.records:
+        raise LandingError(f"{landing}: {rows} rows were written of {landing.records} records")
+
+
+def _topic(landing: Landing) -> str:
+    return landing.link.key.topic
+
+
+def _writer(frame: DataFrame, partition_by: tuple[str, ...]) -> DataFrameWriter:
+    writer = frame.write.option("maxRecordsPerFile", 0)
+    return writer.partitionBy(*partition_by) if partition_by else writer
+
+
+def _file_name(link: Link, number: int) -> str:
+    span = f"{link.from_offset:020}-{link.to_offset:020}"
+    which = f"-{number}" if number else ""
+    return f"part-{link.key.topic[:_TOPIC_IN_NAME]}-{link.key.partition}-{span}-{link.attempt}{which}.parquet"
+
+
+def _row_count(file: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file).num_rows)
