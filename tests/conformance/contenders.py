@@ -17,6 +17,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from sarameya_handlers import SparkOptions
+from sarameya_handlers.spark.engines.connect import new_session
 from sarameya_handlers.spark.engines.engine import Engine, SparkEngine
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.named import table_named
@@ -64,9 +65,7 @@ class Place:
     @contextmanager
     def reader(self) -> Iterator[Any]:
         """A session of the Connect server, which reads whatever anybody has landed."""
-        from pyspark.sql.connect.session import SparkSession
-
-        session = SparkSession(connection=self.server)
+        session = new_session(self.server)
         try:
             yield session
         finally:

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from sarameya_handlers.spark.engines.connect import new_session
 from tests.integration.real_kafka.node import HOST, free_ports
 
 if TYPE_CHECKING:
@@ -95,9 +96,7 @@ class ConnectServer:
     @contextmanager
     def session(self, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
         """A session of its own, with these settings, released at the end."""
-        from pyspark.sql.connect.session import SparkSession
-
-        session = SparkSession(connection=self.url)
+        session = new_session(self.url)
         try:
             for key, value in (conf or {}).items():
                 session.conf.set(key, value)

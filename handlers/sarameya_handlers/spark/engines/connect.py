@@ -58,10 +58,9 @@ class ConnectDriver(Driver):
     def at(cls, url: str, settings: Mapping[str, str]) -> ConnectDriver:
         """The server at `sc://host:port/;…`, where each session has these settings."""
         from pyspark.sql.connect.client import DefaultChannelBuilder
-        from pyspark.sql.connect.session import SparkSession
 
         def connect() -> Any:
-            return SparkSession(connection=DefaultChannelBuilder(url, list(_CHANNEL)))
+            return new_session(DefaultChannelBuilder(url, list(_CHANNEL)))
 
         return cls(without_token(url), connect, settings)
 
@@ -169,9 +168,21 @@ def connect_mode() -> Iterator[None]:
         os.environ.pop(_MODE, None)
 
 
-def _clone(session: Any) -> Any:
+def new_session(connection: Any, **more: Any) -> Any:
+    """A session of pyspark's that does nothing when it is collected: whoever has it closes it.
+
+    pyspark's own closes its client then, in whatever thread the collector happens to run, and waits there for the lock
+    of a pool that all clients share; where that thread was about to use the pool it waits for itself, for ever.
+    """
     from pyspark.sql.connect.session import SparkSession
 
+    class Session(SparkSession):
+        def __del__(self) -> None: ...
+
+    return Session(connection, **more)
+
+
+def _clone(session: Any) -> Any:
     # Before its first request a session is one of the client's alone, which the server cannot clone.
     _ask(session)
     # Of the clone only the id is needed: it goes into what made the client of the session that is there.
@@ -180,7 +191,7 @@ def _clone(session: Any) -> Any:
     _close(cloned)
     for option in _CHANNEL:
         builder.setChannelOption(*option)
-    return SparkSession(connection=builder, userId=session.client._user_id)
+    return new_session(builder, userId=session.client._user_id)
 
 
 def _close(client: Any) -> None:

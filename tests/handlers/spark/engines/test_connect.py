@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
+import threading
 from typing import Any
 
 import attrs
@@ -11,9 +13,10 @@ import grpc
 import pytest
 from pyspark.errors import PySparkAssertionError
 from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
+from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator as Responses
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.engines.connect import ConnectDriver, connect_mode
+from sarameya_handlers.spark.engines.connect import ConnectDriver, connect_mode, new_session
 from sarameya_handlers.spark.errors import SparkGoneError
 
 
@@ -178,6 +181,21 @@ def test_real_client_is_closed_without_a_server() -> None:
     with pytest.raises(SparkGoneError, match="Connection refused") as raised:
         driver.open_session()
     assert "s3cret" not in str(raised.value)
+
+
+def test_session_that_is_collected_waits_for_no_lock_that_its_thread_has() -> None:
+    def collect() -> None:
+        session = new_session("sc://127.0.0.1:1")
+        session.client._channel.close()
+        with Responses._get_or_create_release_thread_pool()._shutdown_lock:  # as in the middle of a request
+            del session
+            gc.collect()
+
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(20.0)
+    assert not thread.is_alive()
+    Responses.shutdown()
 
 
 def test_mode_is_set_inside_and_gone_after() -> None:
