@@ -91,6 +91,8 @@ _OF_THE_WORKER = re.compile(
     r"(\w+\.)*(Connection\w*Error|Timeout(Error)?|BrokenPipeError|OSError|MemoryError|gaierror)\b"
 )
 """What a function in Python raises for reasons that no record gives: names of exceptions."""
+_OF_THE_INSTALLATION = re.compile(r"(\w+\.)*(ModuleNotFoundError|ImportError|PackageNotFoundError)\b")
+"""What it raises wherever something is not installed, until somebody does that."""
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 
 
@@ -112,7 +114,8 @@ def blame(error: BaseException) -> Blame:
     if isinstance(error, SarameyaError):
         return Blame.SPARK if error.retriable else Blame.STATEMENT
     own = _by_state(_own_state(error))
-    if own in (Blame.RECORD, Blame.STATEMENT):
+    is_python = any(kind.__name__ == "PythonException" for kind in type(error).__mro__)
+    if own in (Blame.RECORD, Blame.STATEMENT) and not is_python:
         return own
     by_class = next((_CLASSES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CLASSES), None)
     if by_class in (Blame.SPARK, Blame.STATEMENT):
@@ -120,9 +123,16 @@ def blame(error: BaseException) -> Blame:
     text = _text(error)
     if text is None:
         return Blame.SPARK  # nobody is there to ask for it
-    if by_class is Blame.RECORD:
-        return Blame.SPARK if _OF_THE_WORKER.match(python_cause(text) or "") else Blame.RECORD
-    return _by_text(text, own)
+    if is_python:
+        return _by_python(python_cause(text) or "")
+    return Blame.RECORD if by_class is Blame.RECORD else _by_text(text, own)
+
+
+def _by_python(cause: str) -> Blame:
+    """Of what a function in Python has raised where Spark's workers run."""
+    if _OF_THE_INSTALLATION.match(cause):
+        return Blame.STATEMENT
+    return Blame.SPARK if _OF_THE_WORKER.match(cause) else Blame.RECORD
 
 
 def _wrapped(error: LandingError) -> Blame:
@@ -135,6 +145,8 @@ def _wrapped(error: LandingError) -> Blame:
 
 def _by_text(text: str, own: Blame | None) -> Blame:
     """Of a chain of errors, by all that is in it: Spark wraps what a record did in its own failure to write."""
+    if _OF_THE_INSTALLATION.match(python_cause(text) or ""):
+        return Blame.STATEMENT
     states = {_by_state(state) for state in _STATE.findall(text)} | {own}
     if Blame.RECORD in states:
         return Blame.RECORD

@@ -87,6 +87,12 @@ JAVA = type("Py4JError", (Exception,), {})
         (error("Py4JJavaError", "[FAILED_READ_FILE.NO_HINT] SQLSTATE: KD001", base=JAVA), Blame.SPARK),
         (error("SparkException", "[OPERATION_CANCELED] SQLSTATE: HY008", "HY008"), Blame.SPARK),
         (error("PythonException", WORKER.format("requests.exceptions.ConnectionError: refused")), Blame.SPARK),
+        (error("PythonException", WORKER.format("ModuleNotFoundError: No module named 'google'")), Blame.STATEMENT),
+        (error("Py4JJavaError", STAGE.format(WORKER.format("ModuleNotFoundError: x")), base=JAVA), Blame.STATEMENT),
+        (
+            error("PythonException", WORKER.format("ImportError: cannot import name 'x'"), state="38000"),
+            Blame.STATEMENT,
+        ),
         (error("PythonException", WORKER.format("OSError: [Errno 28] No space left on device")), Blame.SPARK),
         (error("Py4JNetworkError", "Answer from Java side is empty", base=JAVA), Blame.SPARK),
         (ConnectionRefusedError(111, "Connection refused"), Blame.SPARK),
