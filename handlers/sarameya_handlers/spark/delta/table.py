@@ -23,6 +23,7 @@ from sarameya_handlers.spark.delta.commits import Mark, app_id, key_of, number_o
 from sarameya_handlers.spark.delta.log import DeltaLog, transactions
 from sarameya_handlers.spark.delta.place import Place, hidden, local_root
 from sarameya_handlers.spark.delta.writing import Writer
+from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.lease import take_lease
 from sarameya_handlers.spark.tables.reach import check_reads
@@ -230,7 +231,7 @@ class DeltaTable(Table):
         root = local_root(location)
         if root is None:
             return
-        if not (self._single_driver or _is_remote(spark)):
+        if not (self._single_driver or is_connect(spark)):
             take_lease(
                 hidden(root) / "driver.lock",
                 f"another process lands in {self.name} with a Spark driver of its own, and on a local file system two "
@@ -258,8 +259,3 @@ def _version(text: str) -> int:
     if not text.isdecimal():
         raise HandlerError(f"version {text!r}: a Delta table's versions are whole numbers")
     return int(text)
-
-
-def _is_remote(spark: SparkSession) -> bool:
-    """Whether it is Spark Connect's: then all who share the server share its driver."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")

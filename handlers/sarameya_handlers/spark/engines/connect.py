@@ -168,6 +168,11 @@ def connect_mode() -> Iterator[None]:
         os.environ.pop(_MODE, None)
 
 
+def is_connect(session: object) -> bool:
+    """Whether a session is Spark Connect's: then all who share the server share its driver."""
+    return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(session).__mro__)
+
+
 def new_session(connection: Any, **more: Any) -> Any:
     """A session of pyspark's that does nothing when it is collected: whoever has it closes it.
 

@@ -20,7 +20,7 @@ import trio
 from sarameya import HandlerError
 from sarameya_handlers.spark.engines import starting
 from sarameya_handlers.spark.engines.classic import ClassicDriver
-from sarameya_handlers.spark.engines.connect import ConnectDriver, connect_mode
+from sarameya_handlers.spark.engines.connect import ConnectDriver, connect_mode, is_connect
 from sarameya_handlers.spark.engines.driver import Driver
 from sarameya_handlers.spark.engines.java import require_packages
 from sarameya_handlers.spark.engines.keeping import RETURN_TIMEOUT, Keeper
@@ -186,7 +186,7 @@ class SparkEngine(Engine):
 
 
 def _driver_of(session: SparkSession) -> Driver:
-    if type(session).__module__.startswith("pyspark.sql.connect."):
+    if is_connect(session):
         return ConnectDriver.of(session)
     if hasattr(session, "sparkContext"):
         return ClassicDriver(session)

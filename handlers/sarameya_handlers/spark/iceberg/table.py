@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg import leftovers, publishing
 from sarameya_handlers.spark.iceberg.catalog import (
@@ -238,10 +239,5 @@ class IcebergTable(Table):
 
     def _take_lease(self, spark: SparkSession, catalog: Catalog) -> None:
         hidden = self._hidden(catalog)
-        if catalog.takes_one_driver and hidden is not None and not _is_remote(spark):
+        if catalog.takes_one_driver and hidden is not None and not is_connect(spark):
             take_driver_lease(hidden / "driver.lock")
-
-
-def _is_remote(spark: SparkSession) -> bool:
-    """Whether it is Spark Connect's: then all who share the server share its driver."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -16,7 +16,7 @@ from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnec
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator as Responses
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.engines.connect import ConnectDriver, connect_mode, new_session
+from sarameya_handlers.spark.engines.connect import ConnectDriver, connect_mode, is_connect, new_session
 from sarameya_handlers.spark.errors import SparkGoneError
 
 
@@ -218,3 +218,10 @@ def test_mode_is_left_alone_beside_a_classic_spark(
     with connect_mode():
         assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
     assert "pyspark.sql.connect.functions" in caplog.text
+
+
+def test_session_of_ours_is_spark_connects() -> None:
+    session = new_session("sc://127.0.0.1:1")
+    session.client._channel.close()
+    assert is_connect(session)
+    assert not is_connect(object())
