@@ -78,7 +78,7 @@ async def _sweep(args: argparse.Namespace, table: Table) -> tuple[list[Swept], l
     progress = arguments.progress_of(args)
     async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
         progress(f"{table.name}: looking for what was left behind")
-        plan = plan_sweep(await run(table.leftovers), args.older_than, time.time())
+        plan = plan_sweep(await run(table.leftovers), args.older_than, time.time(), is_forced=args.force)
         heads = await run(lambda spark: table.heads(spark, table.keys(spark)))
         restate = to_restate(heads.values(), plan)
         if args.execute and any(swept.is_due for swept in plan):

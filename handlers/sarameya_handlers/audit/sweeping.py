@@ -37,12 +37,16 @@ class Swept:
     error: str = ""
 
 
-def plan_sweep(leftovers: Iterable[Leftover], older_than: float, now: float) -> list[Swept]:
-    """Those that have not changed for `older_than` seconds are due; the oldest first."""
-    found = [
-        Swept(leftover=leftover, age=now - leftover.changed, is_due=now - leftover.changed >= older_than)
-        for leftover in leftovers
-    ]
+def plan_sweep(leftovers: Iterable[Leftover], older_than: float, now: float, *, is_forced: bool = False) -> list[Swept]:
+    """Those that have not changed for `older_than` seconds are due, and, unless it `is_forced`, for as long as somebody
+    else's job may have them on its way; the oldest first."""
+
+    def planned(leftover: Leftover) -> Swept:
+        age = now - leftover.changed
+        at_least = older_than if is_forced else max(older_than, leftover.others_may_take)
+        return Swept(leftover=leftover, age=age, is_due=age >= at_least)
+
+    found = [planned(leftover) for leftover in leftovers]
     return sorted(found, key=lambda swept: (-swept.age, swept.leftover.name))
 
 

@@ -47,6 +47,15 @@ def test_what_is_older_is_due_and_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
+    ("age", "is_forced", "is_due"), [(2 * HOUR, False, False), (DAY, False, True), (2 * HOUR, True, True)]
+)
+def test_what_others_may_have_on_its_way_is_left_to_them_for_longer(age: float, is_forced: bool, is_due: bool) -> None:
+    theirs = attrs.evolve(left("a", age), others_may_take=DAY)
+    [swept] = plan_sweep([theirs], HOUR, NOW, is_forced=is_forced)
+    assert swept.is_due == is_due
+
+
+@pytest.mark.parametrize(
     ("age", "is_restated"),
     [(3 * DAY, True), (2 * DAY, True), (2 * DAY - SKEW + 1, True), (2 * DAY - SKEW - 1, False), (HOUR, False)],
 )

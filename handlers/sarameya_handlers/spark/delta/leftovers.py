@@ -1,7 +1,9 @@
 """What landings that did not win, or did not end, have left behind in a Delta table's directory, which is mounted here.
 
 A data file is left behind if no commit that the log still has ever named it, and the table of today does not. Files are
-listed before the log is read: one that a landing commits meanwhile is named by then.
+listed before the log is read: one that a landing commits meanwhile is named by then. They are told by name alone, in
+which Delta's writers put a UUID: the log has paths with percent-escapes, Spark tells them without, and directories of
+partitions have some of their own.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
@@ -19,6 +21,8 @@ from sarameya_handlers.spark.tables.table import Leftover
 
 _STAGED = re.compile(r"[0-9a-f]{32}\.parquet|probe-[0-9a-f]{32}\.parquet")
 _DATA = re.compile(r"part-.*\.parquet")
+OTHERS_MAY_TAKE = 24 * 3600.0
+"""Seconds after which a file that no commit names is nobody's: an OPTIMIZE or a MERGE commits its files at its end."""
 _NAMES_A_FILE = (b'{"add":', b'{"remove":')
 
 
@@ -37,11 +41,11 @@ def leftovers(root: Path, current: Callable[[], Iterable[str]], staging: Path) -
     """`current` gives the files of the table as it is now, as Spark names them."""
     staged = [(path, "a staged file") for path in _entries(staging) if _STAGED.fullmatch(path.name)]
     listed = [(path, "a data file that no version of the table names") for path in _data_files(root)]
-    named = {str(_place(root, path)) for path in current()} | _named_in_log(root)
+    named = {name for path in current() for name in _names(path)} | _named_in_log(root)
     return [
         leftover
-        for path, what in (*staged, *(one for one in listed if str(one[0]) not in named))
-        if (leftover := _leftover(path, what)) is not None
+        for path, what in (*staged, *(one for one in listed if one[0].name not in named))
+        if (leftover := _leftover(path, what, 0.0 if path.parent == staging else OTHERS_MAY_TAKE)) is not None
     ]
 
 
@@ -85,19 +89,26 @@ def _named_in_log(root: Path) -> set[str]:
         for line in lines:
             if line.startswith(_NAMES_A_FILE):
                 action = msgspec.json.decode(line, type=_Action)
-                named |= {str(_place(root, file.path)) for file in (action.add, action.remove) if file}
+                named |= {name for file in (action.add, action.remove) if file for name in _names(file.path)}
     return named
 
 
-def _place(root: Path, name: str) -> Path:
-    """Of a file as the log names it: below the root, or anywhere, with percent-escapes."""
-    return root / unquote(urlsplit(name).path)
+def _names(path: str) -> tuple[str, str]:
+    """A file's name, whether it was told with percent-escapes or without."""
+    name = path.rpartition("/")[2]
+    return name, unquote(name)
 
 
-def _leftover(path: Path, what: str) -> Leftover | None:
+def _leftover(path: Path, what: str, others_may_take: float) -> Leftover | None:
     """None for one that is gone by now."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
         return None
-    return Leftover(name=str(path), size_bytes=status.st_size, changed=status.st_mtime, what=what)
+    return Leftover(
+        name=str(path),
+        size_bytes=status.st_size,
+        changed=status.st_mtime,
+        what=what,
+        others_may_take=others_may_take,
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sarameya import HandlerError
-from sarameya_handlers.landing.errors import ForgottenChainError
+from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import TableName
@@ -29,8 +29,17 @@ _FORGET_AT = 5000
 def chain_property(key: ChainKey) -> str:
     """A table property of each chain that ever began: BEGUN, put there before its first link is published; or its last
     link, as an owner that gave it up in order has stated it, until the next one begins. Histories forget, this does
-    not; and it counts only where history says nothing."""
-    return f"{_CHAIN}{chain_name(key)}"
+    not; and it counts only where history says nothing.
+
+    Both its name and a link are in hexadecimal: Spark shows no property that it takes for a secret, or for an address,
+    and would take a topic called orders-hourly for one ("url").
+    """
+    return f"{_CHAIN}{chain_name(key).encode().hex()}"
+
+
+def stated_as(link: Link) -> str:
+    """A chain's last link, as its property has it."""
+    return link.to_json().encode().hex()
 
 
 @attrs.frozen(slots=True)
@@ -50,21 +59,21 @@ class Look:
                 if appended.link is None:
                     raise _forgotten(key)
                 heads[key] = appended.link
-            elif (stated := self._stated(key)) is not None:
-                heads[key] = stated
+            elif (last := self._stated(key)) is not None:
+                heads[key] = last
         return heads
 
     def number(self, key: ChainKey) -> int:
         """That of the chain's last link; 0 if it has not begun. Raises ForgottenChainError, BrokenChainError."""
         if (appended := self.history.newest_of([key]).get(key)) is not None:
             return appended.number
-        stated = self._stated(key)
-        return stated.number if stated else 0
+        last = self._stated(key)
+        return last.number if last else 0
 
     def keys(self) -> list[ChainKey]:
         """Every chain that has begun."""
-        named = (named_chain(name.removeprefix(_CHAIN)) for name in self.properties if name.startswith(_CHAIN))
-        return sorted({*named, *self.history.keys()})
+        named = (name.removeprefix(_CHAIN) for name in self.properties if name.startswith(_CHAIN))
+        return sorted({*(named_chain(bytes.fromhex(name).decode()) for name in named), *self.history.keys()})
 
     def at(self, version: str) -> Look:
         """As if the table stood at that snapshot. Raises HandlerError where it is none of the table's."""
@@ -76,11 +85,14 @@ class Look:
 
     def _stated(self, key: ChainKey) -> Link | None:
         """What the chain's property says of its end, where history reaches less far back than the chain."""
-        if self.history.is_whole or (stated := self.properties.get(chain_property(key))) is None:
+        if self.history.is_whole or (told := self.properties.get(chain_property(key))) is None:
             return None
-        if stated == BEGUN:
+        if told == BEGUN:
             raise _forgotten(key)
-        return Link.from_json(stated)
+        try:
+            return Link.from_json(bytes.fromhex(told).decode())
+        except ValueError as error:
+            raise BrokenChainError(f"{key}: the table's property of it is no link: {told}") from error
 
 
 def _forgotten(key: ChainKey) -> ForgottenChainError:

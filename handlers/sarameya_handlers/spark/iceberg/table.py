@@ -29,7 +29,7 @@ from sarameya_handlers.spark.iceberg.catalog import (
     retention,
     take_driver_lease,
 )
-from sarameya_handlers.spark.iceberg.look import Look, Looker, chain_property, exists, refresh
+from sarameya_handlers.spark.iceberg.look import Look, Looker, chain_property, exists, refresh, stated_as
 from sarameya_handlers.spark.iceberg.schema import partitioning, same_partitioning
 from sarameya_handlers.spark.poison.blame import passes
 from sarameya_handlers.spark.tables.reach import check_reads
@@ -130,10 +130,8 @@ class IcebergTable(Table):
     def rest(self, spark: SparkSession, heads: Iterable[Link]) -> None:
         given_up = {head.key: head for head in heads}
         found = self.heads(spark, given_up)
-        stated = {
-            chain_property(key): head.to_json() for key, head in found.items() if head.attempt == given_up[key].attempt
-        }
-        publishing.set_properties(spark, self._name, stated)
+        ours = [head for key, head in found.items() if head.attempt == given_up[key].attempt]
+        publishing.set_properties(spark, self._name, {chain_property(head.key): stated_as(head) for head in ours})
 
     # -- for the audit -------------------------------------------------------------------------------
 

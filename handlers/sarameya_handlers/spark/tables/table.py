@@ -91,6 +91,8 @@ class Leftover:
     """When it was last changed, in seconds since 1970."""
     what: str
     """In words: the data of a landing that did not win, a staged file ..."""
+    others_may_take: float = 0.0
+    """Seconds for which it may be on its way in somebody else's job (an OPTIMIZE), which no link of ours can stop."""
 
 
 class Table(ABC):

@@ -31,22 +31,26 @@ def root(tmp_path: Path) -> Path:
     """A table with files of all kinds."""
     for name in (
         "part-added.parquet", "part-removed.parquet", "part-current.parquet", "part-lost.parquet", "other.parquet",
-        "day=a b/part-added.parquet", "day=a b/part-lost.parquet", "_day=1/part-lost.parquet",
+        "day=a b/part-spaced.parquet", "day=a b/part-lost-too.parquet", "_day=1/part-lost-there.parquet",
+        "at=2026-11-22 10%3A00%3A00/part-timed.parquet", "at=2026-11-22 10%3A00%3A00/part-timed-now.parquet",
         "_change_data/part-cdc.parquet", "deletion_vector_1.bin", "_delta_log/part-x.parquet",
         f"_sarameya/staging/{STAGED}", "_sarameya/staging/README",
     ):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"data")
     commit(tmp_path, 0, {"add": {"path": "part-added.parquet", "size": 4}}, {"txn": {"appId": "x", "version": 1}})
-    commit(tmp_path, 1, {"remove": {"path": "part-removed.parquet"}}, {"add": {"path": "day=a%20b/part-added.parquet"}})
+    escaped = ("day=a%20b/part-spaced.parquet", "at=2026-11-22%2010%253A00%253A00/part-timed.parquet")
+    commit(tmp_path, 1, {"remove": {"path": "part-removed.parquet"}}, *({"add": {"path": path}} for path in escaped))
     return tmp_path
 
 
 def test_leftovers_are_files_that_nothing_names(root: Path) -> None:
-    assert names(root, [f"file://{root}/part-current.parquet"]) == [
+    # As Delta tells them to Spark: without the log's escapes, but with those of the directories' own.
+    current = [f"file:{root}/part-current.parquet", f"file:{root}/at=2026-11-22 10%3A00%3A00/part-timed-now.parquet"]
+    assert names(root, current) == [
         f"_sarameya/staging/{STAGED}",
-        "_day=1/part-lost.parquet",
-        "day=a b/part-lost.parquet",
+        "_day=1/part-lost-there.parquet",
+        "day=a b/part-lost-too.parquet",
         "part-lost.parquet",
     ]
 
@@ -57,7 +61,13 @@ def test_file_that_is_committed_while_it_is_looked_for_is_none(root: Path) -> No
         return []
 
     found = {Path(one.name).name for one in leftovers(root, current, root / "_sarameya" / "staging")}
-    assert found == {STAGED, "part-lost.parquet", "part-current.parquet"}
+    assert found == {
+        STAGED,
+        "part-lost-too.parquet",
+        "part-lost-there.parquet",
+        "part-current.parquet",
+        "part-timed-now.parquet",
+    }
     left = [one.name for one in leftovers(root, current, root / "_sarameya" / "staging")]
     assert str(root / "part-lost.parquet") not in left
 
@@ -69,6 +79,11 @@ def test_leftover_says_how_large_it_is_and_how_old(root: Path) -> None:
         ("a data file that no version of the table names", 4),
     }
     assert all(abs(one.changed - root.stat().st_mtime) < 60 for one in found)
+    # Of ours a sweep makes sure that nobody can take it; of a data file it cannot know whose it is.
+    assert {(one.what, one.others_may_take) for one in found} == {
+        ("a staged file", 0.0),
+        ("a data file that no version of the table names", 24 * 3600.0),
+    }
 
 
 def test_leftover_is_removed_with_its_checksum_and_twice_is_no_matter(root: Path) -> None:

@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import ForgottenChainError
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import TableName
-from sarameya_handlers.spark.iceberg.look import BEGUN, Look, Looker, chain_property
+from sarameya_handlers.spark.iceberg.look import BEGUN, Look, Looker, chain_property, stated_as
 from tests.handlers.spark.iceberg.kit import KEY, OTHER, FakeMetadata, link
 
 NAME = TableName.of("ice.db.orders")
@@ -189,7 +190,7 @@ def test_stated_head_counts_where_history_has_nothing_of_the_chain(spark: FakeSp
     first = table.land(head)
     table.commit()
     table.expire([first])
-    spark.properties[chain_property(KEY)] = head.to_json()
+    spark.properties[chain_property(KEY)] = stated_as(head)
     seen = look(Looker(NAME), spark)
     assert seen.heads([KEY, OTHER]) == {KEY: head}
     assert seen.number(KEY) == 5
@@ -200,14 +201,14 @@ def test_stated_head_does_not_count_where_history_has_a_later_link(spark: FakeSp
     first = table.land(stated)
     table.land(later)
     table.expire([first])
-    spark.properties[chain_property(KEY)] = stated.to_json()
+    spark.properties[chain_property(KEY)] = stated_as(stated)
     assert look(Looker(NAME), spark).heads([KEY])[KEY].attempt == later.attempt
 
 
 def test_stated_head_does_not_count_where_all_history_is_there_without_it(spark: FakeSpark) -> None:
     """The table was written anew: its properties stay."""
     spark.table.commit()
-    spark.properties[chain_property(KEY)] = link(5).to_json()
+    spark.properties[chain_property(KEY)] = stated_as(link(5))
     assert look(Looker(NAME), spark).heads([KEY]) == {}
 
 
@@ -221,9 +222,19 @@ def test_older_version_has_the_heads_that_it_had(spark: FakeSpark) -> None:
     first, second = link(1), link(2)
     version = spark.table.land(first)
     spark.table.land(second)
-    spark.properties[chain_property(KEY)] = second.to_json()
+    spark.properties[chain_property(KEY)] = stated_as(second)
     seen = look(Looker(NAME), spark)
     assert seen.at(str(version)).heads([KEY])[KEY].attempt == first.attempt
     for unknown in ("12", "yesterday", ""):
         with pytest.raises(HandlerError, match="has no snapshot"):
             seen.at(unknown)
+
+
+@pytest.mark.parametrize("name", ["orders-hourly", "password", "access.key", "s3cret-token"])
+def test_nothing_that_spark_would_not_show_is_in_a_chains_property(name: str) -> None:
+    """By what `spark.redaction.regex` and `spark.sql.redaction.options.regex` are unless somebody sets them."""
+    hidden = re.compile(r"(?i)secret|password|token|access[.]?key|url")
+    key = ChainKey(name, name, 0)
+    told = Link(key=key, number=1, from_offset=0, to_offset=1, attempt=name, origin=Origin(group=name))
+    assert hidden.search(f"{name}, {told.to_json()}")
+    assert not hidden.search(f"{chain_property(key)} = {stated_as(told)}")

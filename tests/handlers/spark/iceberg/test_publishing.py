@@ -12,7 +12,7 @@ from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainErr
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import TableName
-from sarameya_handlers.spark.iceberg.look import BEGUN, Look, chain_property
+from sarameya_handlers.spark.iceberg.look import BEGUN, Look, chain_property, stated_as
 from sarameya_handlers.spark.iceberg.publishing import publish
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.iceberg.kit import KEY, OTHER, FakeMetadata, link
@@ -86,7 +86,7 @@ def test_chains_that_begin_are_written_down_before_their_first_links_are_publish
 def test_chain_that_was_given_up_is_written_down_as_begun_again(table: Table) -> None:
     head, mine = link(1), link(2)
     table.metadata.land(head)
-    table.properties[chain_property(KEY)] = head.to_json()
+    table.properties[chain_property(KEY)] = stated_as(head)
     table.metadata.stage(mine)
     table.publish(mine)
     assert table.spark.said[0].endswith("= 'begun')")
@@ -128,7 +128,7 @@ def test_link_behind_a_stated_head_is_published(table: Table) -> None:
     first = table.metadata.land(head)
     table.metadata.commit()
     table.metadata.expire([first])
-    table.properties[chain_property(KEY)] = head.to_json()
+    table.properties[chain_property(KEY)] = stated_as(head)
     staged = table.metadata.stage(mine)
     assert table.publish(mine) == []
     assert table.spark.picked == [staged]
