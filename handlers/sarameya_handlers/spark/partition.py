@@ -36,6 +36,8 @@ MARGIN = 1.25
 """Times the usual time that must be left to begin a landing when its partition is given up."""
 _HURRIED = 0.5
 """Seconds between two tries of what is given up."""
+_LOOK_EACH = 0.5
+"""Seconds between two looks whether the claim of a full buffer has ended."""
 RETENTION = "retention has removed them before they were read"
 
 
@@ -85,13 +87,13 @@ class Partition:
 
     async def run(self) -> None:
         """Until the claim has ended and what it has given has landed, or is left to the next owner."""
-        if self._gone:
-            await self._leave_out(*self._gone)
-        self._mark()
         forget = self._lander.on_flush(self._nudge)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._collect)
+                if self._gone:
+                    await self._leave_out(*self._gone)
+                self._mark()
                 await self._land_what_is_due()
                 nursery.cancel_scope.cancel()
         except ExceptionGroup as group:
@@ -113,7 +115,8 @@ class Partition:
             self._tell()
             while buffer.is_full and not self._claim.has_ended:
                 self._room = trio.Event()
-                await self._room.wait()
+                with trio.move_on_after(_LOOK_EACH):  # nobody tells when the claim ends while nothing is taken of it
+                    await self._room.wait()
         self._ended.set()
         self._tell()
 
@@ -130,6 +133,8 @@ class Partition:
         self._changed.set()
 
     def _nudge(self) -> None:
+        if self._buffer.is_empty:
+            return  # it would be kept from finding out that nothing has come for a while
         self._is_nudged = True
         self._tell()
 
@@ -232,6 +237,8 @@ class Partition:
         retry = _Retry(self._ended, self._terms.retry_for)
         is_alone = was_hurried = False
         while True:
+            if self._session.is_lost:
+                raise _LeftError
             link = propose()
             one = Try(link, collected.table if collected else None, is_alone)
             since = link.number - 1 or 1
