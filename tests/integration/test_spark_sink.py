@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,18 @@ from sarameya import Config, ConsumerGroup
 from sarameya.arrow import kafka_schema
 from sarameya.embedded import EmbeddedCluster
 from sarameya_handlers import LandingError, Layout, ParquetTable, SparkOptions, SparkSink, read_landing
+from sarameya_handlers.landing.compacting import compact
 from sarameya_handlers.spark.engines import jvm
+from sarameya_handlers.spark.shaping.errors import TooManyPartitionsError
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
 from tests.handlers.spark.transforms import values
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    # pyspark's, whenever rows are collected.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 DEADLINE = 120.0
 
@@ -190,16 +198,112 @@ async def test_table_partitioned_by_columns_lands_in_their_directories(spark: Sp
     assert landed.groupBy("day", "offset").count().where("count = 2").count() == 4
 
 
-async def test_landing_that_touches_too_many_partitions_of_the_table_stops(spark: SparkSession, tmp_path: Path) -> None:
+async def test_landings_that_touch_many_partitions_only_together_land(spark: SparkSession, tmp_path: Path) -> None:
+    table = ParquetTable(tmp_path / "orders", layout=Layout(partition_by=("day",), max_partitions=2))
+    claims, session = [FakeClaim(partition=partition) for partition in range(2)], FakeSession()
+    own_days = lambda frame: frame.selectExpr("offset", "partition * 10 + offset as day")  # noqa: E731
+    async with SparkSink(table, transform=own_days, spark=spark) as sink, trio.open_nursery() as nursery:
+        for claim in claims:
+            nursery.start_soon(consume_in, sink, session, claim)
+        await until(lambda: all(claim.is_read for claim in claims))
+        for claim in claims:
+            claim.send(batch(0, 2, partition=claim.partition))
+            claim.end()
+    assert sorted(path.name for path in table.path.glob("day=*")) == ["day=0", "day=1", "day=10", "day=11"]
+
+
+async def test_landing_that_touches_too_many_partitions_of_the_table_stops_before_it_is_written(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(*_: object) -> None:
+        raise AssertionError("it was written")
+
+    monkeypatch.setattr("sarameya_handlers.spark.parquet.writing._writer", written)
     table = ParquetTable(tmp_path / "orders", layout=Layout(partition_by=("day",), max_partitions=3))
     session = FakeSession()
     spread = lambda frame: frame.selectExpr("offset", "offset as day")  # noqa: E731
     async with SparkSink(table, transform=spread, spark=spark) as sink:
-        with pytest.raises(LandingError, match="rows of more than 3 partitions of the table"):
+        with pytest.raises(TooManyPartitionsError, match=r"more than 3 partitions by day \("):
             await consume_in(sink, session, claim_of([batch(0, 4)]))
     assert session.marks == []
     assert os.listdir(table.path) == ["_sarameya"]
     assert hidden_files(table.path) == []
+
+
+async def test_rows_that_differ_from_what_the_directory_has_stop_with_what_differs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = ParquetTable(tmp_path / "orders")
+    await land(spark, table, range(4), "offset", "topic as name")
+    await land(spark, table, range(4, 8), "topic as NAME", "int(offset) as offset")
+    await land(spark, table, range(8, 12), "offset")
+    rules = rf"do not fit parquet:{table.path}, whose schema is one for all that lands there, of whatever topic: "
+    for columns, told in [
+        (
+            ("string(offset) as offset", "topic as name"),
+            r"the types of offset \(string in the rows, bigint in the table\)",
+        ),
+        (("offset", "1 as more"), r"the table has no more int not null: .*, or set evolve_schema = true"),
+    ]:
+        with pytest.raises(LandingError, match=rules + told):
+            await land(spark, table, range(12, 16), *columns)
+    with pytest.raises(LandingError, match=r"the table has no key binary, value binary, .*evolve_schema"):
+        async with SparkSink(table, spark=spark) as sink:
+            await consume_in(sink, FakeSession(), claim_of([batch(12, 4)]))
+    assert hidden_files(table.path) == []
+    landed = [tuple(row) for row in read_landing(spark, table.path).orderBy("offset").collect()]
+    assert landed == [(n, "orders" if n < 8 else None) for n in range(12)]
+    assert {tuple(pq.read_schema(file).names) for file in table.path.glob("*.parquet")} == {("offset", "name")}
+
+
+@pytest.mark.parametrize("before_there_were_schemas", [False, True])
+async def test_columns_that_are_added_are_null_in_rows_that_landed_before(
+    spark: SparkSession, tmp_path: Path, before_there_were_schemas: bool
+) -> None:
+    """Of a partitioned directory; also within structs, and once it is compacted."""
+    layout = Layout(partition_by=("day",), evolve_schema=True)
+    table = ParquetTable(tmp_path / "orders", layout=layout)
+    day = "if(offset % 2 = 0, to_date('2026-01-02'), null) as day"
+    await land(spark, table, range(2), "offset", day, "named_struct('x', 1) as at")
+    await land(spark, table, range(2, 4), "offset", day, "named_struct('x', 1) as at")
+    if before_there_were_schemas:
+        shutil.rmtree(table.path / "_sarameya" / "schemas")
+        table = ParquetTable(tmp_path / "orders", layout=layout)
+    await land(
+        spark, table, range(4, 6), "named_struct('y', 'b', 'X', 2) as at", day, "offset", "timestamp", "topic as name"
+    )
+    await land(spark, table, range(6, 8), "offset", day, "topic as name")
+    jobs = ran(spark)
+    landed = read_landing(spark, table.path)
+    assert ran(spark) == jobs, "no file is read for its columns"
+    assert landed.schema.simpleString() == (
+        "struct<offset:bigint,at:struct<x:int,y:string>,timestamp:timestamp,name:string,day:date>"
+    )
+    expected = [
+        (
+            n,
+            None if n > 5 else 1 if n < 4 else 2,
+            "b" if n in (4, 5) else None,
+            n in (4, 5),
+            "orders" if n > 3 else None,
+        )
+        for n in range(8)
+    ]
+    columns = ("offset", "at.x", "at.y", "timestamp is not null", "name")
+    for _ in range(2):
+        landed = read_landing(spark, table.path).orderBy("offset")
+        assert [tuple(row) for row in landed.selectExpr(*columns).collect()] == expected
+        assert [row["day"] for row in landed.collect()] == [None if n % 2 else date(2026, 1, 2) for n in range(8)]
+        compact(table.path, 10**6)
+    assert len(list(table.path.glob("day=*/*.parquet"))) == 4, "of two partitions; structs that differ are kept apart"
+    assert sum(batch.num_rows for batch in table.batches(["offset", "name", "day"])) == 8
+
+
+async def land(spark: SparkSession, table: ParquetTable, offsets: range, *columns: str) -> None:
+    """The next link of a partition, as these columns."""
+    session = FakeSession()
+    async with SparkSink(table, transform=lambda frame: frame.selectExpr(*columns), spark=spark) as sink:
+        await consume_in(sink, session, claim_of([batch(offsets.start, len(offsets))]))
 
 
 def ran(spark: SparkSession) -> int:

@@ -8,7 +8,7 @@ and has to begin anew. Readers of the plain directory are to keep away meanwhile
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,17 +61,22 @@ def compact(root: Path, file_bytes: int, *, check: Callable[[], None] = lambda: 
     files.publish_all()
     last = files.compactions.last()
     places = dict(files.live())
-    groups = plan(places, file_bytes)
-    if not groups:
+    small = plan(places, file_bytes)
+    if not small:
         return Compacted(None)
     attempt = uuid4().hex
+    opened = {file: partial(_open, places[file], root / file.name) for group in small for file in group}
     try:
+        schemas = {file: _schema_of(opened[file], check) for file in opened}
+        groups = [alike for group in small for alike in _alike(group, schemas)]
+        if not groups:
+            return Compacted(None)
         for number, group in enumerate(groups):
             check()
             where = files.directory(attempt) / Path(group[0].name).parent
             where.mkdir(parents=True, exist_ok=True)
-            sources = [partial(_open, places[file], root / file.name) for file in group]
-            _write(sources, where / f"{number:06d}.parquet", check)
+            schema = _unified([schemas[file] for file in group])
+            _write([opened[file] for file in group], schema, where / f"{number:06d}.parquet", check)
         written = files.settle(attempt, lambda number: f"compacted-{attempt}-{number}.parquet", _rows)
         _check_rows(written, groups)
         replaced = tuple(file.name for group in groups for file in group)
@@ -116,16 +121,47 @@ def _check_rows(written: Sequence[DataFile], groups: Sequence[Sequence[DataFile]
     assert rows == before, f"{rows} rows were written of {before}"
 
 
-def _write(sources: Sequence[Callable[[], Any]], into: Path, check: Callable[[], None]) -> None:
-    """The rows of these files, in order, in one: a column that some lack is null there."""
+def _schema_of(opened: Callable[[], Any], check: Callable[[], None]) -> Any:
+    check()
+    with opened() as file:
+        return file.schema_arrow
+
+
+def _alike(group: Sequence[DataFile], schemas: Mapping[DataFile, Any]) -> list[list[DataFile]]:
+    """Of these files, those that can become one: some may lack columns, those that they share have one type.
+
+    A struct that has got fields is another type: its files stay apart, since a reader knows better what they lack.
+    """
+    found: list[tuple[dict[str, Any], list[DataFile]]] = []
+    for file in group:
+        columns = {field.name.lower(): (field.name, field.type) for field in schemas[file]}
+        for there, files in found:
+            if all(there.get(name, column) == column for name, column in columns.items()):
+                there.update(columns)
+                files.append(file)
+                break
+        else:
+            found.append((columns, [file]))
+    return [files for _, files in found if len(files) > 1]
+
+
+def _unified(schemas: Sequence[Any]) -> Any:
+    """Every column that one of these has; those that another one lacks may be null."""
     import pyarrow as pa
+
+    unified = pa.unify_schemas(schemas)
+    if all(schema.equals(unified, check_metadata=True) for schema in schemas):
+        return unified
+    lacking = {field.name for field in unified if any(field.name not in schema.names for schema in schemas)}
+    fields = [field.with_nullable(True) if field.name in lacking else field for field in unified]
+    # What is said beside the columns is one file's, Spark's own list of them among it: Spark would see no others.
+    return pa.schema(fields)
+
+
+def _write(sources: Sequence[Callable[[], Any]], schema: Any, into: Path, check: Callable[[], None]) -> None:
+    """The rows of these files, in order, in one: a column that some lack is null there."""
     import pyarrow.parquet as pq
 
-    schemas = []
-    for opened in sources:
-        with opened() as file:
-            schemas.append(file.schema_arrow)
-    schema = pa.unify_schemas(schemas)
     with pq.ParquetWriter(into, schema, compression="zstd") as writer:
         for opened in sources:
             with opened() as file:

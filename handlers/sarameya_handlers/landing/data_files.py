@@ -3,6 +3,7 @@
     <root>/part-orders-0-<from>-<to>-<attempt>.parquet        in its place, where readers of the plain directory see it
     <root>/_sarameya/landing/<attempt>/...                    what an attempt has written: its own as long as it is here
     <root>/_sarameya/links/..., <root>/_sarameya/compactions  what there is (manifests.py, compactions.py)
+    <root>/_sarameya/schemas/...                              what columns its rows have (schemas.py)
     <root>/_sarameya/replaced/<n>/...                         what compaction n has replaced, until it is swept
 
 Whatever a manifest names is either hidden or in its place, and anybody may move it there. Blocking; no Spark.
@@ -17,6 +18,7 @@ from pathlib import Path
 from sarameya_handlers.landing.compactions import Compaction, Compactions
 from sarameya_handlers.landing.files import make_directory, sync
 from sarameya_handlers.landing.manifests import DataFile, Manifest, Manifests
+from sarameya_handlers.landing.schemas import Schemas
 
 HIDDEN = "_sarameya"
 """What begins with an underscore Spark, pyarrow and Hive take for hidden."""
@@ -32,6 +34,7 @@ class DataFiles:
         self.replaced = self.hidden / "replaced"
         self.manifests = Manifests(self.hidden)
         self.compactions = Compactions(self.hidden)
+        self.schemas = Schemas(self.hidden)
 
     # -- being written -------------------------------------------------------------------------------
 

@@ -20,7 +20,15 @@ from sarameya_handlers.landing.manifests import DataFile, Manifest
 KEY = ChainKey("sarameya", "orders", 0)
 
 
-def append(root: Path, rows: Sequence[int], *, where: str = ".", publish: bool = True, **columns: object) -> None:
+def append(
+    root: Path,
+    rows: Sequence[int],
+    *,
+    where: str = ".",
+    publish: bool = True,
+    schema: pa.Schema | None = None,
+    **columns: object,
+) -> None:
     """The next link, with these offsets."""
     files = DataFiles(root)
     head = files.manifests.head(KEY)
@@ -35,7 +43,7 @@ def append(root: Path, rows: Sequence[int], *, where: str = ".", publish: bool =
     )
     directory = files.directory(link.attempt) / where
     directory.mkdir(parents=True)
-    pq.write_table(pa.table({"offset": rows, **columns}), directory / "x.parquet")
+    pq.write_table(pa.table({"offset": rows, **columns}, schema=schema), directory / "x.parquet")
     written = files.settle(link.attempt, lambda n: f"part-{number}-{n}.parquet", lambda file: len(rows))
     manifest = Manifest(link, written)
     assert files.manifests.put(manifest)
@@ -105,6 +113,42 @@ def test_columns_that_some_files_lack_are_null_there(tmp_path: Path) -> None:
     compact(tmp_path, 10**6)
     (file,) = visible(tmp_path)
     assert pq.read_table(tmp_path / file).to_pydict() == {"offset": [0, 1, 2], "name": [None, None, "x"]}
+
+
+def test_columns_that_none_of_the_newer_files_may_lack_are_null_in_the_older(tmp_path: Path) -> None:
+    append(tmp_path, [0])
+    strict = pa.schema([pa.field("offset", pa.int64()), pa.field("name", pa.string(), nullable=False)])
+    append(tmp_path, [1], schema=strict, name=["x"])
+    compact(tmp_path, 10**6)
+    (file,) = visible(tmp_path)
+    assert pq.read_table(tmp_path / file).to_pydict() == {"offset": [0, 1], "name": [None, "x"]}
+
+
+def test_files_of_other_types_stay_apart(tmp_path: Path) -> None:
+    for at in ({"x": 1}, {"x": 1, "y": 2}, "text"):
+        for _ in range(2):
+            append(tmp_path, [len(offsets(tmp_path))], at=[at])
+    append(tmp_path, [6])
+    compact(tmp_path, 10**6)
+    made = [pq.read_table(tmp_path / file).to_pylist() for file in visible(tmp_path)]
+    rows = [[row["at"] for row in one] for one in made]
+    assert sorted(rows, key=str) == sorted([[{"x": 1}] * 2 + [None], [{"x": 1, "y": 2}] * 2, ["text"] * 2], key=str)
+    assert offsets(tmp_path) == list(range(7))
+    assert compact(tmp_path, 10**6) == Compacted(None)
+
+
+def test_word_of_one_file_for_its_columns_is_not_said_of_files_that_have_more(tmp_path: Path) -> None:
+    told = {b"org.apache.spark.sql.parquet.row.metadata": b"..."}
+    with_word = pa.schema([("offset", pa.int64())], metadata=told)
+    for _ in range(2):
+        append(tmp_path, [0], schema=with_word)
+    compact(tmp_path, 10**6)
+    (file,) = visible(tmp_path)
+    assert pq.read_metadata(tmp_path / file).metadata.items() >= told.items()
+    append(tmp_path, [1], name=["x"])
+    compact(tmp_path, 10**6)
+    (file,) = visible(tmp_path)
+    assert not (pq.read_metadata(tmp_path / file).metadata or {}).keys() & told.keys()
 
 
 def test_link_whose_lander_died_before_publishing_is_compacted_too(tmp_path: Path) -> None:

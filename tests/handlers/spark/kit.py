@@ -10,6 +10,8 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from sarameya import CommittedOffset, HandlerError
 from sarameya_handlers import SparkSink
@@ -46,6 +48,10 @@ class FakeFrame:
     @property
     def write(self) -> Self:
         return self
+
+    @property
+    def schema(self) -> StructType:
+        return from_arrow_schema(self.table.schema)
 
     def inputFiles(self) -> list[str]:
         return self._files

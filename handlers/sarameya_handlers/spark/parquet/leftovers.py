@@ -1,5 +1,5 @@
-"""What landings leave behind in a directory: staged files, data of attempts that have not won, manifests that were not
-put, and what a compaction has replaced. Found for the audit, and removed one by one."""
+"""What landings leave behind in a directory: staged files, data of attempts that have not won, manifests and schemas
+that were not put, and what a compaction has replaced. Found for the audit, and removed one by one."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
         *((path, "a staged file") for path in staging.iterdir()),
         *((path, "data of a landing that has not won") for path in files.writing.iterdir() if path.name not in linked),
         *((path, "a manifest that was not put") for path in files.manifests.unfinished()),
+        *((path, "a schema that was not put") for path in files.schemas.unfinished()),
         *((path, f"what compaction {path.name} has replaced") for path in files.replaced.glob("*")),
     ]
     return [leftover for path, what in found if (leftover := _leftover(path, what)) is not None]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.spark.parquet.columns import arrow_types
+from sarameya_handlers.spark.parquet.schema import newest_columns, struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,31 +20,49 @@ if TYPE_CHECKING:
 def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
     """The rows of a directory that a `ParquetTable` has landed in: those of links, each link's whole or not at all.
 
+    They have the columns of the directory's newest schema, which are null in rows that landed before they were added.
     Raises HandlerError where nothing has landed.
     """
     root = Path(os.fspath(path)).absolute()
-    files = [place for _, place in DataFiles(root).live()]
+    landed = DataFiles(root)
+    files = [place for _, place in landed.live()]
     if not files:
         raise HandlerError(f"nothing has landed in {root}")
-    return spark.read.option("basePath", spark_path(root)).parquet(*map(spark_path, files))
+    reader = spark.read.option("basePath", spark_path(root))
+    # Looked for last: then it has each column of these files. Without it Spark takes what one of them has.
+    if (columns := newest_columns(landed)) is not None:
+        reader = reader.schema(struct(columns))
+    return reader.parquet(*map(spark_path, files))
 
 
 def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Files that no link names are among them: readers of the plain directory see those, too."""
+    """Files that no link names are among them: readers of the plain directory see those, too. Columns that were added
+    later are null, but for those that no file has, only the names of directories."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     # In this order: a file that is published meanwhile is found in one place or in the other, and counted once.
     visible = [path.relative_to(files.root) for path in files.root.rglob("*.parquet")]
     places = {str(path): files.root / path for path in visible if not _is_hidden(path)}
     places |= {file.name: place for file, place in files.live()}
+    # Behind them, as above.
+    types = arrow_types(newest_columns(files) or {"fields": []})
     for name, place in sorted(places.items()):
         try:
             file = pq.ParquetFile(place)
         except FileNotFoundError:
             file = pq.ParquetFile(files.root / name)
         with file:
-            names = [column for column in columns if column in file.schema_arrow.names]
-            yield from file.iter_batches(columns=names)
+            there = [column for column in columns if column in file.schema_arrow.names]
+            lacking = {
+                column: types[column]
+                for column in columns
+                if column in types and column not in there and f"/{column}=" not in f"/{name}"
+            }
+            for batch in file.iter_batches(columns=there):
+                for column, kind in lacking.items():
+                    batch = batch.append_column(column, pa.nulls(batch.num_rows, kind))
+                yield batch
 
 
 def spark_path(path: Path) -> str:

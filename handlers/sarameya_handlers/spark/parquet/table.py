@@ -4,6 +4,7 @@
         part-orders-0-<from>-<to>-<attempt>.parquet     what readers see
         event_date=2026-11-22/part-...                  where it is partitioned by columns
         _sarameya/links/...                             the chains (landing/manifests.py)
+        _sarameya/schemas/...                           what columns the rows have (schema.py)
         _sarameya/staging/<attempt>.parquet             on its way into Spark
         _sarameya/landing/<attempt>/...                 written; the rows of a link once its manifest is there
 
@@ -33,6 +34,7 @@ from sarameya_handlers.landing.manifests import DataFile, Manifest
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.parquet import leftovers, writing
 from sarameya_handlers.spark.parquet.reading import batches, read_landing
+from sarameya_handlers.spark.parquet.schema import DirectorySchema, Fit
 from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
@@ -63,6 +65,7 @@ class ParquetTable(Table):
         self._layout = layout or Layout()
         self._files = DataFiles(self._root)
         self._manifests = self._files.manifests
+        self._schema = DirectorySchema(self._files, self.name, self._layout)
 
     def __repr__(self) -> str:
         return f"ParquetTable({str(self._root)!r})"
@@ -113,17 +116,14 @@ class ParquetTable(Table):
 
     def land(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
         try:
-            if self.adopts(shape):
-                for landing in landings:
-                    writing.adopt(self._files, landing)
-            else:
-                staged = [landing for landing in landings if landing.staged]
-                writing.write(spark, self._files, staged, shape, self._layout.partition_by)
+            fit = self._write(spark, [landing for landing in landings if landing.staged], shape)
             files = {landing.link.attempt: writing.settle(self._files, landing, self._layout) for landing in landings}
             if shape.is_plain:
                 for landing in landings:
                     writing.check_rows(landing, files[landing.link.attempt])
             checkpoint(Phase.WRITTEN, landings)
+            if fit is not None and any(files.values()):
+                self._schema.keep(fit)
             for landing in landings:
                 self._link(landing, files[landing.link.attempt])
         finally:
@@ -154,6 +154,16 @@ class ParquetTable(Table):
         leftovers.remove(self._files, leftover)
 
     # -- writing -------------------------------------------------------------------------------------
+
+    def _write(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape) -> Fit | None:
+        """Have files of these landings' rows, and what they were found to fit; None where there are no landings."""
+        if not landings:
+            return None
+        if self.adopts(shape) and (fit := self._schema.adopted(landings[0])) is not None:
+            for landing in landings:
+                writing.adopt(self._files, landing)
+            return fit
+        return writing.write(spark, self._files, landings, shape, self._layout, self._schema)
 
     def _link(self, landing: Landing, files: tuple[DataFile, ...]) -> None:
         rows, size = sum(file.rows for file in files), sum(file.size for file in files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from functools import partial, reduce
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,9 @@ from sarameya_handlers.landing.links import Link
 from sarameya_handlers.landing.manifests import DataFile
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.parquet.reading import spark_path
+from sarameya_handlers.spark.parquet.schema import DirectorySchema, Fit
+from sarameya_handlers.spark.shaping.errors import TooManyPartitionsError
+from sarameya_handlers.spark.shaping.partitions import require_few_partitions, require_partition_columns
 from sarameya_handlers.spark.tables.settings import changed
 from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
 
@@ -37,17 +40,45 @@ def adopt(files: DataFiles, landing: Landing) -> None:
 
 
 def write(
-    spark: SparkSession, files: DataFiles, landings: Iterable[Landing], shape: Shape, partition_by: tuple[str, ...]
-) -> None:
-    """One job, one file a landing (and a partition of the table): several tasks of one could not be told apart."""
-    for _, those in groupby(sorted(landings, key=_topic), key=_topic):
-        of_topic = list(those)
-        frames = [frame.coalesce(1) for frame in shape.frames(spark, of_topic)]
+    spark: SparkSession,
+    files: DataFiles,
+    landings: Iterable[Landing],
+    shape: Shape,
+    layout: Layout,
+    schema: DirectorySchema,
+) -> Fit:
+    """One job a topic, one file a landing (and a partition of the table): several tasks of one could not be told apart.
+
+    Before anything is written it is known that the rows fit `schema` and, with a job more where the table is
+    partitioned, that no landing touches too many of its partitions. Raises ShapeError.
+    """
+    topics = [list(those) for _, those in groupby(sorted(landings, key=_topic), key=_topic)]
+    shaped = [frame for of_topic in topics for frame in shape.frames(spark, of_topic)]
+    for frame in shaped:
+        require_partition_columns(frame, layout.partition_by)
+    fitted, fit = schema.fit(shaped)
+    _require_few_partitions(fitted, layout)
+    left = iter(frame.coalesce(1) for frame in fitted)
+    for of_topic in topics:
+        frames = list(islice(left, len(of_topic)))
         if len(of_topic) == 1:
             directory = files.directory(of_topic[0].link.attempt)
-            _writer(frames[0], partition_by).parquet(spark_path(directory))
+            _writer(frames[0], layout.partition_by).parquet(spark_path(directory))
         else:
-            _write_together(spark, files, of_topic, frames, partition_by)
+            _write_together(spark, files, of_topic, frames, layout.partition_by)
+    return fit
+
+
+def _require_few_partitions(frames: Sequence[DataFrame], layout: Layout) -> None:
+    """Asked of all together first, with one job: seldom do many landings touch more than one of them may."""
+    if not layout.partition_by:
+        return
+    together = reduce(lambda one, other: one.union(other), frames)
+    try:
+        require_few_partitions(together, layout.partition_by, layout.max_partitions)
+    except TooManyPartitionsError:
+        for frame in frames:
+            require_few_partitions(frame, layout.partition_by, layout.max_partitions)
 
 
 def _write_together(

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 def conform(frame: DataFrame, table: StructType) -> DataFrame:
-    """The frame with the table's columns in the table's order, also within structs; those that it lacks are null, those
-    that the table lacks come last. For a frame whose differences from the table are no `problem`.
+    """The frame with the table's columns in the table's order, also within structs, and called as there; those that it
+    lacks are null, those that the table lacks come last. For a frame whose differences from the table are no `problem`.
 
     Raises SchemaMismatchError where either has two columns of one name.
     """
-    if not compare(frame.schema, table) and [name.lower() for name in frame.columns] == [*by_name(table)]:
+    compare(frame.schema, table)
+    if frame.schema.simpleString() == table.simpleString():  # names and types, at any depth, in order
         return frame
     return frame.selectExpr(*(f"{made} as {quoted(name)}" for name, made in _fields(frame.schema, table, "", count())))
 

@@ -1,0 +1,121 @@
+"""Columns as Spark's JSON of a schema has them (`StructType.jsonValue()`). Pure, without pyspark: a landing whose
+staged file becomes the table's own needs none, nor does an audit.
+
+Every column of a directory may be null, whatever those of some rows may be: what has landed may lack what came later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sarameya_handlers.spark.errors import LandingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Columns = Mapping[str, Any]
+"""`{"type": "struct", "fields": [{"name": ..., "type": ..., "nullable": ..., "metadata": ...}, ...]}`"""
+
+_NULLS = ("nullable", "containsNull", "valueContainsNull")
+_ATOMIC = {
+    "bool": "boolean",
+    "int8": "byte",
+    "int16": "short",
+    "int32": "integer",
+    "int64": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "binary",
+    "date32[day]": "date",
+}
+"""Arrow's types as they are printed, and Spark's."""
+
+
+def nullable(kind: Any) -> Any:
+    """The same type, in which everything may be null."""
+    if not isinstance(kind, Mapping):
+        return kind
+    made = {key: True if key in _NULLS else value for key, value in kind.items()}
+    if "fields" in made:
+        made["fields"] = [{**field, "nullable": True, "type": nullable(field["type"])} for field in made["fields"]]
+    return made | {key: nullable(made[key]) for key in ("elementType", "keyType", "valueType") if key in made}
+
+
+def holds(table: Any, rows: Any) -> bool:
+    """Whether a file with columns of `rows` can be read as one of `table`, which may have more of them: those that both
+    have are of one name, to the letter, and of one type."""
+    if not (isinstance(table, Mapping) and isinstance(rows, Mapping)):
+        return bool(table == rows)
+    if table.get("type") != rows.get("type"):
+        return False
+    if table["type"] == "struct":
+        there = {field["name"]: field["type"] for field in table["fields"]}
+        return all(field["name"] in there and holds(there[field["name"]], field["type"]) for field in rows["fields"])
+    inside = ("elementType", "keyType", "valueType", "class", "pyClass")
+    return all(holds(table.get(key), rows.get(key)) for key in inside)
+
+
+def merged(table: Any, rows: Any) -> Any:
+    """The table's columns, and behind them those that only the rows have; also within structs. Where both have one, it
+    is the table's. For what may be null everywhere."""
+    if not (isinstance(table, Mapping) and isinstance(rows, Mapping)):
+        return table
+    if table["type"] == rows["type"] == "struct":
+        ours = {field["name"].lower(): field for field in rows["fields"]}
+        theirs = {field["name"].lower() for field in table["fields"]}
+        kept = [
+            {**field, "type": merged(field["type"], ours[key]["type"])}
+            if (key := field["name"].lower()) in ours
+            else field
+            for field in table["fields"]
+        ]
+        return {**table, "fields": kept + [field for key, field in ours.items() if key not in theirs]}
+    inside = [key for key in ("elementType", "keyType", "valueType") if key in table and key in rows]
+    return {**table, **{key: merged(table[key], rows[key]) for key in inside}}
+
+
+def of_arrow(schema: pa.Schema) -> dict[str, Any]:
+    """The columns that Spark finds in a file of this schema. Raises LandingError for types that are none of Spark's."""
+    return _struct(schema)
+
+
+def arrow_types(table: Columns) -> dict[str, pa.DataType]:
+    """Those of its columns that are no more than a number, a text or the like."""
+    import pyarrow as pa
+
+    made = {spark: pa.type_for_alias(arrow.partition("[")[0]) for arrow, spark in _ATOMIC.items()}
+    return {
+        field["name"]: made[field["type"]]
+        for field in table["fields"]
+        if isinstance(field["type"], str) and field["type"] in made
+    }
+
+
+def _struct(fields: Any) -> dict[str, Any]:
+    made = [{"name": field.name, "type": _type(field), "nullable": True, "metadata": {}} for field in fields]
+    return {"type": "struct", "fields": made}
+
+
+def _type(field: pa.Field) -> Any:
+    from pyarrow import types
+
+    kind = field.type
+    if types.is_struct(kind):
+        return _struct(kind)
+    if types.is_map(kind):
+        key, value = _type(kind.key_field), _type(kind.item_field)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    if types.is_list(kind) or types.is_large_list(kind):
+        return {"type": "array", "elementType": _type(kind.value_field), "containsNull": True}
+    if types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    if types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    name = str(kind).removeprefix("large_")
+    if name not in _ATOMIC:
+        raise LandingError(f"column {field.name} is {kind}, which is no type of Spark's")
+    return _ATOMIC[name]
