@@ -58,9 +58,10 @@ def compact(root: Path, file_bytes: int, *, check: Callable[[], None] = lambda: 
     """Have files of about `file_bytes` below `root`, a directory that a ParquetTable lands in. `check` raises when it
     is no longer wanted, and is let through. Raises OSError."""
     files = DataFiles(root)
+    last = files.compactions.last()  # before: one that is put meanwhile, and not published, is not gone on from
     files.publish_all()
-    last = files.compactions.last()
-    places = dict(files.live())
+    # Only what is in its place: a link's file that comes to it after it was replaced would be there beside its rows.
+    places = {file: place for file, place in files.live() if place == root / file.name}
     small = plan(places, file_bytes)
     if not small:
         return Compacted(None)
@@ -82,6 +83,8 @@ def compact(root: Path, file_bytes: int, *, check: Callable[[], None] = lambda: 
         replaced = tuple(file.name for group in groups for file in group)
         compaction = Compaction(_number(last) + 1, attempt, replaced, written)
         check()
+        for file in written:
+            (files.directory(attempt) / file.name).stat()  # as long as it may have slept: was it swept away?
         if not files.compactions.put(compaction):
             return Compacted(None, was_first=False)
         return Compacted(compaction)
@@ -90,14 +93,14 @@ def compact(root: Path, file_bytes: int, *, check: Callable[[], None] = lambda: 
             raise
         return Compacted(None, was_first=False)  # another one has replaced what was to be read
     finally:
-        _finish(files, attempt)
+        _finish(files, attempt, _number(last) + 1)
 
 
-def _finish(files: DataFiles, attempt: str) -> None:
+def _finish(files: DataFiles, attempt: str, number: int) -> None:
     """In place, if it was put, whatever was told of that; else gone."""
-    last = files.compactions.last()
-    if last is not None and last.attempt == attempt:
-        files.publish_compaction(last)
+    put = files.compactions.get(number)
+    if put is not None and put.attempt == attempt:
+        files.publish_compaction(put)
     else:
         files.forget(attempt)
 

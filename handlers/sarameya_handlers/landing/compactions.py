@@ -42,7 +42,7 @@ class Compactions:
     def all(self) -> Iterator[Compaction]:
         """Every one, in order. Raises BrokenChainError for one that cannot be read."""
         number = 1
-        while (found := self._get(number)) is not None:
+        while (found := self.get(number)) is not None:
             yield found
             number += 1
 
@@ -53,7 +53,8 @@ class Compactions:
             pass
         return newest
 
-    def _get(self, number: int) -> Compaction | None:
+    def get(self, number: int) -> Compaction | None:
+        """The compaction of this number; None if there is none. Raises BrokenChainError for one that cannot be read."""
         path = self._path(number)
         try:
             return msgspec.json.decode(path.read_bytes(), type=Compaction)

@@ -19,9 +19,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import attrs
-import trio
 
-from sarameya import Config, ConfigError, HandlerError, Producer, SarameyaError
+from sarameya import Config, ConfigError, HandlerError, Producer, ProducerRecord, SarameyaError
 from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
 from sarameya_handlers.landing.links import Link
 
@@ -54,8 +53,8 @@ class TopicDeadLetters(DeadLetters):
         self._producer = Producer(bootstrap_servers, config, **producer)
         self._is_open = False
         self._stored: dict[str, set[int]] = {}
-        """By attempt, of letters that were not all written yet: the offsets of those that were. One letter that a topic
-        never takes is tried again and again, and its neighbours with it would fill the topic."""
+        """By attempt, of letters that could not be written together: the offsets of those that were, one by one. One that
+        a topic never takes is tried again and again, and its neighbours with it would fill the topic."""
 
     @property
     def name(self) -> str:
@@ -75,28 +74,29 @@ class TopicDeadLetters(DeadLetters):
     async def write(self, link: Link, letters: Sequence[DeadLetter]) -> None:
         if not self._is_open:
             raise HandlerError("dead letters must be entered first: async with TopicDeadLetters(...) as letters")
-        stored = self._stored.setdefault(link.attempt, set())
-        refused: list[SarameyaError] = []
-
-        async def send(letter: DeadLetter) -> None:
-            try:
-                headers = letter.headers + _headers(link, letter)
-                await self._producer.send(self._topic, letter.value, key=letter.key, headers=headers)
-            except SarameyaError as error:
-                refused.append(error)
+        records = {
+            letter.offset: ProducerRecord(
+                self._topic, letter.value, letter.key, letter.headers + _headers(link, letter)
+            )
+            for letter in letters
+        }
+        stored = self._stored.get(link.attempt)
+        try:
+            if stored is None:
+                await self._producer.send_many(records.values())
             else:
-                stored.add(letter.offset)
-
-        async with trio.open_nursery() as nursery:
-            for letter in letters:
-                if letter.offset not in stored:
-                    nursery.start_soon(send, letter)
-        if refused:
+                for offset in [offset for offset in records if offset not in stored]:
+                    await self._producer.send_many([records[offset]])
+                    stored.add(offset)
+        except SarameyaError as error:
+            self._stored.setdefault(link.attempt, set())
             raise DeadLetterError(
-                f"{link}: {len(refused)} of {len(letters)} dead letters were not written to topic {self._topic!r}: "
-                f"{refused[0]}"
-            ) from refused[0]
-        del self._stored[link.attempt]
+                f"{link}: {len(letters)} dead letters were not all written to topic {self._topic!r}: {error}"
+            ) from error
+        self._stored.pop(link.attempt, None)
+
+    def _record(self, link: Link, letter: DeadLetter) -> ProducerRecord:
+        return ProducerRecord(self._topic, letter.value, letter.key, letter.headers + _headers(link, letter))
 
 
 def _headers(link: Link, letter: DeadLetter) -> tuple[tuple[str, bytes | None], ...]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sarameya_handlers.landing import compacting
 from sarameya_handlers.landing.compacting import SMALL, Compacted, compact, plan
 from sarameya_handlers.landing.data_files import DataFiles
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
@@ -165,13 +167,78 @@ def test_compaction_whose_process_died_before_publishing_is_finished(
     append(tmp_path, [0])
     append(tmp_path, [1])
     with monkeypatch.context() as dying:
-        dying.setattr("sarameya_handlers.landing.compacting._finish", lambda files, attempt: None)
+        dying.setattr("sarameya_handlers.landing.compacting._finish", lambda *_: None)
         compact(tmp_path, 10**6)
     assert offsets(tmp_path) == [0, 1]
     assert len(visible(tmp_path)) == 2
     compact(tmp_path, 10**6) if ended_by == "another compaction" else DataFiles(tmp_path).publish_all()
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
     assert len(visible(tmp_path)) == 1
+
+
+def test_link_that_is_put_while_files_are_looked_for_keeps_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lander dies before publishing, and whoever does that later must not bring back what was replaced."""
+
+    def publish_all_then_land(files: DataFiles) -> None:
+        publish_all(files)
+        append(tmp_path, [2], publish=False)
+
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    publish_all = DataFiles.publish_all
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(DataFiles, "publish_all", publish_all_then_land)
+        compact(tmp_path, 10**6)
+    DataFiles(tmp_path).publish_all()
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
+
+
+def test_compaction_that_others_were_not_told_of_is_not_gone_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process has put it and sleeps before it publishes, while another one is about to compact the same files."""
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    asleep: list[tuple[DataFiles, str, int]] = []
+
+    def sleep(files: DataFiles, attempt: str, number: int) -> None:
+        asleep.append((files, attempt, number))
+
+    def publish_all_before_the_other_puts(files: DataFiles) -> None:
+        publish_all(files)
+        if not asleep:
+            with monkeypatch.context() as other:
+                other.setattr("sarameya_handlers.landing.compacting._finish", sleep)
+                other.setattr(DataFiles, "publish_all", publish_all)
+                assert compact(tmp_path, 10**6).compaction is not None
+
+    publish_all, finish = DataFiles.publish_all, compacting._finish
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(DataFiles, "publish_all", publish_all_before_the_other_puts)
+        compact(tmp_path, 10**6)
+    append(tmp_path, [2])
+    compact(tmp_path, 10**6)
+    finish(*asleep[0])
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
+
+
+def test_compaction_whose_files_were_swept_while_it_slept_is_not_put(tmp_path: Path) -> None:
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    checks = 0
+
+    def sweep_at_the_last() -> None:
+        nonlocal checks
+        checks += 1
+        if any((tmp_path / "_sarameya" / "landing").rglob("compacted-*")):
+            shutil.rmtree(tmp_path / "_sarameya" / "landing")
+
+    with pytest.raises(FileNotFoundError):
+        compact(tmp_path, 10**6, check=sweep_at_the_last)
+    assert checks
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
 
 
 def test_compaction_that_is_no_longer_wanted_leaves_nothing(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from sarameya_handlers.spark.parquet.schema import newest_columns, struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -39,20 +41,12 @@ def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch
     """Files that no link names are among them: readers of the plain directory see those, too. Columns that were added
     later are null, but for those that no file has, only the names of directories."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    # In this order: a file that is published meanwhile is found in one place or in the other, and counted once.
-    visible = [path.relative_to(files.root) for path in files.root.rglob("*.parquet")]
-    places = {str(path): files.root / path for path in visible if not _is_hidden(path)}
-    places |= {file.name: place for file, place in files.live()}
+    places = _places(files)
     # Behind them, as above.
     types = arrow_types(newest_columns(files) or {"fields": []})
     for name, place in sorted(places.items()):
-        try:
-            file = pq.ParquetFile(place)
-        except FileNotFoundError:
-            file = pq.ParquetFile(files.root / name)
-        with file:
+        with _opened(files, name, place) as file:
             there = [column for column in columns if column in file.schema_arrow.names]
             lacking = {
                 column: types[column]
@@ -63,6 +57,31 @@ def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch
                 for column, kind in lacking.items():
                     batch = batch.append_column(column, pa.nulls(batch.num_rows, kind))
                 yield batch
+
+
+def _places(files: DataFiles) -> dict[str, Path]:
+    """Every file of links, and every other that readers of the plain directory see, by name: where it is."""
+    # In this order: a file that is published meanwhile is found in one place or in the other, and counted once.
+    listed = [path.relative_to(files.root) for path in files.root.rglob("*.parquet")]
+    places = {file.name: place for file, place in files.live()}
+    # What a compaction has replaced goes before its own files come; one that has died in between goes by its word.
+    replaced = {name: compaction for compaction in files.compactions.all() for name in compaction.replaced}
+    for path in listed:
+        by = replaced.get(str(path))
+        is_going = by is not None and (files.directory(by.attempt).exists() or not (files.root / path).exists())
+        if not (_is_hidden(path) or is_going):
+            places.setdefault(str(path), files.root / path)
+    return places
+
+
+def _opened(files: DataFiles, name: str, place: Path) -> pq.ParquetFile:
+    """Also one that has been published since, or replaced."""
+    import pyarrow.parquet as pq
+
+    for path in (place, files.root / name):
+        with suppress(FileNotFoundError):
+            return pq.ParquetFile(path)
+    return pq.ParquetFile(next(files.replaced.glob(f"*/{name}"), place))
 
 
 def spark_path(path: Path) -> str:

@@ -264,6 +264,20 @@ def test_batches_count_a_file_once_whether_it_is_published_or_not(
     assert offsets(table) == [5, 6, 7]
 
 
+def test_batches_count_a_row_once_beside_a_compaction_that_was_never_published(
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(table, link())
+    land(table, link(2, "a2"))
+    with monkeypatch.context() as dying:
+        dying.setattr("sarameya_handlers.landing.compacting._finish", lambda *_: None)
+        compact(table.path, 10**6)
+    assert len(visible(table)) == 2, "what it has replaced is there yet"
+    assert offsets(table) == [5, 5, 6, 6, 7, 7]
+    DataFiles(table.path).publish_all()
+    assert offsets(table) == [5, 5, 6, 6, 7, 7]
+
+
 def test_batches_of_a_file_that_is_gone_raise(table: ParquetTable) -> None:
     land(table, link())
     (table.path / NAME).unlink()
