@@ -53,8 +53,8 @@ class TopicDeadLetters(DeadLetters):
         self._producer = Producer(bootstrap_servers, config, **producer)
         self._is_open = False
         self._stored: dict[str, set[int]] = {}
-        """By attempt, of letters that could not be written together: the offsets of those that were, one by one. One that
-        a topic never takes is tried again and again, and its neighbours with it would fill the topic."""
+        """By attempt, of letters that could not be written together: the offsets of those that were, one by one. One
+        that a topic never takes is tried again and again, and its neighbours with it would fill the topic."""
 
     @property
     def name(self) -> str:
