@@ -21,7 +21,6 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya_handlers import LandingError, Layout, ParquetTable, SparkOptions, SparkSink, read_landing
 from sarameya_handlers.landing.compacting import compact
 from sarameya_handlers.spark.engines import jvm
-from sarameya_handlers.spark.shaping.errors import TooManyPartitionsError
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
 from tests.handlers.spark.transforms import values
@@ -223,7 +222,7 @@ async def test_landing_that_touches_too_many_partitions_of_the_table_stops_befor
     session = FakeSession()
     spread = lambda frame: frame.selectExpr("offset", "offset as day")  # noqa: E731
     async with SparkSink(table, transform=spread, spark=spark) as sink:
-        with pytest.raises(TooManyPartitionsError, match=r"more than 3 partitions by day \("):
+        with pytest.raises(LandingError, match=r"more than 3 partitions by day \("):
             await consume_in(sink, session, claim_of([batch(0, 4)]))
     assert session.marks == []
     assert os.listdir(table.path) == ["_sarameya"]

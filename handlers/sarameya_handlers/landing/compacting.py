@@ -137,7 +137,7 @@ def _alike(group: Sequence[DataFile], schemas: Mapping[DataFile, Any]) -> list[l
     """
     found: list[tuple[dict[str, Any], list[DataFile]]] = []
     for file in group:
-        columns = {field.name.lower(): (field.name, field.type) for field in schemas[file]}
+        columns = {field.name.lower(): (field.name, _loose(field.type)) for field in schemas[file]}
         for there, files in found:
             if all(there.get(name, column) == column for name, column in columns.items()):
                 there.update(columns)
@@ -146,6 +146,18 @@ def _alike(group: Sequence[DataFile], schemas: Mapping[DataFile, Any]) -> list[l
         else:
             found.append((columns, [file]))
     return [files for _, files in found if len(files) > 1]
+
+
+def _loose(kind: Any) -> Any:
+    """The type without what it says of nulls within, which is one for all files then."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _loose(field.type)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(_loose(kind.key_type), _loose(kind.item_type))
+    return pa.list_(_loose(kind.value_type)) if types.is_list(kind) else kind
 
 
 def _unified(schemas: Sequence[Any]) -> Any:

@@ -139,6 +139,20 @@ def test_files_of_other_types_stay_apart(tmp_path: Path) -> None:
     assert compact(tmp_path, 10**6) == Compacted(None)
 
 
+def test_files_whose_values_allow_nulls_in_other_places_become_one(tmp_path: Path) -> None:
+    for strict in (True, False):
+        x = pa.struct([pa.field("x", pa.int64(), nullable=not strict)])
+        kind = pa.struct([("xs", pa.list_(x)), ("m", pa.map_(pa.string(), x))])
+        value = {"xs": [{"x": 1}], "m": [("k", {"x": 1 if strict else None})]}
+        schema = pa.schema([pa.field("offset", pa.int64(), nullable=not strict), pa.field("at", kind)])
+        append(tmp_path, [int(strict)], schema=schema, at=[value])
+    compact(tmp_path, 10**6)
+    (file,) = visible(tmp_path)
+    table = pq.read_table(tmp_path / file)
+    assert table["offset"].to_pylist() == [1, 0]
+    assert [at["m"] for at in table["at"].to_pylist()] == [[("k", {"x": 1})], [("k", {"x": None})]]
+
+
 def test_word_of_one_file_for_its_columns_is_not_said_of_files_that_have_more(tmp_path: Path) -> None:
     told = {b"org.apache.spark.sql.parquet.row.metadata": b"..."}
     with_word = pa.schema([("offset", pa.int64())], metadata=told)
