@@ -129,8 +129,9 @@ class SparkSink(ConsumerGroupHandler):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """A sink from plain values, as a TOML table gives them: `table` (see `spark/tables/named.py`), or `path` for a
-        Parquet directory; those of this class under their names; `partition_by`, `max_partitions`, `evolve_schema` of
-        Layout; what `Shaping` reads; `dead_letters` and `spark`, tables of their own. Raises ConfigError, HandlerError.
+        Parquet directory; `staging` and `single_driver` where tables have them; those of this class by their names;
+        `partition_by`, `max_partitions`, `evolve_schema` of Layout; what `Shaping` reads; `dead_letters` and `spark`,
+        tables of their own. Raises ConfigError, HandlerError.
         """
         return cls(**sink_arguments(options))
 
