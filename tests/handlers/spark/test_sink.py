@@ -610,14 +610,19 @@ class FakeDeadLetters(DeadLetters):
 
 
 def poisoned(partition: int, *bad: int) -> FakeClaim:
+    """A claim that gives these, and ends."""
+    claim = FakeClaim(partition=partition)
+    claim.send(poisoned_batch(partition, *bad))
+    claim.end()
+    return claim
+
+
+def poisoned_batch(partition: int, *bad: int) -> MessageBatch:
     """Ten records; those at the offsets `bad` are."""
     messages = [
         message(offset, partition=partition, value=b"bad" if offset in bad else b"good") for offset in range(10)
     ]
-    claim = FakeClaim(partition=partition)
-    claim.send(MessageBatch("orders", partition, messages, 10))
-    claim.end()
-    return claim
+    return MessageBatch("orders", partition, messages, 10)
 
 
 async def test_poison_goes_to_the_dead_letters_and_the_rest_lands(table: FakeTable, autojump_clock: MockClock) -> None:
@@ -649,15 +654,34 @@ async def test_poison_without_a_place_for_it_stops_and_names_the_first_record(
 
 
 async def test_partition_waits_while_its_dead_letters_cannot_be_written(
-    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+    table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim, session, dead = FakeClaim(), FakeSession(), FakeDeadLetters()
+    dead.fails = 10**6
+    nursery.start_soon(consume, sink_to(table, shape=Decoding(), dead_letters=dead), session, claim)
+    claim.send(poisoned_batch(0, 3))
+    for _ in range(120):
+        await trio.sleep(10)
+        assert (dead.letters, table.chains, session.marks) == ([], {}, [])
+    assert dead.fails < 10**6 - 30
+    assert "1 dead letters are not written, and it waits, the next try is in 30.0 s" in caplog.text
+    dead.fails = 0
+    await trio.sleep(31)
+    assert dead.letters == [(3, b"bad")]
+    assert table.offsets == [[0, 1, 2, 4, 5, 6, 7, 8, 9]]
+    assert session.marks == [("orders", 0, 10)]
+    claim.end()
+
+
+async def test_partition_that_is_given_up_hurries_with_its_dead_letters(
+    table: FakeTable, autojump_clock: MockClock
 ) -> None:
     session, dead = FakeSession(), FakeDeadLetters()
     dead.fails = 4
     await consume(sink_to(table, shape=Decoding(), dead_letters=dead), session, poisoned(0, 3))
-    assert trio.current_time() == 4 * 0.5  # it is being given up, and hurries
+    assert trio.current_time() == 4 * 0.5
     assert dead.letters == [(3, b"bad")]
     assert session.marks == [("orders", 0, 10)]
-    assert "1 dead letters are not written, and it waits, the next try is in" in caplog.text
 
 
 async def test_neighbours_of_a_poisoned_partition_land(tmp_path: Path, autojump_clock: MockClock) -> None:
