@@ -76,6 +76,31 @@ async def test_bytes_limit_lands(table: FakeTable) -> None:
     assert [len(offsets) for offsets in table.offsets] == [2, 2, 1]
 
 
+@pytest.mark.parametrize(
+    ("stored", "then"), [(100, [20, 20]), (500, [4] * 10)], ids=["packed well", "packed badly"]
+)
+async def test_how_large_files_have_come_out_rules_how_much_is_collected(
+    tmp_path: Path, stored: int, then: list[int]
+) -> None:
+    """Files are to have 2,000 bytes, and each record takes `stored` of it."""
+    table = SizedTable(tmp_path, stored)
+    record = batch(0, 1).to_arrow().nbytes
+    sink = sink_to(table, max_rows=10**6, max_bytes=10 * record, file_bytes=2000)
+    await consume(sink, FakeSession(), claim_of([batch(n, 1) for n in range(50)]))
+    assert [len(offsets) for offsets in table.offsets] == [10, *then]
+
+
+class SizedTable(FakeTable):
+    """Knows how large its files are: so many bytes a record."""
+
+    def __init__(self, directory: Path, record_bytes: int) -> None:
+        super().__init__(directory)
+        self.record_bytes = record_bytes
+
+    def append(self, link: Link, offsets: list[int]) -> None:
+        super().append(attrs.evolve(link, size_bytes=self.record_bytes * len(offsets)), offsets)
+
+
 async def test_idle_topic_lands_when_its_oldest_record_is_of_age(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
