@@ -76,9 +76,7 @@ async def test_bytes_limit_lands(table: FakeTable) -> None:
     assert [len(offsets) for offsets in table.offsets] == [2, 2, 1]
 
 
-@pytest.mark.parametrize(
-    ("stored", "then"), [(100, [20, 20]), (500, [4] * 10)], ids=["packed well", "packed badly"]
-)
+@pytest.mark.parametrize(("stored", "then"), [(100, [20, 20]), (500, [4] * 10)], ids=["packed well", "packed badly"])
 async def test_how_large_files_have_come_out_rules_how_much_is_collected(
     tmp_path: Path, stored: int, then: list[int]
 ) -> None:
@@ -384,7 +382,7 @@ async def test_collected_records_that_somebody_else_has_landed_make_room_for_mor
 
 
 async def test_cancelled_landing_marks_nothing_and_takes_its_flush_along(
-    table: FakeTable, autojump_clock: MockClock
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     session, engine = FakeSession(), FakeEngine(seconds=50)
     async with sink_to(table, engine) as sink:
@@ -393,7 +391,105 @@ async def test_cancelled_landing_marks_nothing_and_takes_its_flush_along(
         assert scope.cancelled_caught
         assert trio.current_time() == 10
         assert engine.running == 0
-    assert (session.marks, len(engine.cancelled)) == ([], 1)
+    assert session.marks == []
+    [attempt] = engine.cancelled
+    assert told_at(caplog) == [
+        (
+            "WARNING",
+            f"link 1 of sarameya/orders-0 [0, 10), attempt {attempt}, was cancelled on its way: whether it lands is "
+            "not known; the next owner of the partition asks the table",
+        )
+    ]
+
+
+async def test_cancelled_landing_whose_flush_does_not_end_is_told_of_and_not_waited_for(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with sink_to(table, StubbornEngine(seconds=50)) as sink:
+        with trio.move_on_after(10):
+            await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
+        assert trio.current_time() == 12
+    [(level, told)] = told_at(caplog)
+    assert level == "WARNING"
+    assert "[0, 10), attempt " in told
+    assert "whether it lands is not known" in told
+
+
+@pytest.mark.parametrize("has_landed", [True, False])
+async def test_landing_that_is_cancelled_when_its_outcome_is_known_says_that(
+    tmp_path: Path, has_landed: bool, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Table(FakeTable):
+        def links(self, spark: Any, key: ChainKey, since: int) -> Sequence[Link]:
+            scope.cancel()
+            return super().links(spark, key, since)
+
+    caplog.set_level(logging.INFO, "sarameya.spark")
+    table = Table(tmp_path)
+    async with sink_to(table) as sink:
+        table.error = None if has_landed else OSError("disk full")
+        with trio.CancelScope() as scope:
+            await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
+    attempt, outcome = table.landings[0].link.attempt, "has landed" if has_landed else "has not landed"
+    told = f"link 1 of sarameya/orders-0 [0, 10), attempt {attempt}, was cancelled: it {outcome}"
+    assert told_at(caplog) == [("INFO", told)]
+
+
+async def test_cancelled_landing_that_has_not_begun_says_nothing(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = FakeEngine(seconds=50, max_jobs=1)
+    async with sink_to(table, engine) as sink:
+        async with trio.open_nursery() as claims:
+            claims.start_soon(consume_in, sink, FakeSession(), ended_claim(0))
+            await trio.sleep(1)
+            with trio.move_on_after(10):
+                await consume_in(sink, FakeSession(), ended_claim(1))
+    assert [key.partition for key in table.chains] == [0]
+    assert told_at(caplog) == []
+
+
+async def test_landing_that_is_cancelled_in_the_moment_in_which_it_is_begun_does_not_go_on(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever of the two tasks is the first to run: so many times."""
+
+    class Table(FakeTable):
+        scope: trio.CancelScope
+        asked = 0
+
+        @property
+        def landings_a_job(self) -> int:
+            self.asked += 1
+            if self.asked == 2:  # what waits is taken then
+                self.scope.cancel()
+            return 1
+
+        @landings_a_job.setter
+        def landings_a_job(self, number: int) -> None: ...
+
+    times = 20
+    for _ in range(times):
+        table = Table(tmp_path)
+        async with sink_to(table, FakeEngine(seconds=1)) as sink:
+            with trio.CancelScope() as table.scope:
+                await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
+            await trio.sleep(10)
+        assert table.landings == []
+    assert len(told_at(caplog)) == times
+
+
+class StubbornEngine(FakeEngine):
+    """Hears of no cancellation."""
+
+    async def run(self, work: Any, *, tag: str) -> Any:
+        with trio.CancelScope(shield=True):
+            return await super().run(work, tag=tag)
+
+
+def told_at(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """What was said of landings that were cancelled, each with its level."""
+    return [(record.levelname, record.message) for record in caplog.records if "cancelled" in record.message]
 
 
 async def test_partition_whose_neighbour_is_cancelled_lands_with_the_next_try(
