@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from sarameya import CommittedOffset, HandlerError, MessageBatch, TopicPartition
 from sarameya_handlers import LandingError, SparkSink
 from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
-from sarameya_handlers.landing.errors import LostRecordsError, RewoundTableError
+from sarameya_handlers.landing.errors import LostRecordsError, MovedCommitError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
 from sarameya_handlers.spark.poison.finding import PoisonError
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -542,6 +542,26 @@ async def test_records_that_are_gone_become_a_gap_where_that_is_wanted(table: Fa
         (Kind.RECORDS, 15, 21),
     ]
     assert session.marks[-1] == ("orders", 0, 21)
+
+
+async def test_what_the_commit_was_moved_beyond_becomes_a_gap_where_that_is_wanted(
+    table: FakeTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    await consume(sink_to(table), FakeSession(), claim_of([batch(0, 10)]))
+    session = FakeSession()
+    with pytest.raises(MovedCommitError, match=r"commit stands at 25, beyond it.*on_missing = 'leave_out'"):
+        async with sink_to(table) as sink:
+            await consume_in(sink, session, FakeClaim(), CommittedOffset(25))
+    assert session.marks == []
+    async with sink_to(table, on_missing="leave_out") as sink:
+        await consume_in(sink, session, claim_of([batch(25, 6)]), CommittedOffset(25))
+    assert [(link.kind, link.from_offset, link.to_offset, link.reason) for link in table.chains[KEY]] == [
+        (Kind.RECORDS, 0, 10, ""),
+        (Kind.GAP, 10, 25, "the group's commit was moved beyond them"),
+        (Kind.RECORDS, 25, 31, ""),
+    ]
+    assert session.marks[-1] == ("orders", 0, 31)
+    assert "orders-0: the records [10, 25) are left out: the group's commit was moved beyond them" in caplog.text
 
 
 async def test_log_that_was_cut_under_the_claim_stops_it(table: FakeTable) -> None:
