@@ -123,6 +123,12 @@ class LandingGroup:
         for number in range(self.partitions):
             self.cluster.produce_many(TOPIC, number, [(None, b"%d" % n) for n in range(count)])
 
+    def lead_anew(self) -> None:
+        """Have each of two brokers lead, under epochs of their own."""
+        for number in range(self.partitions):
+            for broker_id in range(2):
+                self.cluster.move_leader(TOPIC, number, broker_id)
+
     @property
     def ends(self) -> dict[ChainKey, int]:
         return {key: self.cluster.log(TOPIC, key.partition).end_offset for key in self.keys}
@@ -165,12 +171,12 @@ class LandingGroup:
 
 @asynccontextmanager
 async def landing_group(
-    directory: Path, partitions: int = 1, *, seconds: float = 3600.0
+    directory: Path, partitions: int = 1, *, brokers: int = 1, seconds: float = 3600.0
 ) -> AsyncIterator[LandingGroup]:
     """Within so many seconds of virtual time."""
     with trio.fail_after(seconds):
         async with (
-            EmbeddedCluster(topics={TOPIC: partitions}, in_memory=True, seed=1) as cluster,
+            EmbeddedCluster(topics={TOPIC: partitions}, brokers=brokers, in_memory=True, seed=1) as cluster,
             trio.open_nursery() as nursery,
         ):
             yield LandingGroup(cluster, directory, nursery, partitions)

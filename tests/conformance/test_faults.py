@@ -12,8 +12,11 @@ from trio.testing import MockClock
 
 from sarameya import ClaimError
 from sarameya_handlers.landing.errors import ChainError, MovedCommitError, RewoundTableError
+from sarameya_handlers.landing.links import Kind
 from tests.conformance.brokers import GROUP
 from tests.conformance.groups import LandingGroup, landing_group
+from tests.conformance.logs import NO_SPARK
+from tests.conformance.proof import chain_of
 from tests.group.kit import Running
 
 pytestmark = pytest.mark.usefixtures("unsynced")
@@ -78,6 +81,31 @@ async def test_offsets_that_were_reset_beyond_the_table_are_refused(tmp_path: Pa
         group.produce(20)
         await group.commit(45)
         await is_refused(await group.join(), MovedCommitError)
+
+
+@pytest.mark.parametrize("moved", [45, 55], ids=["into the log", "to its end"])
+async def test_offsets_that_were_reset_beyond_the_table_leave_a_gap_where_that_is_wanted(
+    tmp_path: Path, moved: int, autojump_clock: MockClock
+) -> None:
+    """And nobody takes it for a log that was cut, though since the last link it has been led under other epochs."""
+    async with landing_group(tmp_path, partitions=2, brokers=2) as group:
+        await land_and_leave(group)
+        group.lead_anew()
+        group.produce(20)
+        await group.commit(moved)
+        for _ in range(2):
+            member = await group.join(on_missing="leave_out")
+            while {key: head.to_offset for key, head in group.heads.items()} != group.ends:
+                assert member.error is None
+                await trio.sleep(0.5)
+            await group.until_landed()
+            await member.close()
+            group.lead_anew()
+            group.produce(5)
+        for key in group.keys:
+            links = chain_of(group.parquet, NO_SPARK, key)
+            assert [(one.from_offset, one.to_offset) for one in links if one.kind is Kind.GAP] == [(35, moved)]
+            assert sum(one.rows for one in links) == 35 + 60 - moved
 
 
 async def test_table_that_was_restored_is_refused(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -196,7 +196,7 @@ def test_chain_that_the_history_has_forgotten_is_not_begun_anew(
     assert rows(table.read(spark)) == rows_of(forgotten, *chain)
 
 
-def test_idle_head_is_restated_well_before_the_history_ends(
+def test_idle_heads_are_to_be_restated_in_a_third_of_the_time_that_the_log_is_kept(
     spark: SparkSession, table: DeltaTable, name: str, root: Path
 ) -> None:
     landed(spark, table, 1)

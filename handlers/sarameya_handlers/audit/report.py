@@ -1,4 +1,5 @@
-"""What `sarameya verify` prints: a table of chains and a line for each finding, or a document for programs. Pure.
+"""What `sarameya verify` prints: a table of chains, a line for each finding and the oldest leftovers, or a document for
+programs. Pure.
 
 `docs/audit.md` describes the document's fields, which stay.
 """
@@ -15,11 +16,14 @@ from sarameya.service import counted, printable, table
 from sarameya_handlers.audit.facts import FORGOTTEN, ChainFacts, Facts
 from sarameya_handlers.audit.findings import Code, Finding, Severity
 from sarameya_handlers.audit.verdict import is_proved
-from sarameya_handlers.audit.wording import amount
+from sarameya_handlers.audit.wording import age, amount
 from sarameya_handlers.landing.links import Kind, Note
+from sarameya_handlers.spark.tables.table import Leftover
 
 _SHOWN = 20
 """So many findings of one kind are printed; a document has all of them."""
+_LEFT = 5
+"""So many leftovers are printed; `sarameya sweep` and a document have all of them."""
 
 _HEADER = (
     "SINK", "TOPIC", "PARTITION", "GROUP", "LINKS", "FROM", "TO", "ROWS", "COUNTED", "COMMITTED", "LOG-END", "LAG",
@@ -87,12 +91,14 @@ def _counted(chain: ChainFacts, facts: Facts) -> int | None:
 
 
 def report_text(facts: Facts, findings: Sequence[Finding]) -> str:
-    """For a person: chains, findings, and the verdict in the last line."""
+    """For a person: chains, findings, the oldest leftovers, and the verdict in the last line."""
     parts = [f"TABLE {printable(facts.table)}"]
     if facts.chains:
         parts.append(table(_HEADER, [_row(chain_report(chain, facts)) for chain in facts.chains]))
     if lines := list(_lines(findings)):
         parts.append("\n".join(lines))
+    if facts.leftovers:
+        parts.append(_leftovers_text(facts.leftovers, facts.now))
     parts.append(verdict_text(facts, findings))
     return "\n\n".join(parts)
 
@@ -140,6 +146,14 @@ def finding_line(finding: Finding) -> str:
     text = ": ".join(part for part in (finding.where, finding.text) if part)
     remedy = f"; {finding.remedy}" if finding.remedy else ""
     return printable(f"{what:8}  {finding.code}: {text}{remedy}")
+
+
+def _leftovers_text(leftovers: Sequence[Leftover], now: float) -> str:
+    oldest = sorted(leftovers, key=lambda leftover: (leftover.changed, leftover.name))[:_LEFT]
+    rows = [(leftover.name, leftover.size_bytes, age(now - leftover.changed), leftover.what) for leftover in oldest]
+    more = len(leftovers) - len(oldest)
+    told = [f"and {more:,} more: sarameya sweep lists them"] if more else []
+    return "\n".join([table(("LEFTOVER", "BYTES", "AGE", "WHAT"), rows), *told])
 
 
 def verdict_text(facts: Facts, findings: Sequence[Finding]) -> str:

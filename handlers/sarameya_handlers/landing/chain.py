@@ -92,7 +92,8 @@ class Chain:
             rows=rows,
             attempt=attempt,
             origin=self.origin,
-            leader_epoch=self._known_epoch(leader_epoch),
+            # Its head's says nothing of where a gap ends: others may have led since.
+            leader_epoch=leader_epoch if kind is Kind.GAP else self._known_epoch(leader_epoch),
             kind=kind,
             reason=reason,
             tried_at=tried_at,

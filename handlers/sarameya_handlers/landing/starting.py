@@ -28,12 +28,25 @@ class Log:
     """Where the leader epoch of the head's last record ends in it (KIP-320); None if that was not to be found out."""
 
 
+RETENTION = "retention has removed them before they were read"
+MOVED = "the group's commit was moved beyond them"
+
+
+@attrs.frozen(slots=True)
+class Gap:
+    """Records `[from_offset, to_offset)` that do not land, for the `reason` that their gap link names."""
+
+    from_offset: int
+    to_offset: int
+    reason: str
+
+
 @attrs.frozen(slots=True)
 class Begin:
-    """Read from `offset`; None means where the group's policy says. `gone` has to be left out first, as a gap."""
+    """Read from `offset`; None means where the group's policy says. `gap` has to be in the chain first."""
 
     offset: int | None
-    gone: tuple[int, int] | None = None
+    gap: Gap | None = None
 
 
 def begin(
@@ -47,8 +60,8 @@ def begin(
 ) -> Begin:
     """Where to read from, of a partition whose chain ends with `head` and whose group has `committed`.
 
-    Raises ChainError, whose subclass and text say what is wrong. `may_leave_out`: records that retention has removed
-    before they landed become a gap, rather than an error.
+    Raises ChainError, whose subclass and text say what is wrong. `may_leave_out`: records that have not landed, and
+    that retention has removed or the group's commit was moved beyond, become a gap, rather than an error.
     """
     note = Note.from_metadata(committed.metadata) if committed else None
     if note is not None and note.sink != key.sink:
@@ -59,8 +72,10 @@ def begin(
     if head is None:
         return _without_chain(key, committed, note)
     _check_origin(head, origin)
-    offset = _against_commit(head, committed, note)
-    return _within_log(head, offset, log, may_leave_out)
+    if committed is not None and note is None and committed.offset > head.to_offset:
+        _check_moved(head, committed, log, may_leave_out)
+        return _within_log(head, committed.offset, log, may_leave_out, reason=MOVED)
+    return _within_log(head, _against_commit(head, committed, note), log, may_leave_out)
 
 
 def _without_chain(key: ChainKey, committed: CommittedOffset | None, note: Note | None) -> Begin:
@@ -86,17 +101,23 @@ def _check_origin(head: Link, origin: Origin) -> None:
     )
 
 
+def _check_moved(head: Link, committed: CommittedOffset, log: Log, may_leave_out: bool) -> None:
+    moved = f"{head}: the group's commit stands at {committed.offset}, beyond it, and no sink has put it there: "
+    if not may_leave_out:
+        raise MovedCommitError(
+            f"{moved}what lies between would never land. Reset the group's offset to the link's end, or leave it out "
+            "on purpose (on_missing = 'leave_out')"
+        )
+    if committed.offset > log.end:
+        raise MovedCommitError(
+            f"{moved}the log ends at {log.end}, and what is still to come would never land. Reset the group's offset "
+            "to the link's end, or to the log's"
+        )
+
+
 def _against_commit(head: Link, committed: CommittedOffset | None, note: Note | None) -> int:
     """Where reading goes on, by the head and what the group has committed."""
-    if committed is None:
-        return head.to_offset
-    if note is None:
-        if committed.offset > head.to_offset:
-            raise MovedCommitError(
-                f"{head}: the group's commit stands at {committed.offset}, beyond it, and no sink has put it there: "
-                "what lies between would never land. Reset the group's offset to the link's end, or leave it out on "
-                "purpose"
-            )
+    if committed is None or note is None:
         return head.to_offset
     if note.number > head.number:
         raise RewoundTableError(
@@ -117,7 +138,8 @@ def _against_commit(head: Link, committed: CommittedOffset | None, note: Note | 
     return committed.offset
 
 
-def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool) -> Begin:
+def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool, *, reason: str = "") -> Begin:
+    """`reason`: why what lies before `offset` does not land; empty where there is nothing that could."""
     ends = log.end if log.epoch_end is None or head.leader_epoch == UNKNOWN_EPOCH else min(log.end, log.epoch_end)
     if head.to_offset > ends:
         raise LostRecordsError(
@@ -125,10 +147,11 @@ def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool) -> Begin
             "the table holds records that the log does not have any more"
         )
     if log.start <= offset:
-        return Begin(offset)
+        return Begin(offset, Gap(head.to_offset, offset, reason) if reason else None)
     if not may_leave_out:
         raise LostRecordsError(
             f"{head}: the log begins at {log.start}: the records from {offset} on are gone before they landed. "
-            "To go on without them, allow it"
+            "To go on without them, set on_missing = 'leave_out'"
         )
-    return Begin(log.start, (head.to_offset, log.start))
+    reason = f"{reason}; from {offset} on, {RETENTION}" if reason else RETENTION
+    return Begin(log.start, Gap(head.to_offset, log.start, reason))

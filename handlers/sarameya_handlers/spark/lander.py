@@ -84,7 +84,8 @@ class Lander:
     async def land(self, try_: Try, since: int) -> Result:
         """Try this link; the chain's links from number `since` on, afterwards.
 
-        Cancelled, it is over within ABANDON; whether the link lands is unknown.
+        Cancelled, it is over within ABANDON; what is known then of whether the link has landed is told to the log, and
+        the next owner of the partition asks the table.
         """
         ticket = _Ticket(try_, since)
         self._waiting.append(ticket)
@@ -141,7 +142,11 @@ class Lander:
                 # A slot first: while there is none, more come and go along.
                 await self._slots.acquire_on_behalf_of(slot := object())
                 if tickets := self._next():
-                    nursery.start_soon(self._flush, tickets, slot)
+                    # Here, not in its task: a ticket may be abandoned before that begins.
+                    scope = trio.CancelScope()
+                    for ticket in tickets:
+                        ticket.flush = scope
+                    nursery.start_soon(self._flush, tickets, slot, scope)
                 else:
                     self._slots.release_on_behalf_of(slot)
 
@@ -160,11 +165,9 @@ class Lander:
             taken.append(self._waiting.popleft())
         return taken
 
-    async def _flush(self, tickets: list[_Ticket], slot: object) -> None:
+    async def _flush(self, tickets: list[_Ticket], slot: object, scope: trio.CancelScope) -> None:
         try:
-            with trio.CancelScope() as scope:
-                for ticket in tickets:
-                    ticket.flush = scope
+            with scope:
                 await self._flush_once(tickets)
         finally:
             self._slots.release_on_behalf_of(slot)
@@ -200,6 +203,7 @@ class Lander:
             return {}, error
 
     async def _abandon(self, ticket: _Ticket) -> None:
+        """Nobody waits for it any more: it is not begun, or its flush is cancelled."""
         if ticket.flush is None:
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
@@ -207,6 +211,17 @@ class Lander:
         ticket.flush.cancel()
         with trio.CancelScope(shield=True), trio.move_on_after(ABANDON):
             await ticket.done.wait()
+        link, links = ticket.try_.link, ticket.result.links if ticket.result else None
+        if links is None:
+            logger.warning(
+                "%s, attempt %s, was cancelled on its way: whether it lands is not known; the next owner of the "
+                "partition asks the table",
+                link,
+                link.attempt,
+            )
+            return
+        outcome = "has landed" if any(one.attempt == link.attempt for one in links) else "has not landed"
+        logger.info("%s, attempt %s, was cancelled: it %s", link, link.attempt, outcome)
 
 
 def wall_clock() -> int:

@@ -21,6 +21,7 @@ from sarameya_handlers.landing.dead_letters import DeadLetterError, DeadLetters
 from sarameya_handlers.landing.errors import LostRecordsError
 from sarameya_handlers.landing.links import Kind, Link, Note
 from sarameya_handlers.landing.sizing import Sizing
+from sarameya_handlers.landing.starting import RETENTION, Gap
 from sarameya_handlers.spark.buffer import Collected, PartitionBuffer
 from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.lander import Lander, Result, wall_clock
@@ -38,7 +39,6 @@ _HURRIED = 0.5
 """Seconds between two tries of what is given up."""
 _LOOK_EACH = 0.5
 """Seconds between two looks whether the claim of a full buffer has ended."""
-RETENTION = "retention has removed them before they were read"
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -47,7 +47,8 @@ class Terms:
 
     limits: Limits
     may_leave_out: bool = False
-    """Whether records that are gone from the log become a gap in the chain, rather than an error."""
+    """Whether records that are gone from the log, or that the group's commit was moved beyond, become a gap in the
+    chain, rather than an error."""
     retry_for: float = 900.0
     """Seconds for which a landing is tried again before its failure ends the session."""
     file_bytes: int | None = None
@@ -58,7 +59,7 @@ class Terms:
 
 
 class Partition:
-    """Lands one claim. `gone` is what has to be left out first."""
+    """Lands one claim. `gap` is what has to be left out first."""
 
     def __init__(
         self,
@@ -68,14 +69,14 @@ class Partition:
         lander: Lander,
         terms: Terms,
         *,
-        gone: tuple[int, int] | None = None,
+        gap: Gap | None = None,
     ) -> None:
         self._session = session
         self._claim = claim
         self._chain = chain
         self._lander = lander
         self._terms = terms
-        self._gone = gone
+        self._gap = gap
         self._sizing = Sizing(terms.limits.max_bytes, terms.file_bytes)
         self._buffer = PartitionBuffer(terms.limits, claim.initial_offset, self._sizing)
         self._in_flight = 0
@@ -91,8 +92,8 @@ class Partition:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._collect)
-                if self._gone:
-                    await self._leave_out(*self._gone)
+                if self._gap:
+                    await self._leave_out(self._gap)
                 self._mark()
                 await self._land_what_is_due()
                 nursery.cancel_scope.cancel()
@@ -196,7 +197,7 @@ class Partition:
 
     async def _land(self, collected: Collected) -> None:
         if collected.table is None:
-            await self._leave_out(collected.from_offset, collected.to_offset)
+            await self._leave_out_missing(Gap(collected.from_offset, collected.to_offset, RETENTION))
             return
         rest: Collected | None = collected
         while rest is not None:
@@ -209,14 +210,26 @@ class Partition:
             assert self._chain.head is not None
             rest = rest.since(self._chain.head.to_offset)
 
-    async def _leave_out(self, from_offset: int, to_offset: int) -> None:
-        what = f"{self._claim.topic_partition}: the records [{from_offset}, {to_offset}) are gone before they landed"
+    async def _leave_out_missing(self, gap: Gap) -> None:
         if not self._terms.may_leave_out:
-            raise LostRecordsError(f"{what}: to go on without them, set on_missing = 'leave_out'")
-        logger.warning("%s, and are left out", what)
+            raise LostRecordsError(
+                f"{self._claim.topic_partition}: the records [{gap.from_offset}, {gap.to_offset}) are gone before they "
+                "landed: to go on without them, set on_missing = 'leave_out'"
+            )
+        await self._leave_out(gap)
+
+    async def _leave_out(self, gap: Gap) -> None:
+        topic_partition = self._claim.topic_partition
+        logger.warning(
+            "%s: the records [%d, %d) are left out: %s", topic_partition, gap.from_offset, gap.to_offset, gap.reason
+        )
+
+        def propose() -> Link:
+            return self._propose(gap.from_offset, gap.to_offset, kind=Kind.GAP, reason=gap.reason)
+
         # Whoever lost the partition may have read some of them in time, and land those first.
-        while (head := self._chain.head) is None or head.to_offset < to_offset:
-            await self._append(lambda: self._propose(from_offset, to_offset, kind=Kind.GAP, reason=RETENTION), None)
+        while (head := self._chain.head) is None or head.to_offset < gap.to_offset:
+            await self._append(propose, None)
 
     def _propose(
         self, from_offset: int, to_offset: int, *, leader_epoch: int = -1, kind: Kind = Kind.RECORDS, reason: str = ""

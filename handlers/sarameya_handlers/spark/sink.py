@@ -26,7 +26,7 @@ from sarameya import (
 from sarameya_handlers.landing.chain import Chain
 from sarameya_handlers.landing.dead_letters import DeadLetters
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
-from sarameya_handlers.landing.starting import Log, begin
+from sarameya_handlers.landing.starting import Gap, Log, begin
 from sarameya_handlers.spark.engines.engine import Engine, engine_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.lander import Lander
@@ -53,7 +53,8 @@ class _Known:
 
     chain: Chain
     log: Log
-    gone: tuple[int, int] | None = None
+    gap: Gap | None = None
+    """What has to be left out first."""
 
 
 class SparkSink(ConsumerGroupHandler):
@@ -78,8 +79,8 @@ class SparkSink(ConsumerGroupHandler):
     nothing of go to `dead_letters`, and the rest lands; without such a place, PoisonError names the first.
 
     `name` is that of the chains in the table: sinks that land the same topic in one table need different ones.
-    `on_missing` says what becomes of records that retention removes before they land: "stop", or "leave_out", which
-    becomes a gap in the chain. One sink may serve several members.
+    `on_missing` says what becomes of records that retention removes before they land, or beyond which somebody moves
+    the group's commit: "stop", or "leave_out", which makes a gap in the chain. One sink may serve several members.
     """
 
     def __init__(
@@ -129,8 +130,9 @@ class SparkSink(ConsumerGroupHandler):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """A sink from plain values, as a TOML table gives them: `table` (see `spark/tables/named.py`), or `path` for a
-        Parquet directory; those of this class under their names; `partition_by`, `max_partitions`, `evolve_schema` of
-        Layout; what `Shaping` reads; `dead_letters` and `spark`, tables of their own. Raises ConfigError, HandlerError.
+        Parquet directory; `staging` and `single_driver` where tables have them; those of this class by their names;
+        `partition_by`, `max_partitions`, `evolve_schema` of Layout; what `Shaping` reads; `dead_letters` and `spark`,
+        tables of their own. Raises ConfigError, HandlerError.
         """
         return cls(**sink_arguments(options))
 
@@ -196,16 +198,18 @@ class SparkSink(ConsumerGroupHandler):
         start = begin(
             chain.key, chain.origin, chain.head, committed, known.log, may_leave_out=self._terms.may_leave_out
         )
-        self._known[partition] = attrs.evolve(known, gone=start.gone)
+        self._known[partition] = attrs.evolve(known, gap=start.gap)
         if start.offset is None or chain.head is None:
             return None
-        return CommittedOffset(start.offset, Note.of(chain.head).to_metadata(), chain.head.leader_epoch)
+        # The head's epoch is that of the record before its end, not before the end of a gap.
+        epoch = chain.head.leader_epoch if start.gap is None else UNKNOWN_EPOCH
+        return CommittedOffset(start.offset, Note.of(chain.head).to_metadata(), epoch)
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         assert self._lander is not None
         known = self._known.pop(claim.topic_partition)
         self._landing[claim.topic_partition] = known.chain
-        await Partition(session, claim, known.chain, self._lander, self._terms, gone=known.gone).run()
+        await Partition(session, claim, known.chain, self._lander, self._terms, gap=known.gap).run()
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         """Tell the table of the heads that nobody lands behind for a while."""

@@ -10,13 +10,13 @@ from sarameya_handlers.landing.dead_letter_options import dead_letters
 from sarameya_handlers.options import check_known
 from sarameya_handlers.spark.options import spark_options
 from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping
-from sarameya_handlers.spark.tables.named import table_named
+from sarameya_handlers.spark.tables.named import parse_table, table_named
 from sarameya_handlers.spark.tables.table import Layout, Table
 
 PLAIN = ("max_rows", "max_bytes", "max_age", "file_bytes", "name", "on_missing", "retry_for")
 """What is an argument of SparkSink under its own name."""
 LAYOUT = ("partition_by", "max_partitions", "evolve_schema")
-OTHERS = ("table", "path", "staging", "spark", "dead_letters")
+OTHERS = ("table", "path", "staging", "single_driver", "spark", "dead_letters")
 
 
 def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,10 +40,11 @@ def _table(options: Mapping[str, Any]) -> Table:
     name = options.get("table", options.get("path"))
     if not isinstance(name, str) or not name:
         raise ConfigError("table" if "table" in options else "path", name, "must be text that is not empty")
-    chosen: dict[str, Any] = {"layout": _layout(options)}
-    if "staging" in options:
-        chosen["staging"] = options["staging"]
-    return table_named(name if "table" in options else f"parquet:{name}", chosen)
+    full_name = name if "table" in options else f"parquet:{name}"
+    if "single_driver" in options and parse_table(full_name)[0] != "delta":
+        raise ConfigError("single_driver", options["single_driver"], "is for Delta tables only: others need it nowhere")
+    chosen = {option: options[option] for option in ("staging", "single_driver") if option in options}
+    return table_named(full_name, {"layout": _layout(options), **chosen})
 
 
 def _layout(options: Mapping[str, Any]) -> Layout:

@@ -7,11 +7,16 @@ from sarameya_handlers.audit.findings import Code, Finding
 from sarameya_handlers.audit.report import finding_line, report_document, report_text
 from sarameya_handlers.audit.verdict import judge
 from sarameya_handlers.landing.links import ChainKey, Kind
+from sarameya_handlers.spark.tables.table import Leftover
 from tests.handlers.audit.fake_table import links_of
 from tests.handlers.audit.kit import NOW
 
 KEY = ChainKey("warehouse", "orders", 0)
 LINKS = links_of(KEY, *range(1, 61))
+
+
+def left(name: str, hours: int, size: int = 1_000) -> Leftover:
+    return Leftover(name=name, size_bytes=size, changed=NOW - 3_600 * hours, what="a staged file")
 
 
 def facts_of(*links: object, key: ChainKey = KEY) -> Facts:
@@ -50,3 +55,26 @@ def test_rows_that_a_commit_did_not_record_are_a_dash() -> None:
     [chain] = report_document(facts, judge(facts))["chains"]
     assert chain["rows"] is None
     assert report_text(facts, judge(facts)).splitlines()[3].split()[7:] == ["-"] * 5
+
+
+def test_leftovers_are_listed_before_the_verdict_the_oldest_first() -> None:
+    facts = attrs.evolve(facts_of(LINKS[0]), leftovers=(left("b\x1b.parquet", 2, 70), left("a.parquet", 3)))
+    lines = report_text(facts, judge(facts)).splitlines()
+    assert lines[5].startswith("note      leftovers: 2 leftovers of 1,070 bytes, the oldest 3.0 h old: ")
+    assert lines[6:] == [
+        "",
+        "LEFTOVER       BYTES  AGE    WHAT",
+        "a.parquet       1000  3.0 h  a staged file",
+        r"b\x1b.parquet     70  2.0 h  a staged file",
+        "",
+        "PROVED: 1 chain, 1 link, rows not counted",
+    ]
+
+
+def test_leftovers_beyond_the_first_few_are_counted() -> None:
+    facts = facts_of(LINKS[0])
+    for count, more in ((5, []), (6, ["and 1 more: sarameya sweep lists them"])):
+        facts = attrs.evolve(facts, leftovers=tuple(left(f"{n}.parquet", n) for n in range(1, count + 1)))
+        lines = report_text(facts, judge(facts)).splitlines()
+        assert [line.split()[0] for line in lines[8:13]] == [f"{n}.parquet" for n in range(count, count - 5, -1)]
+        assert lines[13:-2] == more

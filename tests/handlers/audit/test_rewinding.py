@@ -75,7 +75,7 @@ def test_start_accepts_what_a_rewind_has_committed_wherever_the_table_is_restore
         after = move.after or before
         assert after is not None
         began = begin(KEY, then.origin, then, after, log)
-        assert began.gone is None
+        assert began.gap is None
         assert began.offset is not None
         assert then.to_offset <= began.offset <= max(then.to_offset, after.offset)
         if move.after is not None:

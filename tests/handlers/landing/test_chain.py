@@ -5,7 +5,7 @@ import pytest
 
 from sarameya_handlers.landing.chain import Chain, Outcome, Settled, State
 from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
-from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
+from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Kind, Link, Origin
 
 KEY = ChainKey("warehouse", "orders", 3)
 ORIGIN = Origin(group="billing")
@@ -64,6 +64,11 @@ def test_late_try_is_not_ours_any_more_once_its_number_is_taken() -> None:
     one.settle([HEAD, theirs])
     one.propose(100, 120, attempt="a6")
     assert one.settle([theirs, attrs.evolve(late, number=6, from_offset=100)]).outcome is Outcome.LOST
+
+
+def test_gap_has_no_epoch() -> None:
+    """Others than those who have led at the head may lead where it ends."""
+    assert chain().propose(90, 120, attempt="a5", kind=Kind.GAP, reason="retention").leader_epoch == UNKNOWN_EPOCH
 
 
 def test_link_without_records_keeps_the_heads_epoch() -> None:

@@ -12,7 +12,7 @@ from sarameya_handlers.landing.errors import (
     RewoundTableError,
 )
 from sarameya_handlers.landing.links import ChainKey, Link, Note, Origin
-from sarameya_handlers.landing.starting import Begin, Log, begin
+from sarameya_handlers.landing.starting import Begin, Gap, Log, begin
 
 KEY = ChainKey("warehouse", "orders", 3)
 ORIGIN = Origin(group="billing", topic_id="0123456789abcdef" * 2)
@@ -103,7 +103,81 @@ def test_records_that_are_gone_before_they_landed_stop() -> None:
 
 def test_records_that_are_gone_are_a_gap_where_that_is_allowed() -> None:
     found = begin(KEY, ORIGIN, HEAD, noted(95, 4, "a4"), Log(start=120, end=1000), may_leave_out=True)
-    assert found == Begin(120, gone=(90, 120))
+    assert found == Begin(120, Gap(90, 120, "retention has removed them before they were read"))
+
+
+@pytest.mark.parametrize(
+    ("committed", "log", "found"),
+    [
+        (CommittedOffset(140), LOG, Begin(140, Gap(90, 140, "the group's commit was moved beyond them"))),
+        (CommittedOffset(91, "an admin's"), LOG, Begin(91, Gap(90, 91, "the group's commit was moved beyond them"))),
+        (
+            CommittedOffset(140),
+            Log(start=140, end=140),
+            Begin(140, Gap(90, 140, "the group's commit was moved beyond them")),
+        ),
+        (
+            CommittedOffset(140),
+            Log(start=141, end=1000),
+            Begin(
+                141,
+                Gap(
+                    90,
+                    141,
+                    "the group's commit was moved beyond them; from 140 on, retention has removed them before they "
+                    "were read",
+                ),
+            ),
+        ),
+        (CommittedOffset(90), LOG, Begin(90)),
+        (CommittedOffset(60), LOG, Begin(90)),
+        (noted(93, 4, "a4"), LOG, Begin(93)),
+    ],
+    ids=[
+        "moved on",
+        "by one, with metadata of its own",
+        "to the end of a log that begins there",
+        "and retention was faster",
+        "to the head: nothing between",
+        "back: nothing either",
+        "a tail that could not be landed",
+    ],
+)
+def test_what_the_commit_was_moved_beyond_is_a_gap_where_that_is_allowed(
+    committed: CommittedOffset, log: Log, found: Begin
+) -> None:
+    assert begin(KEY, ORIGIN, HEAD, committed, log, may_leave_out=True) == found
+
+
+@pytest.mark.parametrize(
+    ("head", "committed", "log", "error", "says"),
+    [
+        (HEAD, noted(140, 5, "a5"), LOG, RewoundTableError, "but link 5 was landed"),
+        (HEAD, noted(140, 4, "b4"), LOG, RewoundTableError, "the group has committed that of b4"),
+        (None, noted(140, 4, "a4"), LOG, RewoundTableError, "the table has no link"),
+        (HEAD, noted(89, 4, "a4"), LOG, MovedCommitError, "before its end"),
+        (HEAD, CommittedOffset(1001), LOG, MovedCommitError, "the log ends at 1000, and what is still to come would"),
+        (HEAD, CommittedOffset(140), Log(start=0, end=150, epoch_end=89), LostRecordsError, "the log was cut at 89"),
+    ],
+    ids=[
+        "a restored table",
+        "another table",
+        "a dropped table",
+        "moved back under its own number",
+        "moved beyond the log",
+        "a log that was cut",
+    ],
+)
+def test_what_is_no_records_to_be_left_out_stops_all_the_same(
+    head: Link | None, committed: CommittedOffset, log: Log, error: type[ChainError], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        begin(KEY, ORIGIN, head, committed, log, may_leave_out=True)
+
+
+def test_commit_that_was_moved_says_how_to_go_on() -> None:
+    with pytest.raises(MovedCommitError, match=r"leave it out on purpose \(on_missing = 'leave_out'\)"):
+        begin(KEY, ORIGIN, HEAD, CommittedOffset(91), LOG)
 
 
 def test_tail_that_could_not_be_landed_may_be_gone() -> None:

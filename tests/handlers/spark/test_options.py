@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers import SparkOptions, SparkSink
 from sarameya_handlers.spark.options import spark_options
+from sarameya_handlers.spark.sink_options import sink_arguments
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,9 @@ from sarameya_handlers.spark.options import spark_options
         ({"path": "x", "max_partitions": 0}, "max_partitions = 0: must be a whole number of at least 1"),
         ({"path": "x", "evolve_schema": "yes"}, "evolve_schema = 'yes': must be true or false"),
         ({"path": "x", "staging": "y"}, "staging = 'y': no such option"),
+        ({"path": "x", "single_driver": True}, "single_driver = True: is for Delta tables only"),
+        ({"table": "iceberg:a.b.c", "single_driver": True}, "single_driver = True: is for Delta tables only"),
+        ({"table": "delta:x", "single_driver": "yes"}, "single_driver = 'yes': must be true or false"),
         ({"path": "x", "file_bytes": 0}, "file_bytes = 0: must be a whole number of at least 1"),
         ({"path": "x", "on_missing": "skip"}, "on_missing = 'skip': must be 'stop' or 'leave_out'"),
         ({"path": "x", "retry_for": -1}, "retry_for = -1: must be a number of seconds, at least 0"),
@@ -100,6 +105,14 @@ def test_every_option_is_taken(tmp_path: Path) -> None:
         }
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_delta_table_is_told_that_one_driver_commits() -> None:
+    spark: Any = SimpleNamespace(conf={})
+    options = {"table": "delta:s3a://lake/orders", "staging": "/staging"}
+    with pytest.raises(HandlerError, match="single_driver = true"):
+        sink_arguments(options)["table"]._settle(spark, "s3a://lake/orders")
+    sink_arguments({**options, "single_driver": True})["table"]._settle(spark, "s3a://lake/orders")
 
 
 def test_properties_are_the_defaults_with_the_users_over_them() -> None:

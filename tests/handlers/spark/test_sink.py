@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from sarameya import CommittedOffset, HandlerError, MessageBatch, TopicPartition
 from sarameya_handlers import LandingError, SparkSink
 from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
-from sarameya_handlers.landing.errors import LostRecordsError, RewoundTableError
+from sarameya_handlers.landing.errors import LostRecordsError, MovedCommitError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
 from sarameya_handlers.spark.poison.finding import PoisonError
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -74,6 +74,29 @@ async def test_bytes_limit_lands(table: FakeTable) -> None:
     claim = claim_of([batch(n, 1, value=b"x" * 1000) for n in range(5)])
     await consume(sink, FakeSession(), claim)
     assert [len(offsets) for offsets in table.offsets] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(("stored", "then"), [(100, [20, 20]), (500, [4] * 10)], ids=["packed well", "packed badly"])
+async def test_how_large_files_have_come_out_rules_how_much_is_collected(
+    tmp_path: Path, stored: int, then: list[int]
+) -> None:
+    """Files are to have 2,000 bytes, and each record takes `stored` of it."""
+    table = SizedTable(tmp_path, stored)
+    record = batch(0, 1).to_arrow().nbytes
+    sink = sink_to(table, max_rows=10**6, max_bytes=10 * record, file_bytes=2000)
+    await consume(sink, FakeSession(), claim_of([batch(n, 1) for n in range(50)]))
+    assert [len(offsets) for offsets in table.offsets] == [10, *then]
+
+
+class SizedTable(FakeTable):
+    """Knows how large its files are: so many bytes a record."""
+
+    def __init__(self, directory: Path, record_bytes: int) -> None:
+        super().__init__(directory)
+        self.record_bytes = record_bytes
+
+    def append(self, link: Link, offsets: list[int]) -> None:
+        super().append(attrs.evolve(link, size_bytes=self.record_bytes * len(offsets)), offsets)
 
 
 async def test_idle_topic_lands_when_its_oldest_record_is_of_age(
@@ -359,7 +382,7 @@ async def test_collected_records_that_somebody_else_has_landed_make_room_for_mor
 
 
 async def test_cancelled_landing_marks_nothing_and_takes_its_flush_along(
-    table: FakeTable, autojump_clock: MockClock
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     session, engine = FakeSession(), FakeEngine(seconds=50)
     async with sink_to(table, engine) as sink:
@@ -368,7 +391,105 @@ async def test_cancelled_landing_marks_nothing_and_takes_its_flush_along(
         assert scope.cancelled_caught
         assert trio.current_time() == 10
         assert engine.running == 0
-    assert (session.marks, len(engine.cancelled)) == ([], 1)
+    assert session.marks == []
+    [attempt] = engine.cancelled
+    assert told_at(caplog) == [
+        (
+            "WARNING",
+            f"link 1 of sarameya/orders-0 [0, 10), attempt {attempt}, was cancelled on its way: whether it lands is "
+            "not known; the next owner of the partition asks the table",
+        )
+    ]
+
+
+async def test_cancelled_landing_whose_flush_does_not_end_is_told_of_and_not_waited_for(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with sink_to(table, StubbornEngine(seconds=50)) as sink:
+        with trio.move_on_after(10):
+            await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
+        assert trio.current_time() == 12
+    [(level, told)] = told_at(caplog)
+    assert level == "WARNING"
+    assert "[0, 10), attempt " in told
+    assert "whether it lands is not known" in told
+
+
+@pytest.mark.parametrize("has_landed", [True, False])
+async def test_landing_that_is_cancelled_when_its_outcome_is_known_says_that(
+    tmp_path: Path, has_landed: bool, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Table(FakeTable):
+        def links(self, spark: Any, key: ChainKey, since: int) -> Sequence[Link]:
+            scope.cancel()
+            return super().links(spark, key, since)
+
+    caplog.set_level(logging.INFO, "sarameya.spark")
+    table = Table(tmp_path)
+    async with sink_to(table) as sink:
+        table.error = None if has_landed else OSError("disk full")
+        with trio.CancelScope() as scope:
+            await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
+    attempt, outcome = table.landings[0].link.attempt, "has landed" if has_landed else "has not landed"
+    told = f"link 1 of sarameya/orders-0 [0, 10), attempt {attempt}, was cancelled: it {outcome}"
+    assert told_at(caplog) == [("INFO", told)]
+
+
+async def test_cancelled_landing_that_has_not_begun_says_nothing(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = FakeEngine(seconds=50, max_jobs=1)
+    async with sink_to(table, engine) as sink:
+        async with trio.open_nursery() as claims:
+            claims.start_soon(consume_in, sink, FakeSession(), ended_claim(0))
+            await trio.sleep(1)
+            with trio.move_on_after(10):
+                await consume_in(sink, FakeSession(), ended_claim(1))
+    assert [key.partition for key in table.chains] == [0]
+    assert told_at(caplog) == []
+
+
+async def test_landing_that_is_cancelled_in_the_moment_in_which_it_is_begun_does_not_go_on(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever of the two tasks is the first to run: so many times."""
+
+    class Table(FakeTable):
+        scope: trio.CancelScope
+        asked = 0
+
+        @property
+        def landings_a_job(self) -> int:
+            self.asked += 1
+            if self.asked == 2:  # what waits is taken then
+                self.scope.cancel()
+            return 1
+
+        @landings_a_job.setter
+        def landings_a_job(self, number: int) -> None: ...
+
+    times = 20
+    for _ in range(times):
+        table = Table(tmp_path)
+        async with sink_to(table, FakeEngine(seconds=1)) as sink:
+            with trio.CancelScope() as table.scope:
+                await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
+            await trio.sleep(10)
+        assert table.landings == []
+    assert len(told_at(caplog)) == times
+
+
+class StubbornEngine(FakeEngine):
+    """Hears of no cancellation."""
+
+    async def run(self, work: Any, *, tag: str) -> Any:
+        with trio.CancelScope(shield=True):
+            return await super().run(work, tag=tag)
+
+
+def told_at(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """What was said of landings that were cancelled, each with its level."""
+    return [(record.levelname, record.message) for record in caplog.records if "cancelled" in record.message]
 
 
 async def test_partition_whose_neighbour_is_cancelled_lands_with_the_next_try(
@@ -421,6 +542,26 @@ async def test_records_that_are_gone_become_a_gap_where_that_is_wanted(table: Fa
         (Kind.RECORDS, 15, 21),
     ]
     assert session.marks[-1] == ("orders", 0, 21)
+
+
+async def test_what_the_commit_was_moved_beyond_becomes_a_gap_where_that_is_wanted(
+    table: FakeTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    await consume(sink_to(table), FakeSession(), claim_of([batch(0, 10)]))
+    session = FakeSession()
+    with pytest.raises(MovedCommitError, match=r"commit stands at 25, beyond it.*on_missing = 'leave_out'"):
+        async with sink_to(table) as sink:
+            await consume_in(sink, session, FakeClaim(), CommittedOffset(25))
+    assert session.marks == []
+    async with sink_to(table, on_missing="leave_out") as sink:
+        await consume_in(sink, session, claim_of([batch(25, 6)]), CommittedOffset(25))
+    assert [(link.kind, link.from_offset, link.to_offset, link.reason) for link in table.chains[KEY]] == [
+        (Kind.RECORDS, 0, 10, ""),
+        (Kind.GAP, 10, 25, "the group's commit was moved beyond them"),
+        (Kind.RECORDS, 25, 31, ""),
+    ]
+    assert session.marks[-1] == ("orders", 0, 31)
+    assert "orders-0: the records [10, 25) are left out: the group's commit was moved beyond them" in caplog.text
 
 
 async def test_log_that_was_cut_under_the_claim_stops_it(table: FakeTable) -> None:
@@ -610,14 +751,19 @@ class FakeDeadLetters(DeadLetters):
 
 
 def poisoned(partition: int, *bad: int) -> FakeClaim:
+    """A claim that gives these, and ends."""
+    claim = FakeClaim(partition=partition)
+    claim.send(poisoned_batch(partition, *bad))
+    claim.end()
+    return claim
+
+
+def poisoned_batch(partition: int, *bad: int) -> MessageBatch:
     """Ten records; those at the offsets `bad` are."""
     messages = [
         message(offset, partition=partition, value=b"bad" if offset in bad else b"good") for offset in range(10)
     ]
-    claim = FakeClaim(partition=partition)
-    claim.send(MessageBatch("orders", partition, messages, 10))
-    claim.end()
-    return claim
+    return MessageBatch("orders", partition, messages, 10)
 
 
 async def test_poison_goes_to_the_dead_letters_and_the_rest_lands(table: FakeTable, autojump_clock: MockClock) -> None:
@@ -649,15 +795,34 @@ async def test_poison_without_a_place_for_it_stops_and_names_the_first_record(
 
 
 async def test_partition_waits_while_its_dead_letters_cannot_be_written(
-    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+    table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim, session, dead = FakeClaim(), FakeSession(), FakeDeadLetters()
+    dead.fails = 10**6
+    nursery.start_soon(consume, sink_to(table, shape=Decoding(), dead_letters=dead), session, claim)
+    claim.send(poisoned_batch(0, 3))
+    for _ in range(120):
+        await trio.sleep(10)
+        assert (dead.letters, table.chains, session.marks) == ([], {}, [])
+    assert dead.fails < 10**6 - 30
+    assert "1 dead letters are not written, and it waits, the next try is in 30.0 s" in caplog.text
+    dead.fails = 0
+    await trio.sleep(31)
+    assert dead.letters == [(3, b"bad")]
+    assert table.offsets == [[0, 1, 2, 4, 5, 6, 7, 8, 9]]
+    assert session.marks == [("orders", 0, 10)]
+    claim.end()
+
+
+async def test_partition_that_is_given_up_hurries_with_its_dead_letters(
+    table: FakeTable, autojump_clock: MockClock
 ) -> None:
     session, dead = FakeSession(), FakeDeadLetters()
     dead.fails = 4
     await consume(sink_to(table, shape=Decoding(), dead_letters=dead), session, poisoned(0, 3))
-    assert trio.current_time() == 4 * 0.5  # it is being given up, and hurries
+    assert trio.current_time() == 4 * 0.5
     assert dead.letters == [(3, b"bad")]
     assert session.marks == [("orders", 0, 10)]
-    assert "1 dead letters are not written, and it waits, the next try is in" in caplog.text
 
 
 async def test_neighbours_of_a_poisoned_partition_land(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -39,6 +39,8 @@ _CHANNEL = (
     # Else channels to one server share a connection, and what is known about it.
     ("grpc.use_local_subchannel_pool", 1),
 )
+_FORGOTTEN = ("INVALID_HANDLE", "NO_ACTIVE_SESSION")
+"""Conditions by which a server, or pyspark itself, says that it knows a session no more."""
 _PASSING = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "RESOURCE_EXHAUSTED"})
 """gRPC's codes for a server that cannot be reached now, or has no room."""
 
@@ -131,7 +133,7 @@ class ConnectDriver(Driver):
     def _refusal(self, error: Exception) -> Exception:
         """What to raise where no session was opened."""
         code, condition = _code(error), _condition(error)
-        if code in _PASSING or condition.startswith("INVALID_HANDLE"):
+        if code in _PASSING or condition.startswith(_FORGOTTEN):
             return SparkGoneError(f"{self.name} {_words(error)}", begun=False)
         if condition.startswith("CANNOT_MODIFY"):
             hint = "; give the server itself what is no setting of a session"
@@ -228,7 +230,7 @@ def _words(error: Exception) -> str:
     condition = _condition(error)
     if condition == "INVALID_HANDLE.SESSION_CLOSED":
         return "has closed our session, which was idle for too long"
-    if condition.startswith(("INVALID_HANDLE", "NO_ACTIVE_SESSION")) or isinstance(error, PySparkAssertionError):
+    if condition.startswith(_FORGOTTEN) or isinstance(error, PySparkAssertionError):
         return "knows our session no more: it has been started anew"
     return f"does not answer ({_said(error)})"
 

@@ -86,6 +86,8 @@ _OF_SPARK = re.compile(
     r"|java\.lang\.OutOfMemoryError|ExecutorLostFailure|ExecutorDeadException|FetchFailed"
     r"|SparkContext was shut ?down|stopped SparkContext|SPARK_JOB_CANCELLED|OPERATION_CANCELED"
     r"|(Job|Stage) \d+ (was )?cancelled"
+    # A store's answers, whichever: too many requests, a token that has expired, keys that are being changed.
+    r"|(com\.amazonaws|software\.amazon\.awssdk)\.[\w.]+Exception"
 )
 _OF_THE_WORKER = re.compile(
     r"(\w+\.)*(Connection\w*Error|Timeout(Error)?|BrokenPipeError|OSError|MemoryError|gaierror)\b"

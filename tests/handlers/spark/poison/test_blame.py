@@ -6,7 +6,7 @@ import pytest
 
 from sarameya import ConnectError
 from sarameya_handlers.spark.errors import LandingError, SparkGoneError, cause_of
-from sarameya_handlers.spark.poison.blame import Blame, blame
+from sarameya_handlers.spark.poison.blame import Blame, blame, passes
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -36,6 +36,37 @@ WRITING = """An error occurred while calling o86.parquet.
 \tat org.apache.spark.Some.thing(Some.scala:1)
 Caused by: {}
 """
+
+
+S3A = (
+    "{kind}: getFileStatus on s3a://lake/orders/_delta_log: "
+    "software.amazon.awssdk.services.s3.model.S3Exception: {said} (Service: S3, Status Code: {status}, Request ID: "
+    "4442587FB7D0A2F9, Extended Request ID: x):{code}: {said}"
+)
+S3A_3_3 = (
+    "{kind}: getFileStatus on s3a://lake/orders/_delta_log: "
+    "com.amazonaws.services.s3.model.AmazonS3Exception: {said} (Service: Amazon S3; Status Code: {status}; Error Code: "
+    "{code}; Request ID: 4442587FB7D0A2F9; S3 Extended Request ID: x; Proxy: null), S3 Extended Request ID: x:{code}"
+)
+"""What Hadoop 3.4 and 3.3 make of S3's answers."""
+SLOW_DOWN = {
+    "kind": "org.apache.hadoop.fs.s3a.AWSServiceThrottledException",
+    "said": "Please reduce your request rate.",
+    "status": 503,
+    "code": "SlowDown",
+}
+EXPIRED = {
+    "kind": "org.apache.hadoop.fs.s3a.AWSBadRequestException",
+    "said": "The provided token has expired.",
+    "status": 400,
+    "code": "ExpiredToken",
+}
+DENIED = {
+    "kind": "java.nio.file.AccessDeniedException: s3a://lake/orders/_delta_log",
+    "said": "Access Denied",
+    "status": 403,
+    "code": "AccessDenied",
+}
 
 
 class PySparkException(Exception):
@@ -106,6 +137,39 @@ JAVA = type("Py4JError", (Exception,), {})
 )
 def test_error_is_blamed_on_who_gave_rise_to_it(raised: Exception, whose: Blame) -> None:
     assert blame(raised) is whose
+
+
+@pytest.mark.parametrize("version", [S3A, S3A_3_3], ids=["Hadoop 3.4", "Hadoop 3.3"])
+@pytest.mark.parametrize("answer", [SLOW_DOWN, DENIED, EXPIRED], ids=["SlowDown", "AccessDenied", "ExpiredToken"])
+@pytest.mark.parametrize("where", ["driver", "task", "write"])
+def test_what_a_store_refuses_is_no_records_fault_and_may_pass(
+    version: str, answer: dict[str, object], where: str
+) -> None:
+    said = version.format(**answer)
+    text = {
+        "driver": f"An error occurred while calling o86.save.\n: {said}\n\tat org.apache.hadoop.fs.s3a.S3AUtils.x\n",
+        "task": STAGE.format(said),
+        "write": WRITING.format(said),
+    }[where]
+    raised = error("Py4JJavaError", text, base=JAVA)
+    assert passes(raised)
+    assert blame(raised) is Blame.SPARK
+
+
+@pytest.mark.parametrize(
+    ("raised", "may_pass"),
+    [
+        (error("Py4JJavaError", MALFORMED, base=JAVA), False),
+        (error("AnalysisException", "[UNRESOLVED_COLUMN]", "42703"), False),
+        (error("PythonException", WORKER.format("KeyError: 'software.amazon.awssdk.S3Exception'")), False),
+        (RuntimeError("who knows"), True),
+        (ConnectError("no broker could be reached"), True),
+        (LandingError("transform must return a DataFrame, not None"), False),
+    ],
+    ids=["a record", "a statement", "a record that speaks of a store", "nobody knows", "a network", "in words"],
+)
+def test_what_may_pass_by_itself_is_tried_again(raised: Exception, may_pass: bool) -> None:
+    assert passes(raised) is may_pass
 
 
 def test_error_in_words_is_blamed_on_what_it_was_said_of() -> None:
