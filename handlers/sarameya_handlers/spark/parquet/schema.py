@@ -137,7 +137,8 @@ def columns_of(files: DataFiles, schema: Schema) -> Columns:
     try:
         told = json.loads(schema.text)
         if told["type"] == "struct" and isinstance(told["fields"], list):
-            return nullable(told)
+            columns: Columns = nullable(told)
+            return columns
     except (ValueError, TypeError, LookupError) as error:
         raise LandingError(f"{files.schemas.path(schema.number)} is no schema of Spark's: {error!r}") from error
     raise LandingError(f"{files.schemas.path(schema.number)} is no schema of Spark's: it is no struct")
@@ -172,4 +173,5 @@ def _columns_in(file: Path) -> Columns:
 
     footer = pq.read_metadata(file)
     told = (footer.metadata or {}).get(_SPARKS_OWN)
-    return nullable(json.loads(told)) if told else of_arrow(footer.schema.to_arrow_schema())
+    columns: Columns = nullable(json.loads(told)) if told else of_arrow(footer.schema.to_arrow_schema())
+    return columns
