@@ -6,23 +6,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import attrs
 import trio
 
-from sarameya import TopicPartition
-from sarameya_handlers import SparkSink
-from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.tables.table import Landing, Phase
-from tests.conformance.brokers import SINK, TOPIC
-from tests.conformance.contenders import Contender, Place, Runs
-from tests.conformance.proof import offsets, prove_chain, prove_rows
-from tests.handlers.kit import FakeClaim, FakeSession, batch
-
-ORDERS = TopicPartition(TOPIC, 0)
-KEY = ChainKey(SINK, *ORDERS)
-MOST_SECONDS = 60.0
+from tests.conformance.contenders import Contender, Place
+from tests.conformance.lives import MOST_SECONDS, live, nothing_of_use_is_left
 
 
 @attrs.define
@@ -73,38 +63,3 @@ async def cancelled_at(phase: Phase, hangs: bool, life: Callable[..., object]) -
         await life(on_phase=hook)  # type: ignore[misc]
     assert scope.cancelled_caught, f"nothing was cancelled at {phase}"
     return hook
-
-
-async def live(
-    contender: Contender,
-    place: Place,
-    end: int,
-    on_phase: Callable[[Phase, Sequence[Landing]], None] = lambda phase, landings: None,
-) -> None:
-    """A session of one partition whose log ends there; its engine shares the Spark of all that are open."""
-    session = FakeSession(log=(0, end))
-    sink = SparkSink(
-        contender.table(place), shape=contender.shape, spark=contender.engine(place), on_phase=on_phase, max_rows=100
-    )
-    async with sink:
-        await sink.partitions_assigned(session, [ORDERS])
-        start = await sink.start_offset(ORDERS, None)
-        first = 0 if start is None else start.offset
-        claim = FakeClaim(first)
-        if first < end:
-            claim.send(batch(first, end - first))
-        claim.end()
-        await sink.consume_claim(session, claim)
-
-
-def nothing_of_use_is_left(contender: Contender, place: Place, spark: Any, end: int) -> None:
-    """What was cancelled within Spark may leave files and snapshots behind, for the sweep; nobody misses them."""
-    table = contender.table(place)
-    table.open(spark)
-    left = table.leftovers(spark)
-    assert not left or contender.runs is not Runs.THREADS, left
-    for leftover in left:
-        table.remove(spark, leftover)
-    assert not table.leftovers(spark)
-    prove_chain(table, spark, KEY, end)
-    prove_rows(table, spark, offsets({KEY: end}))

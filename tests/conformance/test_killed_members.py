@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.brokers import TOPIC, broker
 from tests.conformance.contenders import CONTENDERS, Contender, Place, Runs, each
 from tests.conformance.judges import judged
@@ -42,3 +43,37 @@ async def test_members_killed_at_each_phase_lose_nothing_and_repeat_nothing(cont
         assert await judge.sweeps() >= 1, "who was killed before the link has left something behind"
         await judge.proves(log.ends)
     print(f"{contender.name}: {len(contender.told)} kills in {trio.current_time() - began:.0f} s")
+
+
+@each("delta", "iceberg")
+async def test_member_killed_at_the_landing_that_makes_the_table_is_made_good(
+    contender: Contender, place: Place
+) -> None:
+    """Where the table tells of it before the link is there, else right behind it: whoever comes next finds a table that
+    somebody else has made, with no link, or with one that nobody has marked."""
+    phase = next(phase for phase in (Phase.WRITTEN, Phase.LINKED) if phase in contender.told)
+    async with (
+        broker() as log,
+        judged(contender, place, log.bootstrap_servers) as judge,
+        members(contender, place, log.bootstrap_servers, [TOPIC], sink={"max_age": 600.0}) as group,
+    ):
+        owner, successor = await group.start(), await group.start()
+        # Both have found no table where they are to land.
+        await successor.until(lambda: any("ready" in told for told in successor.told), "it was ready")
+        await owner.is_to("kill", phase)
+        await owner.join()
+        log.produce(50)
+        hit = await owner.has_died()
+        (key,) = log.ends
+        assert hit["links"] == [[str(key), 1, 0, 50]], "the first landing of all"
+        links = await judge.links(key)
+        assert [link.attempt for link in links] == (hit["attempts"] if phase is Phase.LINKED else [])
+
+        log.expire(owner.member_id)
+        await successor.join()
+        await log.until_landed()
+        log.produce(50)
+        await log.until_landed()
+        await group.close()
+        chains = await judge.proves(log.ends)
+        assert (chains[key][0].attempt in hit["attempts"]) == (phase is Phase.LINKED), "what was linked is adopted"
