@@ -37,7 +37,7 @@ def nullable(kind: Any) -> Any:
     """The same type, in which everything may be null."""
     if not isinstance(kind, Mapping):
         return kind
-    made = {key: True if key in _NULLS else value for key, value in kind.items()}
+    made: dict[str, Any] = {key: True if key in _NULLS else value for key, value in kind.items()}
     if "fields" in made:
         made["fields"] = [{**field, "nullable": True, "type": nullable(field["type"])} for field in made["fields"]]
     return made | {key: nullable(made[key]) for key in ("elementType", "keyType", "valueType") if key in made}

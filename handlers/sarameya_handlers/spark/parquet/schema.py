@@ -172,4 +172,4 @@ def _columns_in(file: Path) -> Columns:
 
     footer = pq.read_metadata(file)
     told = (footer.metadata or {}).get(_SPARKS_OWN)
-    return nullable(json.loads(told)) if told else of_arrow(footer.schema.to_arrow_schema())  # type: ignore[no-any-return]
+    return nullable(json.loads(told)) if told else of_arrow(footer.schema.to_arrow_schema())
