@@ -137,8 +137,7 @@ def columns_of(files: DataFiles, schema: Schema) -> Columns:
     try:
         told = json.loads(schema.text)
         if told["type"] == "struct" and isinstance(told["fields"], list):
-            columns: Columns = nullable(told)
-            return columns
+            return nullable(told)  # type: ignore[no-any-return]
     except (ValueError, TypeError, LookupError) as error:
         raise LandingError(f"{files.schemas.path(schema.number)} is no schema of Spark's: {error!r}") from error
     raise LandingError(f"{files.schemas.path(schema.number)} is no schema of Spark's: it is no struct")
@@ -173,5 +172,4 @@ def _columns_in(file: Path) -> Columns:
 
     footer = pq.read_metadata(file)
     told = (footer.metadata or {}).get(_SPARKS_OWN)
-    columns: Columns = nullable(json.loads(told)) if told else of_arrow(footer.schema.to_arrow_schema())
-    return columns
+    return nullable(json.loads(told)) if told else of_arrow(footer.schema.to_arrow_schema())
