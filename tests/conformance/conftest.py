@@ -45,7 +45,9 @@ def _server(warehouse: Path) -> Iterator[ConnectServer]:
 @pytest.fixture
 def server(_server: ConnectServer) -> ConnectServer:
     """It runs when a test begins, whatever the last one has done to it."""
-    if not _server.is_running:
+    if _server.is_running:
+        _server.thaw()
+    else:
         _server.start()
     return _server
 

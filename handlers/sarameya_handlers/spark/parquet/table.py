@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,9 +93,7 @@ class ParquetTable(Table):
             for directory in (self.staging, self._files.writing, self._files.hidden / "links"):
                 directory.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._files.writing, prefix="probe-") as probe:
-                beside = f"{probe.name}-linked"
-                os.link(probe.name, beside)
-                os.unlink(beside)
+                _try_links(probe.name, f"{probe.name}-linked")
             with tempfile.TemporaryFile(dir=self._root, prefix="_"):
                 pass
             self._files.publish_all()
@@ -180,3 +179,17 @@ class ParquetTable(Table):
             self._files.publish_link(manifest)
         else:
             self._files.forget(landing.link.attempt)
+
+
+def _try_links(file: str, name: str) -> None:
+    """Raises HandlerError where a name can be taken twice, OSError where it cannot be taken."""
+    os.link(file, name)
+    try:
+        with suppress(FileExistsError):
+            os.link(file, name)
+            raise HandlerError(
+                f"{name} could be taken twice: this file system's link(2) cannot tell who was first, so nothing can be "
+                "landed in it exactly once; choose a local one, or NFS, or land as Delta or Iceberg"
+            )
+    finally:
+        os.unlink(name)

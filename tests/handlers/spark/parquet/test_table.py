@@ -197,6 +197,17 @@ def test_directory_that_cannot_be_landed_in_is_named_with_the_cause(
     assert os.listdir(table.path) == ["_sarameya"]
 
 
+def test_file_system_on_which_a_name_is_taken_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(file: str, name: str) -> None:
+        """As where it is made of copies."""
+        Path(name).write_bytes(Path(file).read_bytes())
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(HandlerError, match=r"could be taken twice: .* land as Delta or Iceberg"):
+        ParquetTable(tmp_path).open(None)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_leftovers_are_what_no_link_names(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest: manifest)
     land(table, link())
