@@ -25,7 +25,6 @@ from sarameya_handlers.spark.tables.table import Phase, Shape, Table
 from tests.conformance.engines import ThreadEngine
 from tests.conformance.ledgers import LedgerTable, StagedRows
 from tests.integration.lakes import lake_options
-from tests.integration.quick_jvm import QUICK_JVM
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -103,7 +102,7 @@ class Contender:
     needs_server: bool = False
     is_audited: bool = True
     """Whether `sarameya verify` and `sarameya sweep` know such tables."""
-    options: Callable[[Place], SparkOptions] = lambda place: SparkOptions(master="local[1]", conf=QUICK_JVM)
+    options: Callable[[Place], SparkOptions] = lambda place: SparkOptions(master="local[1]")
     """Of a classic session."""
 
     def engine(self, place: Place) -> Engine:

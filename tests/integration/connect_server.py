@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sarameya_handlers.spark.engines.connect import new_session
-from tests.integration.quick_jvm import QUICK_JVM
 from tests.integration.real_kafka.node import HOST, free_ports
 
 if TYPE_CHECKING:
@@ -57,7 +56,6 @@ class ConnectServer:
         self._token = token
         self._port = free_ports(1)[0]
         self._properties = {
-            **QUICK_JVM,
             "spark.master": master,
             "spark.ui.enabled": "false",
             "spark.driver.host": HOST,

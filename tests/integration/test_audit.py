@@ -27,7 +27,6 @@ from sarameya_handlers.spark.engines import jvm
 from tests.conformance.engines import ThreadEngine
 from tests.handlers.audit.kit import Row, count_rows
 from tests.integration.connect_server import ConnectServer
-from tests.integration.quick_jvm import QUICK_JVM
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
 
@@ -238,7 +237,7 @@ def arrow_rows(rows: list[Row]) -> pa.Table:
 @pytest.fixture(params=["classic", "Connect"])
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     if request.param == "classic":
-        running = jvm.start(SparkOptions(master="local[2]", conf=QUICK_JVM))
+        running = jvm.start(SparkOptions(master="local[2]"))
         yield running.session
         running.stop()
         return

@@ -21,7 +21,6 @@ from sarameya_handlers.spark.poison.finding import Poison, dead_letters, find
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from tests.integration.connect_server import ConnectServer
-from tests.integration.quick_jvm import QUICK_JVM
 
 pytestmark = [
     pytest.mark.integration,
@@ -39,7 +38,7 @@ Transform = Callable[[DataFrame], DataFrame]
 @pytest.fixture(scope="module", params=["classic", "connect"])
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if request.param == "classic":
-        running = jvm.start(SparkOptions(master="local[2]", conf=QUICK_JVM))
+        running = jvm.start(SparkOptions(master="local[2]"))
         yield running.session
         running.stop()
     else:

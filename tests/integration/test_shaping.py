@@ -40,7 +40,6 @@ from sarameya_handlers.spark.shaping.partitions import (
 from sarameya_handlers.spark.shaping.schemas import compare
 from sarameya_handlers.spark.shaping.shaping import BadRecord, Shaping
 from tests.integration.connect_server import ConnectServer
-from tests.integration.quick_jvm import QUICK_JVM
 from tests.integration.shaping.stage import Stage, avro_jars, column, descriptors, message
 
 pytestmark = [
@@ -60,7 +59,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             yield session
         return
     conf = {"spark.jars": avro_jars(), "spark.sql.shuffle.partitions": "2"}
-    running = jvm.start(SparkOptions(master="local[2]", conf={**QUICK_JVM, **conf}))
+    running = jvm.start(SparkOptions(master="local[2]", conf=conf))
     yield running.session
     running.stop()
 

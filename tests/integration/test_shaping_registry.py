@@ -28,7 +28,6 @@ from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.protobuf_columns import message_class
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing
-from tests.integration.quick_jvm import QUICK_JVM
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
 from tests.integration.real_registry import RealRegistry
@@ -54,7 +53,7 @@ V2 = {**V1, "fields": [*V1["fields"], {"name": "price", "type": "double", "defau
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     conf = {"spark.jars": avro_jars(), "spark.sql.shuffle.partitions": "2"}
-    running = jvm.start(SparkOptions(master="local[2]", conf={**QUICK_JVM, **conf}))
+    running = jvm.start(SparkOptions(master="local[2]", conf=conf))
     yield running.session
     running.stop()
 

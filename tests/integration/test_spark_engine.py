@@ -24,11 +24,10 @@ from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.engine import AdoptedEngine, SparkEngine
 from sarameya_handlers.spark.errors import SparkGoneError
 from tests.integration.processes import children, is_running
-from tests.integration.quick_jvm import QUICK_JVM
 
 pytestmark = pytest.mark.integration
 
-OPTIONS = SparkOptions(master="local[1]", conf=QUICK_JVM)
+OPTIONS = SparkOptions(master="local[1]")
 DEADLINE = 120.0
 
 

@@ -24,7 +24,6 @@ from sarameya_handlers.spark.engines import jvm
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
 from tests.handlers.spark.transforms import values
-from tests.integration.quick_jvm import QUICK_JVM
 
 pytestmark = [
     pytest.mark.integration,
@@ -37,7 +36,7 @@ DEADLINE = 120.0
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    running = jvm.start(SparkOptions(master="local[2]", conf=QUICK_JVM))
+    running = jvm.start(SparkOptions(master="local[2]"))
     yield running.session
     running.stop()
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from sarameya_handlers.spark.options import SparkOptions
 from tests.integration.lakes.jars import lake_jars
-from tests.integration.quick_jvm import QUICK_JVM
 
 ICEBERG_CATALOG = "ice"
 """Its tables are `ice.<namespace>.<table>`; Delta's are paths, or names in `spark_catalog`."""
@@ -21,7 +20,6 @@ def lake_properties(warehouse: Path, *, iceberg: str = "hadoop") -> dict[str, st
     """
     catalog = f"spark.sql.catalog.{ICEBERG_CATALOG}"
     properties = {
-        **QUICK_JVM,
         "spark.jars": ",".join(map(str, lake_jars())),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
