@@ -5,6 +5,7 @@ A directory of jars is either complete or absent: Maven fills a directory beside
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -28,12 +29,17 @@ def maven_jars(what: str, pom: Path, version: str, cache: Path | None = None) ->
     cache = cache or _user_cache()
     # The pom is part of the name, so that a change to it is a new directory.
     jars = cache / f"{what}-{version}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:8]}"
-    if not jars.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f"{jars.name}.", dir=cache) as unfinished:
-            filled = Path(unfinished, "jars")
-            _copy_dependencies(what, pom, version, filled)
-            _publish(filled, jars)
+    if jars.is_dir():
+        return jars
+    cache.mkdir(parents=True, exist_ok=True)
+    # Two Mavens that fill one repository at once get in each other's way; who has waited may find it done.
+    with (cache / "maven.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars.is_dir():
+            with tempfile.TemporaryDirectory(prefix=f"{jars.name}.", dir=cache) as unfinished:
+                filled = Path(unfinished, "jars")
+                _copy_dependencies(what, pom, version, filled)
+                _publish(filled, jars)
     return jars
 
 
