@@ -143,6 +143,7 @@ class SparkSink(ConsumerGroupHandler):
 
     async def __aenter__(self) -> Self:
         """Start Spark and make the table ready. Raises HandlerError that says what to install or to change."""
+        self._table.prepare()
         async with AsyncExitStack() as stack:
             engine = await stack.enter_async_context(self._engine)
             opening = partial(open_table, table=self._table, now=time.time())

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,24 +87,33 @@ class ParquetTable(Table):
     def adopts(self, shape: Shape) -> bool:
         return shape.is_plain and not self._layout.partition_by
 
-    def open(self, spark: SparkSession) -> None:
-        """Make the directory ready, and find out whether it can be landed in exactly once."""
-        try:
+    def prepare(self) -> None:
+        """Make the directory, and find out whether it can be landed in exactly once."""
+        with self._telling_of_the_directory():
             for directory in (self.staging, self._files.writing, self._files.hidden / "links"):
                 directory.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._files.writing, prefix="probe-") as probe:
                 _try_links(probe.name, f"{probe.name}-linked")
             with tempfile.TemporaryFile(dir=self._root, prefix="_"):
                 pass
+
+    def open(self, spark: SparkSession) -> None:
+        self.prepare()
+        with self._telling_of_the_directory():
             self._files.publish_all()
+        check_reads(spark, self.staging)
+        check_writes(spark, self._files.writing)
+
+    @contextmanager
+    def _telling_of_the_directory(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise HandlerError(
                 f"cannot land in {self._root}: {error.strerror or error}"
                 f"{f' ({error.filename})' if error.filename else ''}; choose a directory that this user may write to, "
                 "of a file system with hard links"
             ) from error
-        check_reads(spark, self.staging)
-        check_writes(spark, self._files.writing)
 
     def heads(self, spark: SparkSession, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
         heads = {key: self._manifests.head(key) for key in keys}

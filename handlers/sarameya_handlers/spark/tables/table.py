@@ -131,6 +131,12 @@ class Table(ABC):
         """A directory for records on their way into Spark: all of Spark's workers can read it, readers of the table
         never see it. There once the table is open."""
 
+    def prepare(self) -> None:
+        """What takes a moment and no Spark, which starts afterwards: what is wrong with a directory is told at once.
+
+        Raises HandlerError.
+        """
+
     @abstractmethod
     def open(self, spark: SparkSession) -> None:
         """Make the table ready before anything is consumed. Raises HandlerError if it cannot be landed in, or not
