@@ -6,8 +6,7 @@ Owns the claims, the fetcher that feeds them and, with a group id, the offset ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
@@ -23,6 +22,7 @@ from sarameya.group.pauses import Pauses
 from sarameya.group.runtime import Runtime
 from sarameya.group.starts import Start, StartOffset, find_chosen_starts
 from sarameya.model import TopicPartition
+from sarameya.net.open_calls import OpenCalls
 from sarameya.observe import ClaimEnded, ClaimStarted
 
 CLOSED = "a Consumer works inside of its block only: `async with Consumer(...) as consumer`"
@@ -51,7 +51,8 @@ class Reading:
             runtime.pool, runtime.metadata, resets, config, observer, backoff, runtime.budget, on_recreated
         )
         self._opening: set[TopicPartition] = set()
-        self._calls: set[trio.CancelScope] = set()
+        self.calls = OpenCalls(CLOSED)
+        """Whatever is asked for and waits for it."""
         self._is_closed = False
 
     async def run(self, running: trio.Event) -> None:
@@ -61,18 +62,6 @@ class Reading:
             if self.offsets is not None:
                 nursery.start_soon(self.offsets.run)
             running.set()
-
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """For a call that waits: nobody would answer it once all is closed, so it raises RuntimeError then."""
-        with trio.CancelScope() as scope:
-            self._calls.add(scope)
-            try:
-                yield
-            finally:
-                self._calls.discard(scope)
-        if scope.cancelled_caught:
-            raise RuntimeError(CLOSED)
 
     async def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
         """The topic's partitions, as the cluster tells them now."""
@@ -125,8 +114,7 @@ class Reading:
     def close(self) -> None:
         """End every claim, and whatever is still asked for."""
         self._is_closed = True
-        for scope in self._calls:
-            scope.cancel()
+        self.calls.close()
         self._fetcher.stop()
         for claim in tuple(self.claims.values()):
             self.end(claim)

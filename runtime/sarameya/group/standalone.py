@@ -143,7 +143,7 @@ class Consumer(Marks, Pausing):
         `Config.bootstrap_timeout` seconds, and TopicAuthorizationError.
         """
         reading = self._opened
-        with reading.call():
+        with reading.calls.call():
             return await reading.partitions_of(topic)
 
     async def offsets(self, partitions: Iterable[TopicPartition], at: OffsetPolicy | int) -> dict[TopicPartition, int]:
@@ -154,7 +154,7 @@ class Consumer(Marks, Pausing):
         Waits for partitions without a leader; bound it with a cancel scope. Raises as `topic_partitions` does.
         """
         place, wanted, reading = _place(at), _checked(partitions), self._opened
-        with reading.call():
+        with reading.calls.call():
             await reading.reach(wanted)
             found = await reading.lookup.find(dict.fromkeys(wanted, place))
         return {partition: place.offset for partition, place in found.items()}
@@ -165,7 +165,7 @@ class Consumer(Marks, Pausing):
         Raises ConfigError without a `group_id`, GroupAuthorizationError, TopicAuthorizationError.
         """
         wanted, reading = _checked(partitions), self._opened
-        with reading.call():
+        with reading.calls.call():
             return dict(await self._offsets(reading).look_up(wanted))
 
     # -- reading ------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Consumer(Marks, Pausing):
         iterators end; whoever reads them elsewhere is not cancelled.
         """
         chosen, reading = self._chosen(partitions, offset), self._opened
-        with reading.call():
+        with reading.calls.call():
             claims = await reading.begin(chosen)
         try:
             yield claims
@@ -257,7 +257,7 @@ class Consumer(Marks, Pausing):
         ConfigError without a `group_id`.
         """
         reading = self._opened
-        with reading.call():
+        with reading.calls.call():
             await self._offsets(reading).commit()
 
     def _offsets(self, reading: Reading) -> OffsetManager:

@@ -5,8 +5,7 @@ Whoever waits no longer (too late, cancelled) gives up its own records and nobod
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import trio
 
@@ -15,6 +14,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import DeliveryTimeoutError, KafkaError, MessageTooLargeError, SarameyaError, UnknownTopicError
 from sarameya.model import TopicPartition
 from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.net.open_calls import OpenCalls
 from sarameya.producer.lane import Pending
 from sarameya.producer.outbox import Outbox
 from sarameya.producer.partitioner import Partitioner
@@ -38,12 +38,11 @@ class Deliveries:
         self._outbox = outbox
         self._sender = sender
         self._partitioner = partitioner
-        self._calls: set[trio.CancelScope] = set()
+        self._calls = OpenCalls(CLOSED)
 
     def close(self) -> None:
         """Whoever waits here gets RuntimeError."""
-        for scope in self._calls:
-            scope.cancel()
+        self._calls.close()
 
     async def deliver(self, records: Sequence[ProducerRecord], now_ms: int) -> list[RecordMetadata]:
         """As `Producer.send_many`; `now_ms` is the timestamp of records without one."""
@@ -51,7 +50,7 @@ class Deliveries:
         for record in records:
             self._check_size(record)
         count = _Countdown(len(records))
-        with self._call():
+        with self._calls.call():
             await trio.lowlevel.checkpoint_if_cancelled()  # who is cancelled already sends nothing
             pending = await self._prepare(records, now_ms, count, deadline)
             self._sender.send_nowait(pending)
@@ -61,18 +60,6 @@ class Deliveries:
             finally:
                 self._outbox.give_up([one for one in pending if one.outcome is None])
         return self._outcomes(pending)
-
-    @contextmanager
-    def _call(self) -> Iterator[None]:
-        """Nobody would answer a call once all is closed."""
-        with trio.CancelScope() as scope:
-            self._calls.add(scope)
-            try:
-                yield
-            finally:
-                self._calls.discard(scope)
-        if scope.cancelled_caught:
-            raise RuntimeError(CLOSED)
 
     def _check_size(self, record: ProducerRecord) -> None:
         size, most = estimated_size(record.key, record.value, record.headers), self._config.max_request_bytes
