@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -176,17 +177,21 @@ def is_connect(session: object) -> bool:
 
 
 def new_session(connection: Any, **more: Any) -> Any:
-    """A session of pyspark's that does nothing when it is collected: whoever has it closes it.
+    """A session of pyspark's that does nothing when it is collected: whoever has it closes it."""
+    return _session_class()(connection, **more)
 
-    pyspark's own closes its client then, in whatever thread the collector happens to run, and waits there for the lock
-    of a pool that all clients share; where that thread was about to use the pool it waits for itself, for ever.
-    """
+
+@cache
+def _session_class() -> Any:
+    """Without pyspark's own `__del__`, which closes its client, in whatever thread the collector happens to run, and
+    waits there for the lock of a pool that all clients share; where that thread was about to use the pool it waits for
+    itself, for ever."""
     from pyspark.sql.connect.session import SparkSession
 
     class Session(SparkSession):
         def __del__(self) -> None: ...
 
-    return Session(connection, **more)
+    return Session
 
 
 def _clone(session: Any) -> Any:
