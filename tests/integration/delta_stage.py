@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
 from sarameya_handlers.spark.delta.table import DeltaTable
-from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Phase, Shape
-from tests.integration.connect_server import ConnectServer
-from tests.integration.lakes import lake_options, lake_properties
+from tests.integration.lake_stage import KEY, landing_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-KEY = ChainKey("sink", "orders", 0)
-OTHER = ChainKey("sink", "orders", 1)
-DAY = 24 * 3600
-
-
-@contextmanager
-def classic(directory: Path) -> Iterator[SparkSession]:
-    running = jvm.start(lake_options(directory))
-    try:
-        yield running.session
-    finally:
-        running.stop()
-
-
-@contextmanager
-def connected(directory: Path) -> Iterator[SparkSession]:
-    with ConnectServer(directory, lake_properties(directory)) as server, server.session() as session:
-        yield session  # type: ignore[misc]  # the same methods
+    from pyspark.sql import SparkSession
 
 
 def link(number: int, from_offset: int, to_offset: int, *, key: ChainKey = KEY, kind: Kind = Kind.RECORDS) -> Link:
@@ -56,27 +28,6 @@ def link(number: int, from_offset: int, to_offset: int, *, key: ChainKey = KEY, 
         reason="gone" if kind is Kind.GAP else "",
         rows=-1 if kind is Kind.RECORDS else 0,
     )
-
-
-def landing_of(table: DeltaTable, of: Link, *, days: int = 1) -> Landing:
-    """Its records, staged: a second apart, or spread over so many days. Their values are the attempt's name."""
-    count = of.to_offset - of.from_offset
-    if of.kind is not Kind.RECORDS or not count:
-        return Landing(link=of, staged=None)
-    start = datetime(2026, 11, 22, tzinfo=UTC).timestamp()
-    columns = {
-        "key": [None] * count,
-        "value": [of.attempt.encode()] * count,
-        "topic": [of.key.topic] * count,
-        "partition": [of.key.partition] * count,
-        "offset": list(range(of.from_offset, of.to_offset)),
-        "timestamp": [datetime.fromtimestamp(start + n % days * DAY + n, UTC) for n in range(count)],
-        "timestampType": [0] * count,
-        "headers": [None] * count,
-    }
-    staged = table.staging / f"{of.attempt}.parquet"
-    pq.write_table(pa.table(columns, schema=kafka_schema()), staged)
-    return Landing(link=of, staged=staged, records=count)
 
 
 def land(
@@ -109,17 +60,3 @@ def attempt(
     finally:
         if landing.staged:
             landing.staged.unlink(missing_ok=True)
-
-
-def found(spark: SparkSession, table: DeltaTable, key: ChainKey = KEY) -> list[tuple[int, str]]:
-    return [(one.number, one.attempt) for one in table.links(spark, key, 1)]
-
-
-def rows(frame: DataFrame) -> list[tuple[int, int, str]]:
-    """Partition, offset, and whose attempt each row is."""
-    told = frame.selectExpr("partition", "offset", "cast(value AS string)").collect()
-    return sorted((row[0], row[1], row[2]) for row in told)
-
-
-def rows_of(*links: Link) -> list[tuple[int, int, str]]:
-    return sorted((one.key.partition, at, one.attempt) for one in links for at in range(one.from_offset, one.to_offset))

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.table import Landing, Phase
-from tests.integration.iceberg_stage import classic, land, link
+from tests.integration.iceberg_stage import land, link
+from tests.integration.lake_stage import classic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

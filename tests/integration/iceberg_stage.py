@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import attrs
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
-from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Phase, Shape
-from tests.integration.connect_server import ConnectServer
-from tests.integration.lakes import lake_options, lake_properties
+from tests.integration.lake_stage import KEY, landing_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-KEY = ChainKey("sink", "orders", 0)
-OTHER = ChainKey("sink", "orders", 1)
-DAY = 24 * 3600
-
-
-@contextmanager
-def classic(directory: Path, *, iceberg: str) -> Iterator[SparkSession]:
-    running = jvm.start(lake_options(directory, iceberg=iceberg))
-    try:
-        yield running.session
-    finally:
-        running.stop()
-
-
-@contextmanager
-def connected(directory: Path, *, iceberg: str) -> Iterator[SparkSession]:
-    with ConnectServer(directory, lake_properties(directory, iceberg=iceberg)) as server, server.session() as session:
-        yield session  # type: ignore[misc]  # the same methods
+    from pyspark.sql import SparkSession
 
 
 def link(
@@ -66,28 +39,6 @@ def link(
     )
 
 
-def landing_of(table: IcebergTable, of: Link, *, days: int = 1) -> Landing:
-    """Its records, staged: a second apart, or spread over so many days. Their values are the attempt's name."""
-    count = of.to_offset - of.from_offset
-    if of.kind is not Kind.RECORDS or not count:
-        return Landing(link=of, staged=None)
-    start = datetime(2026, 11, 22, tzinfo=UTC).timestamp()
-    times = [datetime.fromtimestamp(start + n % days * DAY + n, UTC) for n in range(count)]
-    columns = {
-        "key": [None] * count,
-        "value": [of.attempt.encode()] * count,
-        "topic": [of.key.topic] * count,
-        "partition": [of.key.partition] * count,
-        "offset": list(range(of.from_offset, of.to_offset)),
-        "timestamp": times,
-        "timestampType": [0] * count,
-        "headers": [None] * count,
-    }
-    staged = table.staging / f"{of.attempt}.parquet"
-    pq.write_table(pa.table(columns, schema=kafka_schema()), staged)
-    return Landing(link=of, staged=staged, records=count)
-
-
 def land(
     spark: SparkSession,
     table: IcebergTable,
@@ -103,20 +54,6 @@ def land(
         for landing in landings:
             if landing.staged:
                 landing.staged.unlink(missing_ok=True)
-
-
-def found(spark: SparkSession, table: IcebergTable, key: ChainKey = KEY) -> list[tuple[int, str]]:
-    return [(one.number, one.attempt) for one in table.links(spark, key, 1)]
-
-
-def rows(frame: DataFrame) -> list[tuple[int, int, str]]:
-    """Partition, offset, and whose attempt each row is."""
-    told = frame.selectExpr("partition", "offset", "cast(value AS string)").collect()
-    return sorted((row[0], row[1], row[2]) for row in told)
-
-
-def rows_of(*links: Link) -> list[tuple[int, int, str]]:
-    return sorted((one.key.partition, at, one.attempt) for one in links for at in range(one.from_offset, one.to_offset))
 
 
 @attrs.define

@@ -20,7 +20,8 @@ from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Layout
-from tests.integration.delta_stage import KEY, OTHER, attempt, classic, connected, found, land, link, rows, rows_of
+from tests.integration.delta_stage import attempt, land, link
+from tests.integration.lake_stage import KEY, OTHER, classic, connected, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

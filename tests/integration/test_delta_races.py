@@ -16,7 +16,8 @@ import pytest
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.delta.table import DeltaTable
 from tests.integration.connect_server import ConnectServer
-from tests.integration.delta_stage import KEY, OTHER, attempt, found, link, rows, rows_of
+from tests.integration.delta_stage import attempt, link
+from tests.integration.lake_stage import KEY, OTHER, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

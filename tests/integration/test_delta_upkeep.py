@@ -16,7 +16,8 @@ from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.delta.commits import app_id
 from sarameya_handlers.spark.delta.log import transactions
 from sarameya_handlers.spark.delta.table import DeltaTable
-from tests.integration.delta_stage import KEY, OTHER, attempt, classic, found, land, link, rows, rows_of
+from tests.integration.delta_stage import attempt, land, link
+from tests.integration.lake_stage import KEY, OTHER, classic, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,8 @@ from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, TooManyPartitionsError
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Layout, Phase
-from tests.integration.iceberg_stage import KEY, OTHER, Names, classic, connected, found, land, link, rows, rows_of
+from tests.integration.iceberg_stage import Names, land, link
+from tests.integration.lake_stage import KEY, OTHER, classic, connected, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

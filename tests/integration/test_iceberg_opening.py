@@ -18,7 +18,8 @@ from sarameya_handlers.spark.iceberg.look import chain_property
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.settings import changed
 from sarameya_handlers.spark.tables.table import Layout
-from tests.integration.iceberg_stage import KEY, OTHER, Names, classic, found, land, link, rows, rows_of
+from tests.integration.iceberg_stage import Names, land, link
+from tests.integration.lake_stage import KEY, OTHER, classic, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

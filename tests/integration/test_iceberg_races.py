@@ -18,7 +18,7 @@ from sarameya_handlers.landing.links import check_chain
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from tests.integration.connect_server import ConnectServer
 from tests.integration.iceberg_racer import ROWS, session
-from tests.integration.iceberg_stage import KEY, rows, rows_of
+from tests.integration.lake_stage import KEY, rows, rows_of
 from tests.integration.lakes import lake_properties
 
 pytestmark = [

@@ -14,7 +14,8 @@ from sarameya import HandlerError
 from sarameya_handlers.landing.errors import ForgottenChainError
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.table import Phase
-from tests.integration.iceberg_stage import KEY, OTHER, Names, age, classic, connected, found, land, link, rows, rows_of
+from tests.integration.iceberg_stage import Names, age, land, link
+from tests.integration.lake_stage import KEY, OTHER, classic, connected, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

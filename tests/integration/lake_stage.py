@@ -1,0 +1,76 @@
+"""What tests of Delta's and Iceberg's tables share: a Spark to land with, staged records, what is read of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sarameya.arrow import kafka_schema
+from sarameya_handlers.landing.links import ChainKey, Kind, Link
+from sarameya_handlers.spark.engines import jvm
+from sarameya_handlers.spark.tables.table import Landing, Table
+from tests.integration.connect_server import ConnectServer
+from tests.integration.lakes import lake_options, lake_properties
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEY = ChainKey("sink", "orders", 0)
+OTHER = ChainKey("sink", "orders", 1)
+DAY = 24 * 3600
+
+
+@contextmanager
+def classic(directory: Path, *, iceberg: str = "hadoop") -> Iterator[SparkSession]:
+    running = jvm.start(lake_options(directory, iceberg=iceberg))
+    try:
+        yield running.session
+    finally:
+        running.stop()
+
+
+@contextmanager
+def connected(directory: Path, *, iceberg: str = "hadoop") -> Iterator[SparkSession]:
+    with ConnectServer(directory, lake_properties(directory, iceberg=iceberg)) as server, server.session() as session:
+        yield session  # type: ignore[misc]  # the same methods
+
+
+def landing_of(table: Table, of: Link, *, days: int = 1) -> Landing:
+    """Its records, staged: a second apart, or spread over so many days. Their values are the attempt's name."""
+    count = of.to_offset - of.from_offset
+    if of.kind is not Kind.RECORDS or not count:
+        return Landing(link=of, staged=None)
+    start = datetime(2026, 11, 22, tzinfo=UTC).timestamp()
+    columns = {
+        "key": [None] * count,
+        "value": [of.attempt.encode()] * count,
+        "topic": [of.key.topic] * count,
+        "partition": [of.key.partition] * count,
+        "offset": list(range(of.from_offset, of.to_offset)),
+        "timestamp": [datetime.fromtimestamp(start + n % days * DAY + n, UTC) for n in range(count)],
+        "timestampType": [0] * count,
+        "headers": [None] * count,
+    }
+    staged = table.staging / f"{of.attempt}.parquet"
+    pq.write_table(pa.table(columns, schema=kafka_schema()), staged)
+    return Landing(link=of, staged=staged, records=count)
+
+
+def found(spark: SparkSession, table: Table, key: ChainKey = KEY) -> list[tuple[int, str]]:
+    return [(one.number, one.attempt) for one in table.links(spark, key, 1)]
+
+
+def rows(frame: DataFrame) -> list[tuple[int, int, str]]:
+    """Partition, offset, and whose attempt each row is."""
+    told = frame.selectExpr("partition", "offset", "cast(value AS string)").collect()
+    return sorted((row[0], row[1], row[2]) for row in told)
+
+
+def rows_of(*links: Link) -> list[tuple[int, int, str]]:
+    return sorted((one.key.partition, at, one.attempt) for one in links for at in range(one.from_offset, one.to_offset))
