@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sarameya_handlers.spark.engines.connect import new_session
+from tests.integration.class_data import quick_spark
 from tests.integration.real_kafka.node import HOST, free_ports
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ class ConnectServer:
 
     def _environment(self) -> dict[str, Any]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
+        environment |= quick_spark()
         environment.setdefault("PYSPARK_PYTHON", sys.executable)  # of its Python workers
         return environment if self._token is None else {**environment, "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token}
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import attrs
 
+from tests.integration.class_data import quick
+
 HOST = "127.0.0.1"
 
-# A quick start matters more here than the speed of a warm JVM.
-JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 _HEAP = "-Xmx512m"
 _STOP_SECONDS = 15
 _FORMAT_SECONDS = 60
@@ -175,4 +175,4 @@ def java_program() -> str:
 
 def java(jars: Path, main: str, *args: str, options: tuple[str, ...] = ()) -> list[str]:
     """The command that runs the class `main` of the jars."""
-    return [java_program(), *JVM, *options, "-cp", f"{jars}/*", main, *args]
+    return [java_program(), *quick(jars.name), *options, "-cp", f"{jars}/*", main, *args]

@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from tests.integration.class_data import quick
 from tests.integration.maven import maven_jars
-from tests.integration.real_kafka.node import HOST, JVM, free_ports, java_program
+from tests.integration.real_kafka.node import HOST, free_ports, java_program
 
 _VERSION = "2.6.13.Final"
 _START_SECONDS = 120.0
@@ -63,7 +64,7 @@ class RealRegistry:
         defined = [f"-D{name}={value}" for name, value in settings.items()]
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [java_program(), *JVM, "-Xmx256m", *defined, "-jar", str(runner)],
+                [java_program(), *quick("registry"), "-Xmx256m", *defined, "-jar", str(runner)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,70 @@
+"""Makes the archives of class data that the tests' JVMs start with: `python -m tests.integration.make_class_data`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.integration.class_data import DIRECTORY, archive_of
+from tests.integration.connect_server import ConnectServer
+from tests.integration.lakes import lake_properties
+from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka.cluster import GROUP_COMMAND
+from tests.integration.real_kafka.jars import kafka_jars
+from tests.integration.real_kafka.producing import produce
+
+_DUMP_SECONDS = 300
+_RECORD = "-XX:+RecordDynamicDumpInfo"
+
+
+def main() -> None:
+    if shutil.which("jcmd") is None:
+        print("no jcmd here (a JDK has it): the tests' JVMs start without an archive of class data, and slowly")
+        return
+    shutil.rmtree(DIRECTORY, ignore_errors=True)  # else it would be used, and no other could be made
+    DIRECTORY.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="class-data-") as directory:
+        _archive_spark(Path(directory, "spark"))
+        _archive_kafka(Path(directory, "kafka"))
+
+
+def _archive_spark(directory: Path) -> None:
+    """A Connect server that has done what most tests do."""
+    rows, delta = str(directory / "rows"), str(directory / "delta")
+    properties = lake_properties(directory) | {"spark.driver.extraJavaOptions": _RECORD}
+    with ConnectServer(directory, properties) as server:
+        with server.session() as spark:
+            spark.range(1000).selectExpr("id", "cast(id as string) as value").write.parquet(rows)
+            for _ in range(2):
+                spark.read.parquet(rows).write.format("delta").mode("append").save(delta)
+            assert spark.read.format("delta").load(delta).count() == 2000
+            spark.sql("create table ice.a.b (id bigint, value string) using iceberg")
+            spark.read.parquet(rows).writeTo("ice.a.b").append()
+            assert spark.table("ice.a.b").groupBy("id").count().toArrow().num_rows == 1000
+        _archive(server.pid, "spark")
+
+
+def _archive_kafka(directory: Path) -> None:
+    """A broker that has been written to, and whose groups were listed."""
+    os.environ["JDK_JAVA_OPTIONS"] = _RECORD
+    with RealKafka(directory) as kafka:
+        produce(kafka, kafka.create_topic("rows"), [b"row"])
+        kafka.run_tool(GROUP_COMMAND, "--list")
+        _archive(kafka.nodes[0].pid, kafka_jars().name)
+
+
+def _archive(pid: int, program: str) -> None:
+    """Of the classes that a JVM has loaded."""
+    archive = archive_of(program)
+    command = ["jcmd", str(pid), "VM.cds", "dynamic_dump", str(archive)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_DUMP_SECONDS, check=False)
+    if not archive.exists():
+        sys.exit(f"no archive of class data was made of {program}:\n{done.stdout}{done.stderr}")
+
+
+if __name__ == "__main__":
+    main()
