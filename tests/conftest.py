@@ -11,11 +11,17 @@ from types import FrameType
 import pytest
 from hypothesis import settings
 
+from tests.integration.class_data import quick_spark
+from tests.turns import turn
+
 # A busy machine makes an example slow, not wrong. The ordinary run is the same each time; `make soak` looks further.
 settings.register_profile("sarameya", deadline=None, derandomize="SARAMEYA_SOAK" not in os.environ, print_blob=True)
 settings.load_profile("sarameya")
 
+os.environ.update(quick_spark())  # also of the members that tests start
+
 _IN_CI = os.environ.get("CI") == "true"
+_TURNS = Path(__file__).parents[1] / "build" / "turns"
 _INTEGRATION = Path(__file__).with_name("integration")
 
 
@@ -36,6 +42,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         long = {item.path for item in items if item.get_closest_marker("integration")}
         items.sort(key=lambda item: item.path not in long)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Beside a test that measures time no other process runs one."""
+    if not hasattr(item.config, "workerinput"):
+        return (yield)
+    with turn(_TURNS, alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,7 +27,7 @@ from tests.integration.real_kafka.replicas import (
 )
 from tests.integration.test_real_kafka_group import member
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 BROKERS = (1, 2, 3)
 PARTITIONS = 12

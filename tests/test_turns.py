@@ -1,0 +1,49 @@
+"""Processes that run tests beside each other, and one that is to be alone."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.turns import turn
+
+HOLDER = """
+import sys
+from pathlib import Path
+from tests.turns import turn
+with turn(Path(sys.argv[1]), alone=sys.argv[2] == "alone"):
+    print("has it", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holder(directory: Path, how: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLDER, str(directory), how]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def has_it(process: subprocess.Popen[str]) -> bool:
+    assert process.stdout is not None
+    return process.stdout.readline() == "has it\n"
+
+
+def test_turns_are_shared(tmp_path: Path) -> None:
+    with turn(tmp_path, alone=False), holder(tmp_path, "shared") as other:
+        assert has_it(other)
+        other.communicate()
+
+
+@pytest.mark.parametrize(("first", "second"), [("alone", "shared"), ("shared", "alone"), ("alone", "alone")])
+def test_who_is_alone_shares_with_nobody(tmp_path: Path, first: str, second: str) -> None:
+    with holder(tmp_path, first) as early:
+        assert has_it(early)
+        with holder(tmp_path, second) as late:
+            assert late.stdout is not None
+            assert not select.select([late.stdout], [], [], 0.5)[0]  # that nothing happens takes a while to see
+            early.communicate()
+            assert has_it(late)
+            late.communicate()
