@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,22 +24,6 @@ if TYPE_CHECKING:
 ROWS = 10
 
 
-@contextmanager
-def session(place: str) -> Iterator[SparkSession]:
-    """A client of the Connect server there, or a driver of its own, with a JDBC catalog below that directory."""
-    if not place.startswith("sc://"):
-        with classic(Path(place), iceberg="jdbc") as spark:
-            yield spark
-        return
-    from pyspark.sql.connect.session import SparkSession as ConnectSession
-
-    spark = ConnectSession(connection=place)
-    try:
-        yield spark  # type: ignore[misc]  # the same methods
-    finally:
-        spark.stop()
-
-
 def say(text: str) -> None:
     print(text, flush=True)
 
@@ -52,8 +35,8 @@ def hear() -> str:
     return line.strip()
 
 
-def main(place: str, name: str) -> None:
-    with session(place) as spark:
+def main(directory: str, name: str) -> None:
+    with classic(Path(directory), iceberg="jdbc") as spark:
         table = IcebergTable(name)
         table.open(spark)
         say("open")

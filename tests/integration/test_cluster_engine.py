@@ -9,16 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 import trio
 from pyspark import SparkContext
+from pyspark.sql import DataFrame
 
 from sarameya import HandlerError
-from sarameya_handlers import SparkOptions
+from sarameya_handlers import ParquetTable, SparkOptions, SparkSink
 from sarameya_handlers.spark.engines.engine import SparkEngine
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.tables.reach import check_reads, check_writes
+from tests.handlers.kit import FakeSession, batch, claim_of
+from tests.handlers.spark.kit import consume_in
 from tests.integration.processes import children, is_running
 
 pytestmark = pytest.mark.integration
@@ -60,6 +64,22 @@ async def test_executors_read_and_write_what_all_have_mounted_and_end_with_their
         assert len(pids) == 2
     until(lambda: not any(map(is_running, pids)))
     assert sorted(os.listdir(tmp_path)) == ["driver", "home"]
+
+
+def placed(frame: DataFrame) -> DataFrame:
+    """With the directory in which whoever evaluates it works."""
+    return frame.selectExpr("*", "reflect('java.lang.System', 'getProperty', 'user.dir') as place")
+
+
+async def test_records_are_transformed_and_written_by_the_executors_and_land_once(tmp_path: Path) -> None:
+    table, session = ParquetTable(tmp_path / "landed"), FakeSession()
+    async with SparkSink(table, transform=placed, spark=OPTIONS, max_rows=3) as sink:
+        await consume_in(sink, session, claim_of([batch(0, 3), batch(3, 3)]))
+    rows = pq.read_table([*table.path.glob("part-*.parquet")]).to_pylist()
+    assert sorted(row["offset"] for row in rows) == [*range(6)]
+    # An executor works below the home of Spark that the driver was given.
+    assert {str(Path(row["place"]).parents[1]) for row in rows} == {str(tmp_path / "home" / "work")}
+    assert session.marks[-1] == ("orders", 0, 6)
 
 
 async def test_directory_that_the_driver_alone_can_read_is_refused_with_what_to_do() -> None:

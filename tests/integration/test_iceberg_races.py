@@ -1,5 +1,5 @@
-"""Two processes race for the links of an Iceberg chain, from the table's creation on: through one Spark Connect server
-with a Hadoop catalog, and with drivers of their own and a JDBC catalog."""
+"""Two processes race for the links of an Iceberg chain, from the table's creation on, each with a driver of its own and
+one JDBC catalog. (Through one Spark Connect server and a Hadoop catalog race those of the conformance suite.)"""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ import pytest
 
 from sarameya_handlers.landing.links import check_chain
 from sarameya_handlers.spark.iceberg.table import IcebergTable
-from tests.integration.connect_server import ConnectServer
-from tests.integration.iceberg_racer import ROWS, session
-from tests.integration.lake_stage import KEY, rows, rows_of
-from tests.integration.lakes import lake_properties
+from tests.integration.iceberg_racer import ROWS
+from tests.integration.lake_stage import KEY, classic, rows, rows_of
 
 pytestmark = [
     pytest.mark.integration,
@@ -52,9 +50,9 @@ class Racer:
 
 
 @contextmanager
-def racer(which: int, place: str, directory: Path) -> Iterator[Racer]:
+def racer(which: int, directory: Path) -> Iterator[Racer]:
     errors = directory / f"racer-{which}.err"
-    command = [sys.executable, "-m", "tests.integration.iceberg_racer", place, NAME]
+    command = [sys.executable, "-m", "tests.integration.iceberg_racer", str(directory), NAME]
     with (
         errors.open("w") as written,
         subprocess.Popen(
@@ -67,31 +65,19 @@ def racer(which: int, place: str, directory: Path) -> Iterator[Racer]:
             process.kill()
 
 
-@contextmanager
-def server(directory: Path, how: str) -> Iterator[str]:
-    """Where the racers find Spark."""
-    if how == "drivers of their own, JDBC":
-        yield str(directory)
-        return
-    with ConnectServer(directory, lake_properties(directory, iceberg="hadoop")) as connect:
-        yield connect.url
-
-
-@pytest.mark.parametrize("how", ["one Connect server, Hadoop", "drivers of their own, JDBC"])
-def test_of_two_processes_exactly_one_appends_each_link(how: str, tmp_path: Path) -> None:
+def test_of_two_processes_exactly_one_appends_each_link(tmp_path: Path) -> None:
     began = time.monotonic()
-    with server(tmp_path, how) as place:
-        with ExitStack() as stack:
-            both = [stack.enter_context(racer(which, place, tmp_path)) for which in (0, 1)]
-            assert [one.hear() for one in both] == ["open", "open"]
-            told = [race(both, number) for number in range(1, RACES + 1)]
-            for one in both:
-                one.say("0")
-        seconds = time.monotonic() - began
-        with session(place) as spark:
-            table = IcebergTable(NAME)
-            links = table.links(spark, KEY, 1)
-            landed = rows(table.read(spark))
+    with ExitStack() as stack:
+        both = [stack.enter_context(racer(which, tmp_path)) for which in (0, 1)]
+        assert [one.hear() for one in both] == ["open", "open"]
+        told = [race(both, number) for number in range(1, RACES + 1)]
+        for one in both:
+            one.say("0")
+    seconds = time.monotonic() - began
+    with classic(tmp_path, iceberg="jdbc") as spark:
+        table = IcebergTable(NAME)
+        links = table.links(spark, KEY, 1)
+        landed = rows(table.read(spark))
 
     for one, other in told:
         assert one["winner"] == other["winner"], "both find the same attempt"
@@ -105,7 +91,7 @@ def test_of_two_processes_exactly_one_appends_each_link(how: str, tmp_path: Path
     errors = [error for pair in told for side in pair for error in side["errors"]]
     refused = sum("Duplicate request to cherry pick wap id" in error for error in errors)
     won = sum(one["winner"] == one["mine"] for one, _ in told)
-    print(f"{how}: {RACES} races in {seconds:.0f} s, won {won}:{RACES - won}; Iceberg itself refused {refused} losers")
+    print(f"{RACES} races in {seconds:.0f} s, won {won}:{RACES - won}; Iceberg itself refused {refused} losers")
     assert refused >= 10, "else the look before a publication decided, and the swap was not tried"
     assert 2 < won < RACES - 2, "each must win some, or it was no race"
 
