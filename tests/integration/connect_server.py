@@ -59,6 +59,7 @@ class ConnectServer:
         self._properties = {
             "spark.master": master,
             "spark.ui.enabled": "false",
+            "spark.sql.ui.explainMode": "simple",
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
             "spark.sql.session.timeZone": "UTC",

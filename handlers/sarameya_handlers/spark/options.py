@@ -133,6 +133,9 @@ class SparkOptions:
             # Nobody connects from elsewhere, and a laptop's host name may resolve to nothing.
             defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         chosen = {key: _property(value) for key, value in self.conf.items()}
+        if chosen.get("spark.ui.enabled", "false") == "false":
+            # Spark writes out each job's plan for the UI, also where there is none: in short, and a landing costs less.
+            defaults["spark.sql.ui.explainMode"] = "simple"
         return {**defaults, **chosen, "spark.master": self.master, "spark.app.name": self.app_name}
 
 

@@ -126,6 +126,11 @@ def test_properties_are_the_defaults_with_the_users_over_them() -> None:
     assert properties["spark.driver.host"] == "127.0.0.1"
 
 
+def test_plans_are_written_out_at_length_for_a_ui_only() -> None:
+    assert SparkOptions().properties["spark.sql.ui.explainMode"] == "simple"
+    assert "spark.sql.ui.explainMode" not in SparkOptions(conf={"spark.ui.enabled": True}).properties
+
+
 def test_properties_of_a_cluster_leave_the_drivers_address_to_spark() -> None:
     assert "spark.driver.host" not in SparkOptions(master="spark://master:7077").properties
 
