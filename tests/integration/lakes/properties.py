@@ -33,6 +33,8 @@ def lake_properties(warehouse: Path, *, iceberg: str = "hadoop") -> dict[str, st
         # A Delta table's snapshot is dealt to as many tasks as this: 50 by default, for tables of a few commits.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     if iceberg == "jdbc":
         # AUTO_SERVER: the first to open the file serves it to the others.
