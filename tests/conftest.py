@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.integration.class_data import quick_spark
+from tests.integration.warm_spark import end_warm_spark
 from tests.turns import turn
 
 # A busy machine makes an example slow, not wrong. The ordinary run is the same each time; `make soak` looks further.
@@ -42,6 +43,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         long = {item.path for item in items if item.get_closest_marker("integration")}
         items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("cold") or not item.get_closest_marker("integration"):
+        end_warm_spark()
+
+
+def pytest_sessionfinish() -> None:
+    end_warm_spark()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -220,4 +220,6 @@ def shared() -> list[ParameterSet]:
 
 def _parameter(contender: Contender) -> ParameterSet:
     marks = [] if contender.runs is Runs.THREADS else [pytest.mark.integration]
+    if contender.runs is Runs.CLASSIC:
+        marks.append(pytest.mark.cold)
     return pytest.param(contender, id=contender.name, marks=marks)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Kind, Link
-from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.tables.table import Landing, Table
-from tests.integration.connect_server import ConnectServer
-from tests.integration.lakes import lake_options, lake_properties
+from tests.integration.lakes import lake_properties
+from tests.integration.warm_spark import warm_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,17 +28,19 @@ DAY = 24 * 3600
 
 @contextmanager
 def classic(directory: Path, *, iceberg: str = "hadoop") -> Iterator[SparkSession]:
-    running = jvm.start(lake_options(directory, iceberg=iceberg))
-    try:
-        yield running.session
-    finally:
-        running.stop()
+    with warm_spark(lake_properties(directory, iceberg=iceberg)) as session:
+        yield session
 
 
 @contextmanager
-def connected(directory: Path, *, iceberg: str = "hadoop") -> Iterator[SparkSession]:
-    with ConnectServer(directory, lake_properties(directory, iceberg=iceberg)) as server, server.session() as session:
-        yield session  # type: ignore[misc]  # the same methods
+def either(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """What a fixture's parameter says: a classic session, or one of the server that all tests share."""
+    if request.param == "classic":
+        with classic(request.getfixturevalue("tmp_path_factory").mktemp("lake")) as session:
+            yield session
+    else:
+        with request.getfixturevalue("lake_server").session() as session:
+            yield session
 
 
 def landing_of(table: Table, of: Link, *, days: int = 1) -> Landing:

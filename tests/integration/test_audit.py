@@ -17,18 +17,18 @@ import pytest
 import trio
 
 from sarameya import Config, ConsumerGroup, GroupAdmin
-from sarameya_handlers import ParquetTable, SparkOptions, SparkSink
+from sarameya_handlers import ParquetTable, SparkSink
 from sarameya_handlers.audit.arrow_counting import count_batches
 from sarameya_handlers.audit.counting import count_frame, why_uncountable
 from sarameya_handlers.audit.facts import BEYOND, FORGOTTEN, Span
 from sarameya_handlers.audit.spans import END
 from sarameya_handlers.landing.errors import RewoundTableError
-from sarameya_handlers.spark.engines import jvm
 from tests.conformance.engines import ThreadEngine
 from tests.handlers.audit.kit import Row, count_rows
 from tests.integration.connect_server import ConnectServer
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
+from tests.integration.warm_spark import warm_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -237,13 +237,12 @@ def arrow_rows(rows: list[Row]) -> pa.Table:
 @pytest.fixture(params=["classic", "Connect"])
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     if request.param == "classic":
-        running = jvm.start(SparkOptions(master="local[2]"))
-        yield running.session
-        running.stop()
+        with warm_spark() as session:
+            yield session
         return
     server: ConnectServer = request.getfixturevalue("lake_server")
-    with server.session() as session:
-        yield session  # type: ignore[misc]  # the same methods
+    with server.session() as connected:
+        yield connected  # type: ignore[misc]  # the same methods
 
 
 def test_rows_are_counted_by_spark_as_one_by_one(spark: SparkSession) -> None:

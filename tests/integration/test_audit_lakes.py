@@ -30,12 +30,12 @@ from sarameya_handlers.audit.sweep_command import restate_heads
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note
 from sarameya_handlers.landing.starting import Log, begin
-from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.named import table_named
 from sarameya_handlers.spark.tables.table import Landing, Table
 from tests.handlers.audit.fake_table import links_of
 from tests.integration.connect_server import ConnectServer
+from tests.integration.lake_stage import classic
 from tests.integration.lakes import ICEBERG_CATALOG, lake_options
 
 if TYPE_CHECKING:
@@ -56,9 +56,8 @@ LOG = Log(start=0, end=100)
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    running = jvm.start(lake_options(tmp_path_factory.mktemp("lake")))
-    yield running.session
-    running.stop()
+    with classic(tmp_path_factory.mktemp("lake")) as session:
+        yield session
 
 
 @attrs.frozen

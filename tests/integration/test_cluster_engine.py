@@ -25,7 +25,7 @@ from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
 from tests.integration.processes import children, is_running
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.cold]
 
 DEADLINE = 240.0
 OPTIONS = SparkOptions(master="local-cluster[2,1,512]", conf={"spark.executor.memory": "512m"})

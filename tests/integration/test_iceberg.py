@@ -17,7 +17,7 @@ from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, TooManyP
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Layout, Phase
 from tests.integration.iceberg_stage import Names, land, link
-from tests.integration.lake_stage import KEY, OTHER, classic, connected, found, rows, rows_of
+from tests.integration.lake_stage import KEY, OTHER, either, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,9 +30,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", params=["classic", "connect"])
-def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    how = classic if request.param == "classic" else connected
-    with how(tmp_path_factory.mktemp("lake"), iceberg="hadoop") as session:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    with either(request) as session:
         yield session
 
 

@@ -15,7 +15,7 @@ from sarameya_handlers.landing.errors import ForgottenChainError
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.table import Phase
 from tests.integration.iceberg_stage import Names, age, land, link
-from tests.integration.lake_stage import KEY, OTHER, classic, connected, found, rows, rows_of
+from tests.integration.lake_stage import KEY, OTHER, either, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +28,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", params=["classic", "connect"])
-def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    how = classic if request.param == "classic" else connected
-    with how(tmp_path_factory.mktemp("lake"), iceberg="hadoop") as session:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    with either(request) as session:
         yield session
 
 

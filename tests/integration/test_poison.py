@@ -13,14 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from sarameya.arrow import kafka_schema
-from sarameya_handlers import LandingError, SparkOptions
+from sarameya_handlers import LandingError
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.landing import Try
 from sarameya_handlers.spark.poison.finding import Poison, dead_letters, find
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from tests.integration.connect_server import ConnectServer
+from tests.integration.lake_stage import either
 
 pytestmark = [
     pytest.mark.integration,
@@ -36,14 +35,9 @@ Transform = Callable[[DataFrame], DataFrame]
 
 
 @pytest.fixture(scope="module", params=["classic", "connect"])
-def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if request.param == "classic":
-        running = jvm.start(SparkOptions(master="local[2]"))
-        yield running.session
-        running.stop()
-    else:
-        with ConnectServer(tmp_path_factory.mktemp("connect")) as server, server.session() as session:
-            yield session
+def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with either(request) as session:
+        yield session
 
 
 def tried(values: dict[int, bytes | None]) -> Try:

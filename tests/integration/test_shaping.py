@@ -26,8 +26,6 @@ from pyspark.sql.types import (
 
 from sarameya import HandlerError
 from sarameya_handlers.registry import Registry, RegistryOptions
-from sarameya_handlers.spark import SparkOptions
-from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.shaping.conforming import conform
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, ShapeError, TooManyPartitionsError
@@ -39,8 +37,8 @@ from sarameya_handlers.spark.shaping.partitions import (
 )
 from sarameya_handlers.spark.shaping.schemas import compare
 from sarameya_handlers.spark.shaping.shaping import BadRecord, Shaping
-from tests.integration.connect_server import ConnectServer
-from tests.integration.shaping.stage import Stage, avro_jars, column, descriptors, message
+from tests.integration.lake_stage import either
+from tests.integration.shaping.stage import Stage, column, descriptors, message
 
 pytestmark = [
     pytest.mark.integration,
@@ -52,16 +50,9 @@ KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestamp
 
 
 @pytest.fixture(scope="module", params=["classic", "connect"])
-def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if request.param == "connect":
-        directory = tmp_path_factory.mktemp("connect")
-        with ConnectServer(directory, {"spark.jars": avro_jars()}) as server, server.session() as session:
-            yield session
-        return
-    conf = {"spark.jars": avro_jars(), "spark.sql.shuffle.partitions": "2"}
-    running = jvm.start(SparkOptions(master="local[2]", conf=conf))
-    yield running.session
-    running.stop()
+def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with either(request) as session:
+        yield session
 
 
 @pytest.fixture

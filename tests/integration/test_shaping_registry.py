@@ -22,8 +22,6 @@ from pyspark.sql import SparkSession
 
 from sarameya import Consumer, TopicPartition
 from sarameya_handlers.registry import RegistryError
-from sarameya_handlers.spark import SparkOptions
-from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.protobuf_columns import message_class
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -31,7 +29,8 @@ from sarameya_handlers.spark.tables.table import Landing
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
 from tests.integration.real_registry import RealRegistry
-from tests.integration.shaping.stage import Stage, avro_jars, column, descriptors
+from tests.integration.shaping.stage import Stage, column, descriptors
+from tests.integration.warm_spark import warm_spark
 
 pytestmark = [
     pytest.mark.integration,
@@ -52,10 +51,8 @@ V2 = {**V1, "fields": [*V1["fields"], {"name": "price", "type": "double", "defau
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    conf = {"spark.jars": avro_jars(), "spark.sql.shuffle.partitions": "2"}
-    running = jvm.start(SparkOptions(master="local[2]", conf=conf))
-    yield running.session
-    running.stop()
+    with warm_spark({"spark.sql.shuffle.partitions": "2"}) as session:
+        yield session
 
 
 @pytest.fixture

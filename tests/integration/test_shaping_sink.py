@@ -18,12 +18,13 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from sarameya import Config, ConsumerGroup
 from sarameya_handlers import SparkSink
+from tests.integration.lakes import avro_jars
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
 from tests.integration.real_registry import RealRegistry
-from tests.integration.shaping.stage import avro_jars
 
 pytestmark = [
+    pytest.mark.cold,
     pytest.mark.integration,
     # pyspark's, whenever rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
@@ -82,7 +83,10 @@ async def test_topic_lands_as_typed_rows_and_its_poison_as_dead_letters(
         "partition_by": ["day"],
         "max_partitions": 5,
         "dead_letters": {"path": str(tmp_path / "dead")},
-        "spark": {"master": "local[2]", "conf": {"spark.jars": avro_jars(), "spark.sql.shuffle.partitions": 2}},
+        "spark": {
+            "master": "local[2]",
+            "conf": {"spark.jars": ",".join(map(str, avro_jars())), "spark.sql.shuffle.partitions": 2},
+        },
     }
     with trio.fail_after(DEADLINE):
         async with (

@@ -25,7 +25,7 @@ from sarameya_handlers.spark.engines.engine import AdoptedEngine, SparkEngine
 from sarameya_handlers.spark.errors import SparkGoneError
 from tests.integration.processes import children, is_running
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.cold]
 
 OPTIONS = SparkOptions(master="local[1]")
 DEADLINE = 120.0

@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from sarameya import Config, ConsumerGroup
 from sarameya.arrow import kafka_schema
 from sarameya.embedded import EmbeddedCluster
-from sarameya_handlers import LandingError, Layout, ParquetTable, SparkOptions, SparkSink, read_landing
+from sarameya_handlers import LandingError, Layout, ParquetTable, SparkSink, read_landing
 from sarameya_handlers.landing.compacting import compact
-from sarameya_handlers.spark.engines import jvm
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
 from tests.handlers.spark.transforms import values
+from tests.integration.warm_spark import warm_spark
 
 pytestmark = [
     pytest.mark.integration,
@@ -36,9 +36,8 @@ DEADLINE = 120.0
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    running = jvm.start(SparkOptions(master="local[2]"))
-    yield running.session
-    running.stop()
+    with warm_spark() as session:
+        yield session
 
 
 def hidden_files(path: Path) -> list[Path]:

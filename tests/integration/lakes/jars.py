@@ -1,4 +1,4 @@
-"""The jars of Delta Lake, of Iceberg, and of H2 for a JDBC catalog."""
+"""The jars of Delta Lake, of Iceberg, of H2 for a JDBC catalog, and of Avro."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ from pathlib import Path
 from tests.integration.maven import maven_jars
 
 DELTA_VERSION = "4.3.0"
+AVRO_VERSION = "4.1.1"
 
 
 def lake_jars() -> tuple[Path, ...]:
-    """Those that pyspark has not; some 60 MB. Raises JarsError."""
+    """Delta Lake, Iceberg and H2; some 60 MB. Raises JarsError."""
     jars = maven_jars("lakes-delta", Path(__file__).with_name("pom.xml"), DELTA_VERSION)
     return tuple(sorted(jars.glob("*.jar")))
+
+
+def avro_jars() -> tuple[Path, ...]:
+    """Spark's reader of Avro. Raises JarsError."""
+    jars = maven_jars("spark-avro", Path(__file__).parent / "avro" / "pom.xml", AVRO_VERSION)
+    return tuple(sorted(jars.glob("*.jar")))
+
+
+def spark_jars() -> tuple[Path, ...]:
+    """All that tests need and pyspark has not. Raises JarsError."""
+    return (*lake_jars(), *avro_jars())

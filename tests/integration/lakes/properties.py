@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sarameya_handlers.spark.options import SparkOptions
-from tests.integration.lakes.jars import lake_jars
+from tests.integration.lakes.jars import spark_jars
 
 ICEBERG_CATALOG = "ice"
 """Its tables are `ice.<namespace>.<table>`; Delta's are paths, or names in `spark_catalog`."""
@@ -20,7 +20,7 @@ def lake_properties(warehouse: Path, *, iceberg: str = "hadoop") -> dict[str, st
     """
     catalog = f"spark.sql.catalog.{ICEBERG_CATALOG}"
     properties = {
-        "spark.jars": ",".join(map(str, lake_jars())),
+        "spark.jars": ",".join(map(str, spark_jars())),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

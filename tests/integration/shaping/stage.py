@@ -18,17 +18,9 @@ from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.shaping.protobuf_columns import message_class
 from sarameya_handlers.spark.tables.table import Landing
-from tests.integration.maven import maven_jars
 
-AVRO_VERSION = "4.1.1"
 START = 1_700_000_000_000_000
 """The first record's time, in microseconds; each has one more."""
-
-
-def avro_jars() -> str:
-    """For `spark.jars`. Raises JarsError."""
-    jars = maven_jars("spark-avro", Path(__file__).with_name("pom.xml"), AVRO_VERSION)
-    return ",".join(map(str, sorted(jars.glob("*.jar"))))
 
 
 @attrs.frozen
