@@ -4,7 +4,7 @@ sink.py      the handler: where partitions begin, by their chains in the table; 
 partition.py one claim: collected, landed, marked        buffer.py    what is collected of it (pure)
 lander.py    whose landings share a job of Spark's       landing.py   one flush in Spark's thread
 tables/      what is landed in; parquet/, delta/, iceberg/     engines/     Spark's life
-shaping/     what becomes of records                     poison/      which of them Spark can make nothing of
+shaping/     what becomes of records                     poison/      which of them cannot land
 options.py   what may be configured                      sharing.py   one Spark for all workers
 errors.py    what goes wrong
 """

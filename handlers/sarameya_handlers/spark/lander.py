@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import attrs
 import trio
@@ -26,6 +26,9 @@ from sarameya_handlers.spark.landing import OnPhase, Try, found, land
 from sarameya_handlers.spark.poison.finding import Poison
 from sarameya_handlers.spark.poison.finding import find as find_poison
 from sarameya_handlers.spark.tables.table import Shape, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger("sarameya.spark")
 
@@ -105,8 +108,13 @@ class Lander:
         return Result(links.get(key), error, trio.current_time() - began)
 
     async def find_poison(self, one: Try) -> Poison:
-        """Which of the records of a link that failed to land Spark can make nothing of. Raises LandingError."""
-        work = partial(find_poison, one=one, staging=self._table.staging, shape=self._shape)
+        """Which of the records of a link that failed to land Spark can make nothing of, or the table does not take.
+        Raises LandingError, and what keeps it from being found out."""
+
+        def work(spark: SparkSession, check: Callable[[], None]) -> Poison:
+            table, evaluate = self._table, self._table.evaluator(spark)
+            return find_poison(spark, check, one=one, staging=table.staging, shape=self._shape, evaluate=evaluate)
+
         return await self._engine.run(work, tag=f"{one.link.attempt}-poison")
 
     async def heads(self, keys: Sequence[ChainKey]) -> dict[ChainKey, Link]:

@@ -775,6 +775,32 @@ async def test_poison_goes_to_the_dead_letters_and_the_rest_lands(table: FakeTab
     assert session.marks == [("orders", 0, 10)]
 
 
+class Requiring(FakeTable):
+    """Refuses rows whose value is "bad", as a constraint does, and says which in what it evaluates."""
+
+    def land(self, spark: Any, landings: Sequence[Landing], shape: Any, checkpoint: Any) -> None:
+        for landing in landings:
+            self.require(shape.frame(spark, landing))
+        super().land(spark, landings, shape, checkpoint)
+
+    def evaluator(self, spark: Any) -> Any:
+        return self.require
+
+    def require(self, frame: Any) -> None:
+        if b"bad" in frame.table["value"].to_pylist():
+            raise ArithmeticException("constraint violated")
+
+
+async def test_records_that_the_table_refuses_go_to_the_dead_letters_and_the_rest_lands(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    table, session, dead = Requiring(tmp_path), FakeSession(), FakeDeadLetters()
+    await consume(sink_to(table, dead_letters=dead), session, poisoned(0, 3, 7))
+    assert dead.letters == [(3, b"bad"), (7, b"bad")]
+    assert table.offsets == [[0, 1, 2, 4, 5, 6, 8, 9]]
+    assert session.marks == [("orders", 0, 10)]
+
+
 async def test_landing_of_poison_alone_makes_an_empty_link(table: FakeTable, autojump_clock: MockClock) -> None:
     session, dead = FakeSession(), FakeDeadLetters()
     claim = FakeClaim()

@@ -5,5 +5,6 @@ commits.py   how a link is written into a commit, and read back (pure)
 chains.py    chains in the history, also of a table that was restored (pure)
 log.py       the history: by SQL, or from the log's files
 place.py     a path, or a name in a catalog              checks.py    which tables, stores and Sparks will do
+constraints.py   what it requires of each row (pure)
 leftovers.py what is left behind                         errors.py    what Delta's errors say
 """

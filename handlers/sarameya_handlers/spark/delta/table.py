@@ -25,6 +25,7 @@ from sarameya_handlers.spark.delta.place import Place, hidden, local_root
 from sarameya_handlers.spark.delta.writing import Writer
 from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 from sarameya_handlers.spark.tables.lease import take_lease
 from sarameya_handlers.spark.tables.reach import check_reads
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Shape, Table
@@ -144,6 +145,11 @@ class DeltaTable(Table):
                 raise LandingError(f"{landing}: the table has no link {landing.link.number - 1}, only {last}")
             columns = self._detail.partition_columns if self._detail else ()
             self._writer.append(spark, landing, shape, Mark(landing.link, known.seen, known.term), columns)
+
+    def evaluator(self, spark: SparkSession) -> Evaluate:
+        # Asked again: constraints come and go while members land.
+        detail = Detail.ask(spark, self._place.sql)
+        return to_nowhere if detail is None else self._writer.evaluator(spark, detail.properties)
 
     # -- for the audit -------------------------------------------------------------------------------
 

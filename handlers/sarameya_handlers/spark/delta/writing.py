@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +12,19 @@ import attrs
 
 from sarameya import HandlerError
 from sarameya_handlers.spark.delta.commits import Mark, app_id, txn_version
+from sarameya_handlers.spark.delta.constraints import requirements
 from sarameya_handlers.spark.delta.errors import condition_of, is_missing, is_overtaken
 from sarameya_handlers.spark.delta.place import Place
 from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.shaping.conforming import conform
 from sarameya_handlers.spark.shaping.partitions import require_few_partitions, require_partition_columns
 from sarameya_handlers.spark.shaping.schemas import compare
+from sarameya_handlers.spark.tables.evaluating import Evaluate, checked, to_nowhere
 from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger("sarameya.spark")
 
@@ -87,9 +90,7 @@ class Writer:
         if landing.staged is None:
             frame = table.limit(0)
         else:
-            frame = shape.frame(spark, landing)
-            compare(frame.schema, table.schema).require(str(self.place), evolve_schema=self.layout.evolve_schema)
-            frame = conform(frame, table.schema)
+            frame = self._fitted(shape.frame(spark, landing), table.schema)
             if partitioned_by:
                 require_few_partitions(frame, partitioned_by, self.layout.max_partitions)
         # One task: one file, or one for each of the table's partitions. A landing is no larger than a file should be.
@@ -107,6 +108,16 @@ class Writer:
             if not is_overtaken(error):
                 raise
             logger.info("%s: another commit came first (%s)", landing, condition_of(error))
+
+    def evaluator(self, spark: SparkSession, properties: Mapping[str, str]) -> Evaluate:
+        """Of a table that has these properties: all that `append` does, but for the commit."""
+        schema = self.rows(spark).schema
+        required = list(requirements(schema, properties))
+        return lambda frame: to_nowhere(checked(self._fitted(frame, schema), required))
+
+    def _fitted(self, frame: DataFrame, table: StructType) -> DataFrame:
+        compare(frame.schema, table).require(str(self.place), evolve_schema=self.layout.evolve_schema)
+        return conform(frame, table)
 
 
 def _save(writer: DataFrameWriter, place: Place) -> None:

@@ -22,6 +22,7 @@ from sarameya_handlers.spark.shaping.conforming import conform
 from sarameya_handlers.spark.shaping.expressions import literal, quoted
 from sarameya_handlers.spark.shaping.partitions import require_few_partitions
 from sarameya_handlers.spark.shaping.schemas import compare
+from sarameya_handlers.spark.tables.evaluating import Evaluate, checked, not_null, to_nowhere
 from sarameya_handlers.spark.tables.settings import changed
 from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
 
@@ -62,6 +63,18 @@ def fitted(
     parts = frame.selectExpr(*(f"{value} AS {quoted(part)}" for value, part in values))
     require_few_partitions(parts, partitioned_by, layout.max_partitions)
     return frame
+
+
+def evaluator(spark: SparkSession, name: TableName, layout: Layout) -> Evaluate:
+    """Of rows that are fitted and required as by an append, but for columns that it would add."""
+    table = spark.table(name.sql).schema
+    required = list(not_null(table, spares_null_structs=True))
+
+    def evaluate(frame: DataFrame) -> None:
+        compare(frame.schema, table).require(str(name), evolve_schema=layout.evolve_schema)
+        to_nowhere(checked(conform(frame, table), required))
+
+    return evaluate
 
 
 def _add_columns(spark: SparkSession, name: TableName, missing: Sequence[tuple[str, str]]) -> None:

@@ -32,6 +32,7 @@ from sarameya_handlers.spark.iceberg.catalog import (
 from sarameya_handlers.spark.iceberg.look import Look, Looker, chain_property, exists, refresh, stated_as
 from sarameya_handlers.spark.iceberg.schema import partitioning, same_partitioning
 from sarameya_handlers.spark.poison.blame import passes
+from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 from sarameya_handlers.spark.tables.reach import check_reads
 from sarameya_handlers.spark.tables.settings import changed
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
@@ -126,6 +127,12 @@ class IcebergTable(Table):
             failures += publishing.publish(spark, self._name, look, staged, plain=shape.is_plain)
         if failures:
             raise failures[0]
+
+    def evaluator(self, spark: SparkSession) -> Evaluate:
+        if not exists(spark, self._name):
+            return to_nowhere
+        refresh(spark, self._name)
+        return publishing.evaluator(spark, self._name, self._layout)
 
     def rest(self, spark: SparkSession, heads: Iterable[Link]) -> None:
         given_up = {head.key: head for head in heads}

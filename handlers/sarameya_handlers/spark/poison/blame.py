@@ -89,6 +89,10 @@ _OF_SPARK = re.compile(
     # A store's answers, whichever: too many requests, a token that has expired, keys that are being changed.
     r"|(com\.amazonaws|software\.amazon\.awssdk)\.[\w.]+Exception"
 )
+_OF_A_ROW = re.compile(
+    r"\[DELTA_(VIOLATE_CONSTRAINT_WITH_VALUES|NOT_NULL_CONSTRAINT_VIOLATED|EXCEED_CHAR_VARCHAR_LIMIT)\]"
+)
+"""What Delta's writer refuses: its text has no SQLSTATE, unless it is that of the failure to write around it."""
 _OF_THE_WORKER = re.compile(
     r"(\w+\.)*(Connection\w*Error|Timeout(Error)?|BrokenPipeError|OSError|MemoryError|gaierror)\b"
 )
@@ -150,7 +154,7 @@ def _by_text(text: str, own: Blame | None) -> Blame:
     if _OF_THE_INSTALLATION.match(python_cause(text) or ""):
         return Blame.STATEMENT
     states = {_by_state(state) for state in _STATE.findall(text)} | {own}
-    if Blame.RECORD in states:
+    if Blame.RECORD in states or _OF_A_ROW.search(text):
         return Blame.RECORD
     if _OF_SPARK.search(text):
         return Blame.SPARK

@@ -23,14 +23,12 @@ from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.landing import Try
 from sarameya_handlers.spark.poison.bisecting import TogetherError, TooManyError, find_failing
 from sarameya_handlers.spark.poison.blame import Blame, blame
+from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 from sarameya_handlers.spark.tables.table import Landing, Shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-Evaluate = Callable[["DataFrame"], None]
-"""Has every row computed, and keeps none. Raises what that raises."""
+    from pyspark.sql import SparkSession
 
 
 class PoisonError(LandingError):
@@ -89,11 +87,6 @@ class Surveying(Protocol):
     def unreadable(self, spark: SparkSession, landing: Landing) -> Collection[BadRecord]: ...
 
 
-def to_nowhere(frame: DataFrame) -> None:
-    """Spark's own way to have everything computed, and keep nothing."""
-    frame.write.format("noop").mode("overwrite").save()
-
-
 def find(
     spark: SparkSession,
     check: Callable[[], None],
@@ -104,11 +97,11 @@ def find(
     tolerance: Tolerance | None = None,
     evaluate: Evaluate = to_nowhere,
 ) -> Poison:
-    """Which of the records of a link that failed to land cannot be shaped; none if all of them can.
+    """Which of the records of a link that failed to land cannot be shaped, or are not taken; none if all of them are.
 
     `check` is called before each job, and raises where nobody waits any more. What a table itself does not take (a
-    constraint) is found only if `evaluate` knows of it. Raises LandingError (see above), and whatever keeps a shape
-    from saying what it cannot decode, or its files from being written.
+    constraint) is found only if `evaluate`, its evaluator, knows of it. Raises LandingError (see above), and whatever
+    keeps a shape from saying what it cannot decode, or its files from being written.
     """
     assert one.records is not None
     probes = _Probes(spark, check, one.link, staging, shape, evaluate)

@@ -2,6 +2,7 @@
 
 table.py     the seam: Table, Landing, Phase             named.py     a table told by a name, as app files do
 foreach_batch.py   whatever a callback does
+evaluating.py   whether it would take rows, without writing any
 reach.py     whether Spark sees what we stage            lease.py     one driver a table
 settings.py  Spark's settings for the while of a block
 

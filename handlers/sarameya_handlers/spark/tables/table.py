@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,6 +160,11 @@ class Table(ABC):
 
         Raises whatever went wrong; neither that nor a return says which of them were appended.
         """
+
+    def evaluator(self, spark: SparkSession) -> Evaluate:
+        """What finds out whether rows of a shape's would be written, as the table is now, without writing any: raises
+        what keeps them from being computed, and for a row that the table requires otherwise."""
+        return to_nowhere
 
     def recall(self, head: Link) -> None:
         """Told, where the table does not remember, what Kafka's commit says is a chain's last link, before the next one

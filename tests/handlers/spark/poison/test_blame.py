@@ -36,6 +36,11 @@ WRITING = """An error occurred while calling o86.parquet.
 \tat org.apache.spark.Some.thing(Some.scala:1)
 Caused by: {}
 """
+INVARIANT = (
+    "An error occurred while calling o86.save.\n: org.apache.spark.sql.delta.schema.DeltaInvariantViolationException: "
+    "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL constraint violated for column: id.\n"
+)
+"""Delta's own text has no SQLSTATE."""
 
 
 S3A = (
@@ -101,6 +106,8 @@ JAVA = type("Py4JError", (Exception,), {})
         (error("Py4JJavaError", WRITING.format("X: [CAST_OVERFLOW] SQLSTATE: 22003"), base=JAVA), Blame.RECORD),
         (error("SparkException", "[NOT_NULL_ASSERT_VIOLATION] SQLSTATE: 42000", "42000"), Blame.RECORD),
         (error("SparkException", "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]", "23001"), Blame.RECORD),
+        (error("Py4JJavaError", INVARIANT, base=JAVA), Blame.RECORD),
+        (error("Py4JJavaError", WRITING.format(INVARIANT), base=JAVA), Blame.RECORD),
         (error("AnalysisException", "[UNRESOLVED_COLUMN]", "42703"), Blame.STATEMENT),
         (error("ParseException", "[PARSE_SYNTAX_ERROR]", "42601"), Blame.STATEMENT),
         (error("AnalysisException", "an old one", None), Blame.STATEMENT),

@@ -1,0 +1,128 @@
+"""Records that a table's own write refuses, found through a real Spark: the others land."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from sarameya import MessageBatch
+from sarameya_handlers import DeltaTable, IcebergTable, LandingError, SparkSink
+from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
+from tests.handlers.kit import FakeClaim, FakeSession, message
+from tests.handlers.spark.kit import consume_in
+from tests.integration.lake_stage import classic
+from tests.integration.lakes import ICEBERG_CATALOG
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sarameya_handlers.spark.tables.table import Table
+
+pytestmark = [
+    pytest.mark.integration,
+    # pyspark leaves each socket that rows come over to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with classic(tmp_path_factory.mktemp("lake")) as session:
+        yield session
+
+
+def shaped(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("cast(cast(value as string) as int) as n", "offset", "named_struct('a', offset) as s")
+
+
+def claim_of(values: Sequence[bytes | None], first: int = 0) -> FakeClaim:
+    """Records with these values, and an end."""
+    claim = FakeClaim(first)
+    messages = [message(first + n, value=value) for n, value in enumerate(values)]
+    claim.send(MessageBatch("orders", 0, messages, first + len(values), from_offset=first))
+    claim.end()
+    return claim
+
+
+async def landed(spark: SparkSession, table: Table, values: Sequence[bytes | None], letters: Path) -> FakeSession:
+    """Behind the ten of the first landing."""
+    session, dead = FakeSession(), FileDeadLetters(letters)
+    async with SparkSink(table, transform=shaped, dead_letters=dead, spark=spark) as sink:
+        await consume_in(sink, session, claim_of(values, 10))
+    return session
+
+
+async def first_landing(spark: SparkSession, table: Table) -> None:
+    async with SparkSink(table, transform=shaped, spark=spark) as sink:
+        await consume_in(sink, FakeSession(), claim_of([b"1"] * 10))
+
+
+def told(letters: Path) -> dict[int, str]:
+    rows = [row for file in letters.iterdir() for row in pq.read_table(file).to_pylist()]
+    return {row["offset"]: row["error"] for row in rows}
+
+
+@pytest.mark.parametrize("bad", [b"-5", None], ids=["false", "null"])
+async def test_record_that_a_check_constraint_of_delta_refuses_is_a_dead_letter(
+    spark: SparkSession, tmp_path: Path, bad: bytes | None
+) -> None:
+    table = DeltaTable(tmp_path / "orders")
+    await first_landing(spark, table)
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}/orders` ADD CONSTRAINT positive CHECK (n > 0)")
+    values: list[bytes | None] = [b"%d" % n for n in range(1, 31)]
+    values[17] = bad
+    session = await landed(spark, table, values, tmp_path / "dead")
+
+    assert session.marks[-1] == ("orders", 0, 40)
+    offsets = sorted(row.offset for row in table.read(spark).select("offset").collect())
+    assert offsets == [n for n in range(40) if n != 27]
+    letters = told(tmp_path / "dead")
+    assert list(letters) == [27]
+    assert "CHECK constraint positive (n > 0) is violated" in letters[27]
+
+
+async def test_record_without_what_delta_requires_is_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(tmp_path / "orders")
+    columns = "n int NOT NULL, offset bigint, s struct<a: bigint>"
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}/orders` ({columns}) USING delta")
+    values: list[bytes | None] = [b"%d" % n for n in range(30)]
+    values[4] = None
+    await first_landing(spark, table)
+    await landed(spark, table, values, tmp_path / "dead")
+
+    assert table.read(spark).count() == 39
+    letters = told(tmp_path / "dead")
+    assert list(letters) == [14]
+    assert "NOT NULL constraint of n is violated" in letters[14]
+
+
+async def test_record_without_what_iceberg_requires_is_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+    name = f"{ICEBERG_CATALOG}.refusing.orders"
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {ICEBERG_CATALOG}.refusing")
+    spark.sql(f"CREATE TABLE {name} (n int NOT NULL, offset bigint, s struct<a: bigint>) USING iceberg")
+    table = IcebergTable(name, staging=tmp_path / "staging")
+    values: list[bytes | None] = [b"%d" % n for n in range(30)]
+    values[4] = None
+    await first_landing(spark, table)
+    await landed(spark, table, values, tmp_path / "dead")
+
+    assert table.read(spark).count() == 39
+    letters = told(tmp_path / "dead")
+    assert list(letters) == [14]
+    assert "NOT NULL constraint of n is violated" in letters[14]
+
+
+async def test_what_is_refused_and_not_looked_for_stops_with_its_range_and_its_error(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(tmp_path / "orders")
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}/orders` (n varchar(2), offset bigint) USING delta")
+    plain = lambda frame: frame.selectExpr("cast(value as string) as n", "offset")  # noqa: E731
+    dead = FileDeadLetters(tmp_path / "dead")
+    async with SparkSink(table, transform=plain, dead_letters=dead, spark=spark) as sink:
+        with pytest.raises(LandingError, match=r"\[0, 3\) did not land: .*DELTA_EXCEED_CHAR_VARCHAR_LIMIT"):
+            await consume_in(sink, FakeSession(), claim_of([b"ab", b"abc", b"c"]))
