@@ -271,14 +271,21 @@ class Partition:
             if result.was_shared and result.error is not None and not passes(result.error):
                 is_alone = True
                 continue
-            if collected is not None and collected.table is not None and _may_be_poison(result.error):
-                without = await self._without_poison(one, collected)
-                if without is not collected:
-                    collected = without
-                    continue
+            error = result.error
+            if collected is not None and collected.table is not None and _may_be_poison(error):
+                try:
+                    without = await self._without_poison(one, collected)
+                except Exception as raised:
+                    if not passes(raised):
+                        raise
+                    error = raised  # whether it is any record's fault is found out the next time
+                else:
+                    if without is not collected:
+                        collected = without
+                        continue
             if was_hurried:
                 raise _LeftError
-            await retry.wait(f"{link} did not land", result.error)
+            await retry.wait(f"{link} did not land", error)
             # What is given up is tried once more, in what time there is; then it is for the next owner.
             was_hurried = self._ended.is_set()
 

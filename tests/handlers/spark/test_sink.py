@@ -13,11 +13,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import CommittedOffset, HandlerError, MessageBatch, TopicPartition
+from sarameya import CommittedOffset, ConnectError, HandlerError, MessageBatch, TopicPartition
 from sarameya_handlers import LandingError, SparkSink
 from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
 from sarameya_handlers.landing.errors import LostRecordsError, MovedCommitError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
+from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.poison.finding import PoisonError
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing
@@ -799,6 +800,81 @@ async def test_records_that_the_table_refuses_go_to_the_dead_letters_and_the_res
     assert dead.letters == [(3, b"bad"), (7, b"bad")]
     assert table.offsets == [[0, 1, 2, 4, 5, 6, 8, 9]]
     assert session.marks == [("orders", 0, 10)]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        SparkGoneError("the JVM has died"),
+        ConnectError("the registry does not answer"),
+        OSError("no space to stage in"),
+        RuntimeError("503, whatever that means"),
+    ],
+    ids=lambda trouble: type(trouble).__name__,
+)
+async def test_trouble_that_passes_while_poison_is_looked_for_is_waited_for(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock, trouble: Exception
+) -> None:
+    class Troubled(Requiring):
+        trouble: Exception | None = None
+
+        def evaluator(self, spark: Any) -> Any:
+            if self.trouble:
+                raise self.trouble
+            return super().evaluator(spark)
+
+    table, claim, session, dead = Troubled(tmp_path), FakeClaim(), FakeSession(), FakeDeadLetters()
+    table.trouble = trouble
+    nursery.start_soon(consume, sink_to(table, dead_letters=dead), session, claim)
+    claim.send(poisoned_batch(0, 3))
+    await trio.sleep(300)
+    assert (dead.letters, table.chains, session.marks) == ([], {}, [])
+    table.trouble = None
+    await trio.sleep(31)
+    assert dead.letters == [(3, b"bad")]
+    assert session.marks == [("orders", 0, 10)]
+    claim.end()
+
+
+async def test_trouble_that_says_nothing_and_comes_without_any_record_is_waited_for_as_long_as_others(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """As when Spark computes a transform that joins a table on a store, which refuses."""
+
+    class Refused(FakeTable):
+        def evaluator(self, spark: Any) -> Any:
+            def evaluate(frame: Any) -> None:
+                if self.error:
+                    raise self.error
+
+            return evaluate
+
+    table, claim, session = Refused(tmp_path), FakeClaim(), FakeSession()
+    nursery.start_soon(consume, sink_to(table), session, claim)
+    await trio.sleep(1)
+    table.error = RuntimeError("503 slow down")
+    claim.send(batch(0, 10))
+    await trio.sleep(300)
+    assert session.marks == []
+    table.error = None
+    await trio.sleep(31)
+    assert session.marks == [("orders", 0, 10)]
+    claim.end()
+
+
+async def test_trouble_that_stays_while_poison_is_looked_for_ends_the_session_in_the_end(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    class Troubled(Requiring):
+        def evaluator(self, spark: Any) -> Any:
+            raise ConnectError("the registry does not answer")
+
+    claim = FakeClaim()
+    claim.send(poisoned_batch(0, 3))
+    told = r"\[0, 10\) did not land, after \d+ s of trying: ConnectError: the registry does not answer"
+    with pytest.raises(LandingError, match=told):
+        await consume(sink_to(Troubled(tmp_path), retry_for=60.0), FakeSession(), claim)
+    assert 30 < trio.current_time() <= 60
 
 
 async def test_landing_of_poison_alone_makes_an_empty_link(table: FakeTable, autojump_clock: MockClock) -> None:

@@ -6,7 +6,7 @@ land as the same link.
 
 What is not a record's fault must not cost any of them: an error that comes without any record (a column that the
 transform misspells), more failures than are plausible, one that does not come again, Spark's own trouble. All of
-these are LandingErrors, which say so.
+these are LandingErrors, which say so, and whether it may pass.
 """
 
 from __future__ import annotations
@@ -108,15 +108,15 @@ def find(
     most = (tolerance or Tolerance()).of(one.records.num_rows)
     bad = probes.unreadable(one.records)
     if len(bad) > most:
-        raise _too_many(one, len(bad), most, next(iter(bad.values())))
+        raise _too_many(one, len(bad), most, _Fault(Blame.RECORD, next(iter(bad.values()))))
     left = _without(one.records, bad)
     if left.num_rows and (fault := probes.fault(left)) is not None:
         if (always := probes.fault(left.slice(0, 0))) is not None:
-            raise LandingError(f"{one.link}: it fails without any record, too: {always.error}")
+            raise _failed(always, f"{one.link}: it fails without any record, too: {always.error}")
         bad |= _bisected(one, left, fault, probes, most - len(bad))
         left = _without(one.records, bad)
         if left.num_rows and (fault := probes.fault(left)) is not None:
-            raise LandingError(f"{one.link}: without the {len(bad)} records that fail, others do: {fault.error}")
+            raise _failed(fault, f"{one.link}: without the {len(bad)} records that fail, others do: {fault.error}")
     return Poison(dict(sorted(bad.items())), left)
 
 
@@ -216,11 +216,11 @@ def _bisected(one: Try, left: pa.Table, fault: _Fault, probes: _Probes, most: in
     try:
         failing = find_failing(left.num_rows, fault, lambda low, high: probes.fault(left.slice(low, high - low)), most)
     except TooManyError as error:
-        raise _too_many(one, error.count, most, error.error.error) from None
+        raise _too_many(one, error.count, most, error.error) from None
     except TogetherError as error:
         count = error.high - error.low
-        raise LandingError(
-            f"{one.link}: {count} records fail together, though none does alone: {error.error.error}"
+        raise _failed(
+            error.error, f"{one.link}: {count} records fail together, though none does alone: {error.error.error}"
         ) from None
     offsets = left["offset"]
     for place, found in failing:
@@ -231,12 +231,18 @@ def _bisected(one: Try, left: pa.Table, fault: _Fault, probes: _Probes, most: in
     return {offsets[place].as_py(): found.error for place, found in failing}
 
 
-def _too_many(one: Try, count: int, most: int, error: str) -> LandingError:
+def _too_many(one: Try, count: int, most: int, fault: _Fault) -> LandingError:
     assert one.records is not None
-    return LandingError(
+    return _failed(
+        fault,
         f"{one.link}: at least {count} of {one.records.num_rows} records cannot be shaped, and no more than {most} are "
-        f"taken for bad ones: something is wrong with the transform, or with all of them: {error}"
+        f"taken for bad ones: something is wrong with the transform, or with all of them: {fault.error}",
     )
+
+
+def _failed(fault: _Fault, text: str) -> LandingError:
+    """Which passes where nothing says whose fault it is: a store that a transform reads from may have refused."""
+    return _passing(text) if fault.blame is Blame.UNKNOWN else LandingError(text)
 
 
 def _passing(text: str) -> LandingError:

@@ -195,9 +195,18 @@ def test_error_of_the_statement_costs_no_record(tmp_path: Path) -> None:
 
 def test_error_that_comes_without_any_record_costs_none(tmp_path: Path) -> None:
     fake = Fake(tmp_path, anyway=lambda table: malformed(0))
-    with pytest.raises(LandingError, match="fails without any record"):
+    with pytest.raises(LandingError, match="fails without any record") as caught:
         fake.find(records(5))
+    assert not caught.value.passes
     assert fake.runs == [5, 0]
+
+
+def test_error_that_says_nothing_and_comes_without_any_record_may_pass(tmp_path: Path) -> None:
+    """A store that a transform reads from, and that refuses in words that are not known here."""
+    fake = Fake(tmp_path, anyway=lambda table: unknown(0))
+    with pytest.raises(LandingError, match="fails without any record") as caught:
+        fake.find(records(5))
+    assert caught.value.passes
 
 
 def test_transform_that_raises_costs_no_record(tmp_path: Path) -> None:
@@ -259,8 +268,23 @@ def test_tolerance_is_a_share_of_the_batch_and_never_less_than_a_few(count: int,
 
 def test_records_that_fail_together_only_are_kept_and_said(tmp_path: Path) -> None:
     fake = Fake(tmp_path, anyway=lambda table: unknown(0) if table.num_rows > 30 else None)
-    with pytest.raises(LandingError, match=r"records fail together, though none does alone: .*crashed"):
+    with pytest.raises(LandingError, match=r"records fail together, though none does alone: .*crashed") as caught:
         fake.find(records(100))
+    assert caught.value.passes, "perhaps it is over by now"
+
+
+def test_records_that_are_known_to_fail_together_stay_so(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, anyway=lambda table: malformed(0) if table.num_rows > 30 else None)
+    with pytest.raises(LandingError, match="records fail together, though none does alone") as caught:
+        fake.find(records(100))
+    assert not caught.value.passes
+
+
+def test_failure_of_all_of_them_that_says_nothing_may_pass(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, anyway=lambda table: unknown(0) if table.num_rows else None)
+    with pytest.raises(LandingError, match="records cannot be shaped, and no more than") as caught:
+        fake.find(records(100))
+    assert caught.value.passes
 
 
 def test_records_that_fail_together_beside_bad_ones_are_said(tmp_path: Path) -> None:
