@@ -41,7 +41,7 @@ ABANDON = 2.0
 @attrs.frozen(slots=True)
 class Result:
     """What has come of a try. `links`: what the table has from the number on that was asked for; None if that could not
-    be found out. `error`: what went wrong, which says nothing about the outcome."""
+    be found out, and `error` says why. Else `error` is what went wrong, which says nothing about the outcome."""
 
     links: Sequence[Link] | None
     error: Exception | None
@@ -198,9 +198,12 @@ class Lander:
         seconds = trio.current_time() - began
         if error is None:
             self._seconds = max(seconds, (self._seconds + seconds) / 2)
+        if unknown is not None:
+            # It may have landed, whatever went wrong before: that decides nothing.
+            unknown.__context__ = unknown.__context__ or error
         for ticket in tickets:
             found_links = links.get(ticket.try_.link.key)
-            ticket.result = Result(found_links, error or unknown, seconds, was_shared=len(tickets) > 1)
+            ticket.result = Result(found_links, unknown or error, seconds, was_shared=len(tickets) > 1)
 
     async def _links(
         self, since: Mapping[ChainKey, int], tag: str
