@@ -97,12 +97,14 @@ class Partition:
                 self._mark()
                 await self._land_what_is_due()
                 nursery.cancel_scope.cancel()
-        except ExceptionGroup as group:
-            # One of the two has failed, and the other was cancelled for it.
-            (error,) = group.exceptions
-            if not isinstance(error, _LeftError):
+        except BaseExceptionGroup as group:
+            left, failed = group.split(_LeftError)
+            if left is not None:
+                logger.warning("%s: what has not landed is left to the next owner", self._claim.topic_partition)
+            if failed is not None:
+                # Mostly one of the two tasks has failed, and the other was cancelled for it.
+                error = failed.exceptions[0] if len(failed.exceptions) == 1 else failed
                 raise error from error.__cause__
-            logger.warning("%s: what has not landed is left to the next owner", self._claim.topic_partition)
         finally:
             forget()
 

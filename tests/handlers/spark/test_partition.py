@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from sarameya import MessageBatch
 from sarameya_handlers import SparkSink
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
 from tests.handlers.kit import FakeClaim, FakeSession, batch
@@ -96,6 +98,61 @@ async def test_membership_that_is_lost_between_two_tries_leaves_the_second_to_ot
         claim.end()
     assert len(table.landings) == tried
     assert table.chains == {}
+
+
+class Told(FakeTable):
+    """Tells when it is read back, the moment before whoever waits for a landing goes on."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.read_back = trio.Event()
+
+    def links(self, spark: Any, key: ChainKey, since: int) -> Sequence[Link]:
+        self.read_back.set()
+        return super().links(spark, key, since)
+
+
+async def test_collecting_and_landing_that_fail_in_one_step_are_both_raised(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    table = Told(tmp_path)
+
+    class Failing(FakeClaim):
+        async def batches(self) -> AsyncIterator[MessageBatch]:  # type: ignore[override]
+            yield batch(0, 10)
+            await table.read_back.wait()
+            raise OSError("the log is broken")
+
+    async with sink_to(table) as sink:
+        table.error = KeyError("column")
+        with pytest.raises(ExceptionGroup) as caught:
+            await consume_in(sink, FakeSession(), Failing())
+    assert sorted(str(error).split(": ")[0] for error in caught.value.exceptions) == [
+        "link 1 of sarameya/orders-0 [0, 10) did not land",
+        "the log is broken",
+    ]
+
+
+async def test_partition_that_is_left_to_others_while_it_is_cancelled_is_no_failure(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever of the tasks is the first to run: so many times."""
+
+    async def cancel(table: Told, session: FakeSession, scope: trio.CancelScope) -> None:
+        await table.read_back.wait()
+        session.is_lost = True
+        scope.cancel()
+
+    for _ in range(20):
+        table, claim, session = Told(tmp_path), FakeClaim(), FakeSession()
+        async with sink_to(table) as sink, trio.open_nursery() as nursery:
+            table.error = OSError("disk full")
+            claim.send(batch(0, 10))
+            with trio.CancelScope() as scope:
+                nursery.start_soon(cancel, table, session, scope)
+                await consume_in(sink, session, claim)
+        assert session.marks == []
+    assert "orders-0: what has not landed is left to the next owner" in caplog.text
 
 
 def first_link() -> Link:
