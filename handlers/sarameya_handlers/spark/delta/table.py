@@ -28,7 +28,7 @@ from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 from sarameya_handlers.spark.tables.lease import take_lease
 from sarameya_handlers.spark.tables.reach import check_reads
-from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Shape, Table
+from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,6 +144,7 @@ class DeltaTable(Table):
             if landing.link.number > last + 1:
                 raise LandingError(f"{landing}: the table has no link {landing.link.number - 1}, only {last}")
             columns = self._detail.partition_columns if self._detail else ()
+            checkpoint(Phase.READY, [landing])
             self._writer.append(spark, landing, shape, Mark(landing.link, known.seen, known.term), columns)
 
     def evaluator(self, spark: SparkSession) -> Evaluate:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Shape, Table
+from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,8 +131,10 @@ class ForeachBatch(Table):
             link = landing.link
             if self._ledger is not None and self._ledger.links(link.key, link.number):
                 continue  # somebody else's already
-            if landing.staged is not None:
-                self._foreach_batch(shape.frame(spark, landing), batch_id(link), link)
+            frame = shape.frame(spark, landing) if landing.staged is not None else None
+            checkpoint(Phase.READY, [landing])
+            if frame is not None:
+                self._foreach_batch(frame, batch_id(link), link)
             elif self._ledger is not None:
                 self._ledger.append(link)
             self._landed(link)

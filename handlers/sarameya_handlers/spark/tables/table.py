@@ -27,6 +27,8 @@ class Phase(StrEnum):
 
     STAGED = "staged"
     """The records are a file that Spark can read; nothing of it is in the table."""
+    READY = "ready"
+    """The table was looked at, and the next step is the append itself. Not every table can tell."""
     WRITTEN = "written"
     """The rows are in files of the table's, but no link says so: nobody reads them. Not every table can tell."""
     LINKED = "linked"

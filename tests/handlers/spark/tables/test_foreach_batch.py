@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import attrs
+import pyarrow.parquet as pq
 import pytest
 from trio.testing import MockClock
 
@@ -16,8 +17,9 @@ from sarameya import CommittedOffset, HandlerError, TopicPartition
 from sarameya_handlers import LandingError, SparkSink
 from sarameya_handlers.landing.errors import ForeignChainError, LostRecordsError, MovedCommitError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
+from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.foreach_batch import ForeachBatch, batch_id
-from sarameya_handlers.spark.tables.table import Leftover
+from sarameya_handlers.spark.tables.table import Landing, Leftover, Phase
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import FakeEngine, FakeFrame, FakeSpark, consume, consume_in
 
@@ -156,6 +158,29 @@ async def test_number_that_is_taken_already_does_not_bother_the_callback(ledger:
         ledger.record(link(1, 0, 4))
         await sink.consume_claim(FakeSession(), claim_of([batch(0, 4)]))
     assert target.calls == 0
+
+
+@pytest.mark.parametrize("brings_rows", [True, False])
+def test_callback_is_not_called_and_the_ledger_not_written_for_what_nobody_wants_any_more(
+    ledger: FakeLedger, tmp_path: Path, brings_rows: bool
+) -> None:
+    """The partition may be given up while the ledger is asked."""
+
+    class Unwanted(Exception):
+        pass
+
+    def checkpoint(phase: Phase, landings: Sequence[Landing]) -> None:
+        assert [one.link.number for one in landings] == [1]
+        raise Unwanted(phase)
+
+    target = Target(ledger)
+    table = ForeachBatch(target.foreach_batch, staging=tmp_path, ledger=ledger)  # type: ignore[arg-type]
+    staged = tmp_path / "staged.parquet"
+    pq.write_table(batch(0, 10).to_arrow(), staged)
+    landing = Landing(link=link(1, 0, 10), staged=staged if brings_rows else None, records=10)
+    with pytest.raises(Unwanted, match="ready"):
+        table.land(FakeSpark(), [landing], Shaping(), checkpoint)  # type: ignore[arg-type]
+    assert (target.calls, ledger.rows) == (0, {})
 
 
 async def test_callback_that_writes_down_no_link_stops_the_partition(tmp_path: Path, ledger: FakeLedger) -> None:
