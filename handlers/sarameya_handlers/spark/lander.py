@@ -68,7 +68,9 @@ class Lander:
         self._table = table
         self._shape = shape
         self._on_phase = on_phase
+        self._max_flushes = max_flushes
         self._slots = trio.CapacityLimiter(max_flushes)
+        self._flushes = 0
         self._waiting: deque[_Ticket] = deque()
         self._wake = trio.Event()
         self._nudged: set[Callable[[], None]] = set()
@@ -78,6 +80,13 @@ class Lander:
     def usual_seconds(self) -> float:
         """How long a landing takes of late; 0 as long as none has ended."""
         return self._seconds
+
+    @property
+    def turns_before(self) -> int:
+        """How many landings, one after the other, are before one that is handed in now: those that wait or have begun
+        and do not go at once with it."""
+        waiting = len(self._waiting) // self._table.landings_a_job
+        return (self._flushes + waiting) // self._max_flushes
 
     def on_flush(self, nudge: Callable[[], None]) -> Callable[[], None]:
         """`nudge` is called when a flush is about to begin: what is ripe may land along. Returns what ends that."""
@@ -154,6 +163,7 @@ class Lander:
                     scope = trio.CancelScope()
                     for ticket in tickets:
                         ticket.flush = scope
+                    self._flushes += 1
                     nursery.start_soon(self._flush, tickets, slot, scope)
                 else:
                     self._slots.release_on_behalf_of(slot)
@@ -178,6 +188,7 @@ class Lander:
             with scope:
                 await self._flush_once(tickets)
         finally:
+            self._flushes -= 1
             self._slots.release_on_behalf_of(slot)
             for ticket in tickets:
                 ticket.result = ticket.result or Result(None, None, 0.0)

@@ -173,14 +173,17 @@ class Partition:
                 await self._stay()
 
     def _is_time_left(self) -> bool:
-        """Whether what is left may be landed: not where others own the partition, nor in less than the usual time."""
+        """Whether what is left may be landed: not where others own the partition, nor in less than the usual time, with
+        that of whatever is before it."""
         what = f"{self._claim.topic_partition}: {self._buffer.rows} rows are left to the next owner"
         if self._session.is_lost:
             logger.warning("%s, the membership is lost", what)
             return False
         left = trio.current_effective_deadline() - trio.current_time()
-        if left < MARGIN * self._lander.usual_seconds:
-            logger.info("%s: a landing takes %.1f s of late, %.1f s are left", what, self._lander.usual_seconds, left)
+        usual, before = self._lander.usual_seconds, self._lander.turns_before
+        if left < MARGIN * usual * (1 + before):
+            waits = f", and waits for as long as {before} of them" if before else ""
+            logger.info("%s: a landing takes %.1f s of late%s, %.1f s are left", what, usual, waits, left)
             return False
         return True
 

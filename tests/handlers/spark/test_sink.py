@@ -462,7 +462,7 @@ async def test_landing_that_is_cancelled_in_the_moment_in_which_it_is_begun_does
         @property
         def landings_a_job(self) -> int:
             self.asked += 1
-            if self.asked == 2:  # what waits is taken then
+            if self.asked == 3:  # what waits is taken then
                 self.scope.cancel()
             return 1
 
@@ -524,6 +524,56 @@ async def test_claim_that_ends_with_less_time_than_landings_take_leaves_its_reco
     assert session.marks == [("orders", 0, 10)]
     assert trio.current_time() == 61
     assert "5 rows are left to the next owner: a landing takes 50.0 s of late, 61.0 s are left" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("jobs", "shared", "landed"),
+    [(1, 1, 2), (2, 1, 4), (1, 3, 6), (1, 2, 4)],
+    ids=["one at a time", "two at a time", "three a job", "two a job"],
+)
+async def test_claims_that_end_together_land_as_many_as_there_is_time_for(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, jobs: int, shared: int, landed: int
+) -> None:
+    """A landing takes ten seconds, and there are more than twenty-five left, less than thirty-seven."""
+    caplog.set_level(logging.INFO, "sarameya.spark")
+    table, session = FakeTable(tmp_path, landings_a_job=shared), FakeSession()
+    claims = [FakeClaim(partition=partition) for partition in range(7)]
+    async with sink_to(table, FakeEngine(seconds=10, max_jobs=jobs)) as sink, trio.open_nursery() as nursery:
+        for claim in claims:
+            nursery.start_soon(consume_in, sink, session, claim)
+            claim.send(batch(0, 10, partition=claim.partition))
+        await trio.sleep(95)
+        assert len(table.offsets) == 7
+        for claim in claims:
+            claim.send(batch(10, 4, partition=claim.partition))
+        await trio.sleep(1)
+        nursery.cancel_scope.deadline = trio.current_time() + 27
+        for claim in claims:
+            claim.end()
+    assert not nursery.cancel_scope.cancelled_caught
+    assert len(table.offsets) == 7 + landed
+    assert told_at(caplog) == [], "nothing was begun that had no time to end"
+    assert caplog.text.count("4 rows are left to the next owner: a landing takes 1") == 7 - landed
+    if shared == 1:
+        assert "10.0 s of late, and waits for as long as 2 of them, 27.0 s are left" in caplog.text
+
+
+async def test_claim_that_ends_while_another_lands_waits_for_it_where_there_is_time(
+    table: FakeTable, autojump_clock: MockClock
+) -> None:
+    claims, session = [FakeClaim(partition=partition) for partition in range(2)], FakeSession()
+    async with sink_to(table, FakeEngine(seconds=10, max_jobs=1)) as sink, trio.open_nursery() as nursery:
+        for claim in claims:
+            nursery.start_soon(consume_in, sink, session, claim)
+            claim.send(batch(0, 10, partition=claim.partition))
+        await trio.sleep(45)
+        claims[0].send(batch(10, 10))
+        claims[1].send(batch(10, 4, partition=1))
+        await trio.sleep(1)
+        nursery.cancel_scope.deadline = trio.current_time() + 26
+        for claim in claims:
+            claim.end()
+    assert sorted(len(offsets) for offsets in table.offsets) == [4, 10, 10, 10]
 
 
 async def test_records_that_are_gone_stop_the_claim(table: FakeTable) -> None:
