@@ -34,6 +34,8 @@ class Troubled(Table):
         """So many landings raise once they are done."""
         self.unreadable = 0
         """So many looks at the chains fail."""
+        self.unknown_heads: Callable[[], Exception | None] = lambda: None
+        """Asked by each look at where chains end."""
         self.tries: list[Link] = []
 
     def land(self, spark: Any, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
@@ -66,6 +68,8 @@ class Troubled(Table):
         self._table.open(spark)
 
     def heads(self, spark: Any, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
+        if error := self.unknown_heads():
+            raise error
         return self._table.heads(spark, keys)
 
     def keys(self, spark: Any) -> Sequence[ChainKey]:

@@ -13,6 +13,8 @@ from sarameya import CommittedOffset, TopicPartition
 from sarameya_handlers import ParquetTable, SparkSink
 from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.engines.engine import Engine
+from sarameya_handlers.spark.engines.keeping import RETURN_TIMEOUT
+from sarameya_handlers.spark.errors import SparkGoneError
 from tests.conformance.proof import offsets, prove_chain, prove_rows
 from tests.handlers.kit import FakeClaim, FakeSession, batch
 
@@ -29,10 +31,11 @@ class Unwanted(BaseException):
 class LoopEngine(Engine):
     """Runs work on the loop: no threads, so that each step is the same each time. `on_check` is called at each of the
     work's own checkpoints, and may cancel who waits for it. A landing begins after `seconds`; `landing` of them are at
-    it, `cancelled` did not come to that."""
+    it, `cancelled` did not come to that. While `is_gone` Spark is looked for as the real ones do."""
 
     def __init__(self, on_check: Callable[[], None] = lambda: None, *, seconds: float = 0.0) -> None:
         self.seconds = seconds
+        self.is_gone = False
         self.landing = self.cancelled = 0
         self._on_check = on_check
 
@@ -48,6 +51,7 @@ class LoopEngine(Engine):
 
     async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
         await trio.lowlevel.checkpoint()
+        await self._look_for_spark()
         if getattr(getattr(work, "func", None), "__name__", "") == "land":
             await self._take_time()
         try:
@@ -57,6 +61,13 @@ class LoopEngine(Engine):
             raise AssertionError("who is unwanted is cancelled") from None
         await trio.lowlevel.checkpoint()  # cancelled here, it is done, and nobody hears of it
         return result
+
+    async def _look_for_spark(self) -> None:
+        deadline = trio.current_time() + RETURN_TIMEOUT
+        while self.is_gone:
+            if trio.current_time() >= deadline:
+                raise SparkGoneError("Spark Connect's server does not answer", begun=False)
+            await trio.sleep(1)
 
     async def _take_time(self) -> None:
         self.landing += 1

@@ -21,7 +21,7 @@ import trio
 
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.engines.engine import Engine
-from sarameya_handlers.spark.errors import cause_of
+from sarameya_handlers.spark.errors import SparkGoneError, cause_of
 from sarameya_handlers.spark.landing import OnPhase, Try, found, land
 from sarameya_handlers.spark.poison.finding import Poison
 from sarameya_handlers.spark.poison.finding import find as find_poison
@@ -36,6 +36,8 @@ GATHER = 0.05
 """Seconds that a flush waits for other partitions, which are asked for what is ripe meanwhile."""
 ABANDON = 2.0
 """Seconds that a cancelled partition waits for its flush to be over: Spark is told, and must not hold a rebalance."""
+REST_WITHIN = 5.0
+"""Seconds that whoever gives up chains waits at most for the table to have written down where they end."""
 
 
 @attrs.frozen(slots=True)
@@ -143,11 +145,34 @@ class Lander:
         await self._nursery_manager.__aexit__(None, None, None)
 
     async def rest(self, heads: Sequence[Link]) -> None:
-        """These chains are given up in order. What goes wrong is told, and hurts nobody for as long as it is known."""
+        """These chains are given up in order. Over within REST_WITHIN, and in half of the time that there is: Spark may
+        be away. What goes wrong is told, and hurts nobody for as long as the table keeps the links themselves."""
+        if not self._table.states_heads:
+            return
+        over, scope = trio.Event(), trio.CancelScope()
+        # In the sink's task, like flushes: Spark takes its time to be cancelled, too.
+        self._nursery.start_soon(self._rest, heads, scope, over)
+        now = trio.current_time()
         try:
-            await self._engine.run(lambda spark, _: self._table.rest(spark, heads), tag=f"rest-{heads[0].attempt}")
-        except Exception as error:  # noqa: BLE001 - whatever it is: the heads are in the table
-            logger.warning("%s was not told that chains rest: %s", self._table.name, cause_of(error))
+            with trio.move_on_at(min(now + REST_WITHIN, (now + trio.current_effective_deadline()) / 2)) as patience:
+                await over.wait()
+        finally:
+            scope.cancel()
+        if patience.cancelled_caught:
+            logger.info(
+                "%s was not told in time that chains rest; it is not needed as long as it keeps their links",
+                self._table.name,
+            )
+
+    async def _rest(self, heads: Sequence[Link], scope: trio.CancelScope, over: trio.Event) -> None:
+        with scope:
+            try:
+                await self._engine.run(lambda spark, _: self._table.rest(spark, heads), tag=f"rest-{heads[0].attempt}")
+            except SparkGoneError as gone:
+                logger.info("%s was not told that chains rest: %s", self._table.name, gone)
+            except Exception as error:  # noqa: BLE001 - whatever it is: the heads are in the table
+                logger.warning("%s was not told that chains rest: %s", self._table.name, cause_of(error))
+            over.set()
 
     async def _serve(self) -> None:
         async with trio.open_nursery() as nursery:

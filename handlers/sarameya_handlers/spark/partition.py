@@ -252,7 +252,7 @@ class Partition:
 
     async def _append(self, propose: Callable[[], Link], collected: Collected | None) -> None:
         """Have the next link in the table, by us or somebody else, and mark it."""
-        retry = _Retry(self._ended, self._terms.retry_for)
+        retry = Retry(self._ended, self._terms.retry_for)
         is_alone = was_hurried = False
         while True:
             if self._session.is_lost:
@@ -303,7 +303,7 @@ class Partition:
         if self._terms.dead_letters is None:
             raise PoisonError.of(one, poison)
         letters = dead_letters(one, poison)
-        retry = _Retry(self._ended)
+        retry = Retry(self._ended)
         while True:
             try:
                 await self._terms.dead_letters.write(one.link, letters)
@@ -353,10 +353,10 @@ class _LeftError(Exception):
 
 
 @attrs.define(slots=True)
-class _Retry:
-    """Waits, longer each time, for `patience` seconds at most, and no longer than the claim lasts."""
+class Retry:
+    """Waits, longer each time, for `patience` seconds at most, and no longer than the claim lasts, if there is one."""
 
-    _ended: trio.Event
+    _ended: trio.Event = attrs.field(factory=trio.Event)
     patience: float = inf
     _since: float = attrs.field(factory=trio.current_time)
     _delay: float = 0.5

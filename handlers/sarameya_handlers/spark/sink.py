@@ -20,6 +20,7 @@ from sarameya import (
     ConfigError,
     ConsumerGroupHandler,
     HandlerError,
+    SarameyaError,
     Session,
     TopicPartition,
 )
@@ -28,12 +29,12 @@ from sarameya_handlers.landing.dead_letters import DeadLetters
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
 from sarameya_handlers.landing.starting import Gap, Log, begin
 from sarameya_handlers.spark.engines.engine import Engine, engine_of
-from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.lander import Lander
 from sarameya_handlers.spark.landing import OnPhase, open_table
 from sarameya_handlers.spark.options import Limits, SparkOptions
 from sarameya_handlers.spark.parquet.table import ParquetTable
-from sarameya_handlers.spark.partition import Partition, Terms
+from sarameya_handlers.spark.partition import Partition, Retry, Terms
+from sarameya_handlers.spark.poison.blame import passes
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.sharing import open_shared
 from sarameya_handlers.spark.sink_options import sink_arguments
@@ -173,15 +174,13 @@ class SparkSink(ConsumerGroupHandler):
             raise HandlerError("a SparkSink must be entered first: async with SparkSink(...) as sink")
 
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """Find out what the table has of these partitions, and what their logs have."""
-        assert self._lander is not None
+        """Find out what the table has of these partitions, and what their logs have.
+
+        Spark or a store that is away is waited for as landings wait; a rebalance meanwhile cuts that off, and the next
+        assignment asks anew.
+        """
         keys = {tp: ChainKey(self._name, *tp) for tp in partitions}
-        try:
-            heads = await self._lander.heads([*keys.values()])
-        except Exception as error:
-            if isinstance(error, LandingError) or not isinstance(error, OSError):
-                raise
-            raise LandingError(f"{self._table.name}: {cause_of(error)}") from error
+        heads = await self._heads([*keys.values()])
         begun = {tp: heads[key] for tp, key in keys.items() if key in heads}
         logs = await self._logs(session, [*begun] if self._table.remembers else partitions, begun)
         for tp, key in keys.items():
@@ -223,6 +222,18 @@ class SparkSink(ConsumerGroupHandler):
     async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
             self._landing.pop(partition, None)
+
+    async def _heads(self, keys: Sequence[ChainKey]) -> dict[ChainKey, Link]:
+        """Where the table says that these chains end. Raises what it says about them, LandingError for all else."""
+        assert self._lander is not None
+        retry = Retry(patience=self._terms.retry_for)
+        while True:
+            try:
+                return await self._lander.heads(keys)
+            except Exception as error:
+                if isinstance(error, SarameyaError) and not passes(error):
+                    raise
+                await retry.wait(f"{self._table.name}: where its chains end is not known", error)
 
     def _recall(self, chain: Chain, committed: CommittedOffset) -> None:
         """Have the commit's word for where the chain ends, of a table that does not know."""

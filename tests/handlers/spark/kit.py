@@ -151,11 +151,16 @@ class FakeTable(Table):
         self.times: list[float] = []
         self.error: Exception | None = None
         """Raised instead of landing, and by `open`."""
+        self.states_heads = True
         self.resting: list[Link] = []
+        self.resting_error: Exception | None = None
+        """Raised by `rest`."""
         self.late_error: Exception | None = None
         """Raised once, after a landing: its answer is lost."""
         self.unreadable: list[Exception] = []
         """Raised by as many calls of `links`."""
+        self.unknown_heads: list[Exception] = []
+        """Raised by as many calls of `heads`, the last one first."""
         self.before: Callable[[Sequence[Landing]], None] | None = None
         """Called before a landing, once: what somebody else does meanwhile."""
 
@@ -172,6 +177,8 @@ class FakeTable(Table):
             raise self.error
 
     def heads(self, spark: Any, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
+        if self.unknown_heads:
+            raise self.unknown_heads.pop()
         return {key: self.chains[key][-1] for key in keys if self.chains.get(key)}
 
     def links(self, spark: Any, key: ChainKey, since: int) -> Sequence[Link]:
@@ -204,6 +211,8 @@ class FakeTable(Table):
             self.times.append(trio.current_time())
 
     def rest(self, spark: Any, heads: Iterable[Link]) -> None:
+        if self.resting_error:
+            raise self.resting_error
         self.resting += heads
 
     def keys(self, spark: Any) -> Sequence[ChainKey]:

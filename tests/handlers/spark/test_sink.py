@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,14 +14,14 @@ import trio
 from trio.testing import MockClock
 
 from sarameya import CommittedOffset, ConnectError, HandlerError, MessageBatch, TopicPartition
-from sarameya_handlers import LandingError, SparkSink
+from sarameya_handlers import DeltaTable, ForeachBatch, IcebergTable, LandingError, ParquetTable, SparkSink
 from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
 from sarameya_handlers.landing.errors import LostRecordsError, MovedCommitError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.poison.finding import PoisonError
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.tables.table import Landing
+from sarameya_handlers.spark.tables.table import Landing, Table
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of, message
 from tests.handlers.spark.kit import FakeEngine, FakeFrame, FakeTable, consume, consume_in
 
@@ -760,6 +760,118 @@ async def test_heads_of_lost_partitions_are_not_told(table: FakeTable) -> None:
         await sink.partitions_lost(session, [ORDERS])
         await sink.partitions_revoked(session, [ORDERS])
     assert table.resting == []
+
+
+async def test_table_that_states_no_heads_costs_those_who_give_up_nothing_of_spark(table: FakeTable) -> None:
+    table.states_heads = False
+    session, engine = FakeSession(), RestlessEngine()
+    async with sink_to(table, engine) as sink:
+        await consume_in(sink, session, claim_of([batch(0, 10)]))
+        await sink.partitions_revoked(session, [ORDERS])
+    assert (engine.rests, table.resting) == (0, [])
+
+
+@pytest.mark.parametrize(("left", "taken"), [(60.0, 5.0), (4.0, 2.0)])
+async def test_heads_are_given_up_untold_where_spark_takes_too_long(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, left: float, taken: float
+) -> None:
+    caplog.set_level(logging.INFO, "sarameya.spark")
+    session, engine = FakeSession(), RestlessEngine()
+    async with sink_to(table, engine) as sink:
+        await consume_in(sink, session, claim_of([batch(0, 10)]))
+        began = trio.current_time()
+        with trio.fail_after(left):
+            await sink.partitions_revoked(session, [ORDERS])
+        assert trio.current_time() - began == taken
+    assert trio.current_time() - began == taken + engine.unwinds, "what has begun is cancelled"
+    assert (engine.rests, table.resting) == (1, [])
+    (told,) = (record for record in caplog.records if "that chains rest" in record.message)
+    assert told.levelno == logging.INFO
+
+
+@pytest.mark.parametrize(
+    ("error", "level"), [(SparkGoneError("gone"), logging.INFO), (PermissionError("no ALTER"), logging.WARNING)]
+)
+async def test_what_goes_wrong_with_heads_that_are_given_up_is_told(
+    table: FakeTable, caplog: pytest.LogCaptureFixture, error: Exception, level: int
+) -> None:
+    caplog.set_level(logging.INFO, "sarameya.spark")
+    session = FakeSession()
+    table.resting_error = error
+    async with sink_to(table) as sink:
+        await consume_in(sink, session, claim_of([batch(0, 10)]))
+        await sink.partitions_revoked(session, [ORDERS])
+    (told,) = (record for record in caplog.records if "was not told that chains rest" in record.message)
+    assert told.levelno == level
+
+
+@pytest.mark.parametrize("table", [ParquetTable, DeltaTable, IcebergTable, ForeachBatch])
+def test_tables_that_write_heads_down_say_so(table: type[Table]) -> None:
+    assert table.states_heads is (table.rest is not Table.rest)
+
+
+class RestlessEngine(FakeEngine):
+    """Never comes to what is told of heads that are given up, and takes a while to be cancelled."""
+
+    rests, unwinds = 0, 3.0
+
+    async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
+        if tag.startswith("rest-"):
+            self.rests += 1
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(self.unwinds)
+        return await super().run(work, tag=tag)
+
+
+async def test_heads_that_cannot_be_had_for_a_while_are_asked_for_again(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await consume(sink_to(table), FakeSession(), claim_of([batch(0, 10)]))
+    table.unknown_heads = [OSError("503 Slow Down"), TimeoutError("no answer"), SparkGoneError("the server is gone")]
+    async with sink_to(table) as sink:
+        await consume_in(sink, FakeSession(), claim_of([batch(10, 5)]), CommittedOffset(0))
+    assert trio.current_time() == 0.5 + 1 + 2
+    assert table.offsets == [list(range(10)), list(range(10, 15))]
+    assert "fake:table: where its chains end is not known, the next try is in 0.5 s: the server is gone" in caplog.text
+
+
+async def test_heads_that_cannot_be_had_for_too_long_end_the_session(
+    table: FakeTable, autojump_clock: MockClock
+) -> None:
+    told = r"^fake:table: where its chains end is not known, after \d+ s of trying: OSError: 503 Slow Down$"
+    table.unknown_heads = [OSError("503 Slow Down")] * 100
+    async with sink_to(table, retry_for=60.0) as sink:
+        with pytest.raises(LandingError, match=told):
+            await sink.partitions_assigned(FakeSession(), [ORDERS])
+    assert 30 < trio.current_time() <= 60
+
+
+@pytest.mark.parametrize(
+    "error", [RewoundTableError("it was restored"), SparkGoneError("yours is gone", is_ours=False)], ids=repr
+)
+async def test_what_is_said_of_heads_is_raised_as_it_is_where_waiting_is_of_no_use(
+    table: FakeTable, error: Exception
+) -> None:
+    table.unknown_heads = [error]
+    async with sink_to(table) as sink:
+        with pytest.raises(type(error)) as raised:
+            await sink.partitions_assigned(FakeSession(), [ORDERS])
+    assert raised.value is error
+
+
+async def test_error_of_sparks_at_assignment_is_told_in_a_line(table: FakeTable) -> None:
+    table.unknown_heads = [AnalysisException("An error occurred while calling o61.sql.\n: no such column\n\tat java")]
+    async with sink_to(table) as sink:
+        with pytest.raises(LandingError) as raised:
+            await sink.partitions_assigned(FakeSession(), [ORDERS])
+    assert str(raised.value) == "fake:table: where its chains end is not known: AnalysisException: no such column"
+
+
+class AnalysisException(Exception):
+    """By its name, Spark's."""
 
 
 class Decoding(Shaping):

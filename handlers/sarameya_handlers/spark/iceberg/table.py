@@ -52,6 +52,7 @@ class IcebergTable(Table):
     """
 
     landings_a_job = 8
+    states_heads = True
     forgets = True
 
     def __init__(

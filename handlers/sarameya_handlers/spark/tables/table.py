@@ -115,6 +115,9 @@ class Table(ABC):
     restate_after: float | None = None
     """Seconds after which an idle chain's head has to be re-stated by an empty link, because the table forgets."""
 
+    states_heads: bool = False
+    """Whether `rest` writes anything down; where not, it is not called, which would take a moment of Spark's."""
+
     remembers: bool = True
     """Whether it knows its chains itself. Where not, Kafka's commits are all that tells of them (see `recall`), and a
     record lands at least once."""
@@ -173,8 +176,9 @@ class Table(ABC):
         lands; `links` has it from then on."""
 
     def rest(self, spark: SparkSession, heads: Iterable[Link]) -> None:
-        """Told when the owner of chains gives them up in order, whose last links these are: a table that forgets may
-        write them down, so that they can be proved however long nobody lands. Not told of what has died."""
+        """Told, where it `states_heads`, when the owner of chains gives them up in order, whose last links these are: a
+        table that forgets may write them down, so that they can be proved however long nobody lands. Not told of what
+        has died, nor where a rebalance leaves no time for it: until they are forgotten the links prove themselves."""
 
     # -- for the audit, also of a table that was not opened -------------------------------------------
 
