@@ -2,6 +2,7 @@
 
 It is its work's alone while that lasts, so that a table may change its settings. It is given back when the work's
 thread has ended, however that ended, and not before: a thread that was abandoned keeps its session and its place.
+Whoever waits for a place asks the driver whether it lives: one that hangs is found out by whoever needs it next.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class Pool:
     """What is to be said of the driver once it was found dead."""
     _idle: deque[SparkSession] = attrs.field(factory=deque, init=False)
     _open: list[SparkSession] = attrs.field(factory=list, init=False)
+    _at_work: list[_Job] = attrs.field(factory=list, init=False)
+    """Those with a thread, abandoned ones among them."""
     _stopped: bool = attrs.field(default=False, init=False)
     _jobs: trio.CapacityLimiter = attrs.field(init=False)
     _cancellations: trio.CapacityLimiter = attrs.field(init=False)
@@ -90,7 +93,8 @@ class Pool:
         if results:
             return results[0]
         if failure is None:
-            failure = SparkGoneError(self.died or "Spark hangs")
+            # Without a thread by now it never gets one.
+            failure = SparkGoneError(self.died or "Spark hangs", begun=job.has_thread)
         if isinstance(failure, SparkGoneError):
             self._is_dead(str(failure))
         raise failure
@@ -148,6 +152,7 @@ class Pool:
 
     def _work(self, work: Callable[[SparkSession, Check], T], job: _Job) -> T:
         job.has_thread = True
+        self._at_work.append(job)
         try:
             # Whoever has cancelled before we said that there is a thread has told Spark nothing.
             trio.from_thread.check_cancelled()
@@ -164,6 +169,7 @@ class Pool:
             finally:
                 self._give(session)
         finally:
+            self._at_work.remove(job)
             job.ended.set()
             job.has_session.set()
 
@@ -176,10 +182,11 @@ class Pool:
             job.ended.wait(CANCEL_AGAIN)
 
     def _ask(self, job: _Job) -> None:
-        if job.has_thread:
-            job.has_session.wait()
-            if job.session is not None:
-                self.driver.death(job.session)
+        """For work that waits for a place, by what has one: nobody else may watch over that any more."""
+        for asked in (job,) if job.has_thread else tuple(self._at_work):
+            asked.has_session.wait()
+            if asked.session is not None:
+                self.driver.death(asked.session)
 
     def _take(self) -> SparkSession:
         """A session that was alive a moment ago: one that is idle, or another."""

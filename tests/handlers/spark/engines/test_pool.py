@@ -283,6 +283,64 @@ async def test_driver_that_hangs_while_it_opens_a_session_is_killed() -> None:
     hangs.set()
 
 
+@pytest.mark.usefixtures("asks_soon", "impatient")
+@pytest.mark.parametrize("max_jobs", [1, 2])
+async def test_driver_that_hangs_is_killed_though_all_that_it_had_to_do_was_cancelled(max_jobs: int) -> None:
+    """The threads that were abandoned have all places: whoever waits for one asks."""
+    driver = FakeDriver()
+    pool, works, waiting = Pool(driver, max_jobs), [Blocking() for _ in range(max_jobs)], Blocking()
+    driver.answers.clear()
+    try:
+        for work in works:
+            await cancelled(pool, work)
+        with trio.fail_after(10), pytest.raises(SparkGoneError, match="The fake has not answered") as raised:
+            await pool.run(waiting, "t2")
+        assert driver.killed.is_set()
+        assert pool.died == str(raised.value)
+        assert not raised.value.begun, "another Spark may begin with it"
+        assert not waiting.begun.is_set()
+    finally:
+        driver.answers.set()
+        for work in works:
+            work.release.set()
+
+
+@pytest.mark.usefixtures("asks_soon", "impatient")
+async def test_driver_that_hangs_while_it_opens_a_session_for_what_was_cancelled_is_killed() -> None:
+    driver = FakeDriver()
+    pool, opening, hangs = Pool(driver, 1), threading.Event(), threading.Event()
+
+    def open_session() -> None:
+        opening.set()
+        hangs.wait()
+
+    driver.open_session = open_session  # type: ignore[method-assign]
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pool.run, number, "t1")
+            await trio.to_thread.run_sync(opening.wait)
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(10), pytest.raises(SparkGoneError, match="has not answered"):
+            await pool.run(number, "t2")
+        assert driver.killed.is_set()
+    finally:
+        hangs.set()
+
+
+@pytest.mark.usefixtures("asks_soon", "impatient")
+async def test_driver_that_answers_is_left_alone_by_those_who_wait_behind_what_was_cancelled() -> None:
+    driver = FakeDriver()
+    pool, work, waiting = Pool(driver, 1), Blocking(), Blocking()
+    await cancelled(pool, work)
+    waiting.release.set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool.run, waiting, "t2")
+        await trio.sleep(0.5)
+        assert not driver.killed.is_set()
+        work.release.set()
+    assert waiting.begun.is_set()
+
+
 @pytest.mark.usefixtures("asks_soon")
 async def test_driver_that_answers_is_left_alone_however_long_the_work_takes() -> None:
     driver = FakeDriver()
