@@ -29,6 +29,7 @@ from sarameya_handlers.landing.dead_letters import DeadLetters
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
 from sarameya_handlers.landing.starting import Gap, Log, begin
 from sarameya_handlers.spark.engines.engine import Engine, engine_of
+from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.lander import Lander
 from sarameya_handlers.spark.landing import OnPhase, open_table
 from sarameya_handlers.spark.options import Limits, SparkOptions
@@ -143,14 +144,12 @@ class SparkSink(ConsumerGroupHandler):
         return open_shared(options)
 
     async def __aenter__(self) -> Self:
-        """Start Spark and make the table ready. Raises HandlerError that says what to install or to change."""
+        """Start Spark and make the table ready. Raises HandlerError that says what to install or change, LandingError
+        for what Spark, or a store, says against it, which may pass."""
         self._table.prepare()
         async with AsyncExitStack() as stack:
             engine = await stack.enter_async_context(self._engine)
-            opening = partial(open_table, table=self._table, now=time.time())
-            await engine.run(opening, tag=f"open-{self._name}")
-            if isinstance(shape := self._shape, Shaping):
-                await engine.run(lambda spark, _: shape.check(spark), tag=f"check-{self._name}")
+            await self._open(engine)
             # Some tables know only now how long they remember.
             self._terms = attrs.evolve(self._terms, restate_after=self._table.restate_after)
             if self._terms.dead_letters is not None:
@@ -168,6 +167,21 @@ class SparkSink(ConsumerGroupHandler):
         assert self._stack is not None
         stack, self._stack, self._lander = self._stack, None, None
         await stack.__aexit__(kind, error, trace)
+
+    async def _open(self, engine: Engine) -> None:
+        opening = partial(open_table, table=self._table, now=time.time())
+        try:
+            await engine.run(opening, tag=f"open-{self._name}")
+            if isinstance(shape := self._shape, Shaping):
+                await engine.run(lambda spark, _: shape.check(spark), tag=f"check-{self._name}")
+        except SarameyaError:
+            raise
+        except Exception as error:
+            # Here, while Spark is there: afterwards such an error has no text any more.
+            raise LandingError(
+                f"{self._table.name} cannot be opened: {cause_of(error)}; "
+                "has Spark what the table needs (spark.conf: jars, catalogs)?"
+            ) from error
 
     async def setup(self, session: Session) -> None:
         if self._lander is None:

@@ -29,6 +29,14 @@ KEY = ChainKey("sarameya", "orders", 0)
 ORDERS = TopicPartition("orders", 0)
 
 
+class AnalysisException(Exception):
+    """By its name, Spark's."""
+
+
+class Py4JJavaError(Exception):
+    """By its name, py4j's."""
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> FakeTable:
     return FakeTable(tmp_path)
@@ -694,6 +702,27 @@ async def test_table_that_cannot_be_opened_keeps_spark_from_starting(table: Fake
     assert not engine.inside
 
 
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (
+            Py4JJavaError("An error occurred while calling o61.tableExists.\n: no route to the catalog\n\tat org.Hive"),
+            "Py4JJavaError: no route to the catalog",
+        ),
+        (TimeoutError("timed out"), "TimeoutError: timed out"),
+    ],
+)
+async def test_error_of_sparks_at_the_start_says_in_a_line_what_it_was_and_what_may_be_missing(
+    table: FakeTable, error: Exception, cause: str
+) -> None:
+    table.error = error
+    told = f"fake:table cannot be opened: {cause}; has Spark what the table needs (spark.conf: jars, catalogs)?"
+    with pytest.raises(LandingError) as raised:
+        async with sink_to(table):
+            pass
+    assert (str(raised.value), raised.value.__cause__) == (told, error)
+
+
 async def test_position_behind_a_tail_that_nobody_may_read_is_marked_though_nothing_has_landed(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
@@ -868,10 +897,6 @@ async def test_error_of_sparks_at_assignment_is_told_in_a_line(table: FakeTable)
         with pytest.raises(LandingError) as raised:
             await sink.partitions_assigned(FakeSession(), [ORDERS])
     assert str(raised.value) == "fake:table: where its chains end is not known: AnalysisException: no such column"
-
-
-class AnalysisException(Exception):
-    """By its name, Spark's."""
 
 
 class Decoding(Shaping):
