@@ -28,7 +28,7 @@ import trio
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
-from sarameya_handlers.landing.files import sync
+from sarameya_handlers.landing.files import is_refusal, sync
 from sarameya_handlers.landing.links import Link
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ _NAMES = 60
 class FileDeadLetters(DeadLetters):
     """Writes below a directory of a local or mounted file system, which is made if it is not there.
 
-    Raises ConfigError for what cannot be a directory's name; entering raises HandlerError where it cannot be written.
+    Raises ConfigError for what cannot be a directory's name; entering raises HandlerError where it cannot be written,
+    DeadLetterError where it cannot be for now.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -80,10 +81,10 @@ class FileDeadLetters(DeadLetters):
                     if path.stat().st_mtime < time.time() - _LEFTOVER_AGE:
                         path.unlink()
         except OSError as error:
-            raise HandlerError(
-                f"cannot write dead letters to {self._directory}: {error.strerror or error}; "
-                "choose a directory that this user may write to"
-            ) from error
+            told = f"cannot write dead letters to {self._directory}: {error.strerror or error}"
+            if is_refusal(error):
+                raise HandlerError(f"{told}; choose a directory that this user may write to") from error
+            raise DeadLetterError(f"{told}; see to its disk, and start again") from error
 
     async def write(self, link: Link, letters: Sequence[DeadLetter]) -> None:
         if not letters:

@@ -5,12 +5,39 @@ For local file systems, and mounted ones with the same meaning of `link(2)`. Blo
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
 
 TEMPORARY = "put-"
 """What names of files begin with that are about to get their own."""
+
+
+_REFUSALS = frozenset(
+    {
+        errno.EACCES,
+        errno.EEXIST,
+        errno.EINVAL,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOSYS,
+        errno.ENOTDIR,
+        errno.ENOTSUP,
+        errno.EOPNOTSUPP,
+        errno.EPERM,
+        errno.EROFS,
+        errno.EXDEV,
+    }
+)
+
+
+def is_refusal(error: OSError) -> bool:
+    """Whether it is said until somebody chooses another directory, or grants this one, or another file system. What is
+    said else may pass: a disk that is full, or fails, a server behind it that is away."""
+    return error.errno in _REFUSALS
 
 
 def sync(path: Path) -> None:

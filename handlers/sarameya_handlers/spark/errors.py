@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from sarameya import SarameyaError
+from sarameya import HandlerError, SarameyaError
+from sarameya_handlers.landing.files import is_refusal
 
 
 class LandingError(SarameyaError):
@@ -26,6 +27,16 @@ class SparkGoneError(LandingError):
         super().__init__(text)
         self.begun = begun
         self.retriable = self.passes = is_ours
+
+
+def of_directory(told: str, error: OSError, remedy: str) -> HandlerError | LandingError:
+    """What to raise where a directory, of which this is `told`, cannot be used: `remedy` says what else to choose, if
+    what is said does not pass."""
+    named = f" ({error.filename})" if error.filename else ""
+    told = f"{told}: {error.strerror or error}{named}"
+    if is_refusal(error):
+        return HandlerError(f"{told}; {remedy}")
+    return LandingError(f"{told}; see to its disk, and start again")
 
 
 def cause_of(error: BaseException) -> str:

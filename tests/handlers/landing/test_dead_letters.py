@@ -272,6 +272,20 @@ async def test_directory_that_cannot_be_is_refused_before_anything_is_consumed(t
             pass
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE], ids=errno.errorcode.get)
+async def test_disk_that_fails_for_now_is_no_matter_of_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(dead_letter_files.tempfile, "TemporaryFile", fail)
+    with pytest.raises(DeadLetterError, match=f"cannot write dead letters to .*: {os.strerror(code)}") as raised:
+        async with FileDeadLetters(tmp_path):
+            pass
+    assert raised.value.retriable
+
+
 # -- options ----------------------------------------------------------------------------------------
 
 

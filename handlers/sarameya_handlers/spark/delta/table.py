@@ -24,7 +24,7 @@ from sarameya_handlers.spark.delta.log import DeltaLog, transactions
 from sarameya_handlers.spark.delta.place import Place, hidden, local_root
 from sarameya_handlers.spark.delta.writing import Writer
 from sarameya_handlers.spark.engines.connect import is_connect
-from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.errors import LandingError, of_directory
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 from sarameya_handlers.spark.tables.lease import take_lease
 from sarameya_handlers.spark.tables.reach import check_reads
@@ -253,10 +253,8 @@ class DeltaTable(Table):
         try:
             self.staging.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise HandlerError(
-                f"{self.name}: cannot stage in {self.staging}: {error.strerror or error}; "
-                "give another directory (staging), mounted here, that all of Spark's workers can read"
-            ) from error
+            remedy = "give another directory (staging), mounted here, that all of Spark's workers can read"
+            raise of_directory(f"{self.name}: cannot stage in {self.staging}", error, remedy) from error
         check_reads(spark, self.staging)
         if self._stages_in_root:
             self._log.is_at(self.staging.parents[1])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.engines.connect import is_connect
-from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.errors import LandingError, of_directory
 from sarameya_handlers.spark.iceberg import leftovers, publishing
 from sarameya_handlers.spark.iceberg.catalog import (
     RESTATED_IN,
@@ -94,7 +94,8 @@ class IcebergTable(Table):
         try:
             self.staging.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise HandlerError(f"{self.name}: cannot stage in {self.staging}: {error.strerror or error}") from error
+            told = f"{self.name}: cannot stage in {self.staging}"
+            raise of_directory(told, error, "give another directory (staging)") from error
         check_reads(spark, self.staging)
         if exists(spark, self._name):
             self._make_ready(spark)

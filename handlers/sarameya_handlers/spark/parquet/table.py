@@ -32,7 +32,7 @@ from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.data_files import DataFiles
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.manifests import DataFile, Manifest
-from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.errors import LandingError, of_directory
 from sarameya_handlers.spark.parquet import leftovers, writing
 from sarameya_handlers.spark.parquet.reading import batches, read_landing
 from sarameya_handlers.spark.parquet.schema import DirectorySchema, Fit
@@ -88,7 +88,8 @@ class ParquetTable(Table):
         return shape.is_plain and not self._layout.partition_by
 
     def prepare(self) -> None:
-        """Make the directory, and find out whether it can be landed in exactly once."""
+        """Make the directory, and find out whether it can be landed in exactly once. Raises HandlerError, LandingError
+        for what may pass."""
         with self._telling_of_the_directory():
             for directory in (self.staging, self._files.writing, self._files.hidden / "links"):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -109,11 +110,8 @@ class ParquetTable(Table):
         try:
             yield
         except OSError as error:
-            raise HandlerError(
-                f"cannot land in {self._root}: {error.strerror or error}"
-                f"{f' ({error.filename})' if error.filename else ''}; choose a directory that this user may write to, "
-                "of a file system with hard links"
-            ) from error
+            remedy = "choose a directory that this user may write to, of a file system with hard links"
+            raise of_directory(f"cannot land in {self._root}", error, remedy) from error
 
     def heads(self, spark: SparkSession, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
         heads = {key: self._manifests.head(key) for key in keys}

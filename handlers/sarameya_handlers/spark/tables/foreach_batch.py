@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.errors import of_directory
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class ForeachBatch(Table):
         try:
             self._staging.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise HandlerError(f"{self.name}: cannot stage in {self._staging}: {error.strerror or error}") from error
+            told = f"{self.name}: cannot stage in {self._staging}"
+            raise of_directory(told, error, "give another directory (staging)") from error
         if self._ledger is None:
             logger.warning(
                 "%s: without a ledger a batch is repeated when a member dies before its commit, or wakes too late",

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from sarameya import HandlerError
+from sarameya_handlers.spark.errors import of_directory
 
 _leases: dict[Path, int] = {}
 """Of this process: for as long as it lives, since so long lives its JVM."""
@@ -15,7 +16,7 @@ _leases: dict[Path, int] = {}
 def take_lease(file: Path, refusal: str) -> None:
     """Make this process the only one that holds it, on this machine; `refusal` is said where another does.
 
-    Gone with the process, however it ends. Raises HandlerError.
+    Gone with the process, however it ends. Raises HandlerError, LandingError for what may pass.
     """
     if file in _leases:
         return
@@ -23,9 +24,7 @@ def take_lease(file: Path, refusal: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise HandlerError(
-            f"cannot write {file}: {error.strerror or error}; choose a directory that this user may write to"
-        ) from error
+        raise of_directory(f"cannot write {file}", error, "choose a directory that this user may write to") from error
     try:
         # Of the process, not of the descriptor: a fork has none, and another open file of ours would end it.
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -140,7 +140,7 @@ class Table(ABC):
     def prepare(self) -> None:
         """What takes a moment and no Spark, which starts afterwards: what is wrong with a directory is told at once.
 
-        Raises HandlerError.
+        Raises HandlerError, LandingError for what may pass.
         """
 
     @abstractmethod

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -184,17 +185,34 @@ def test_directory_that_cannot_be_made_is_named_with_the_cause(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("call", ["tempfile.TemporaryFile", "os.link"])
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS, errno.EOPNOTSUPP], ids=errno.errorcode.get)
 def test_directory_that_cannot_be_landed_in_is_named_with_the_cause(
-    table: ParquetTable, monkeypatch: pytest.MonkeyPatch, call: str
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
     # The tests may run as root, whom no mode of a directory keeps out.
-    monkeypatch.setattr(call, refuse)
-    with pytest.raises(HandlerError, match=r"cannot land in .*/orders: Permission denied; choose .* with hard links"):
+    monkeypatch.setattr(call, failing(code))
+    told = rf"cannot land in .*/orders: {os.strerror(code)}; choose .* with hard links"
+    with pytest.raises(HandlerError, match=told):
         table.open(None)
     assert os.listdir(table.path) == ["_sarameya"]
+
+
+@pytest.mark.parametrize("call", ["pathlib.Path.mkdir", "tempfile.TemporaryFile", "os.link"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE], ids=errno.errorcode.get)
+def test_disk_that_fails_for_now_is_no_matter_of_configuration(
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    monkeypatch.setattr(call, failing(code))
+    with pytest.raises(LandingError, match=f"cannot land in .*/orders: {os.strerror(code)}.*start again") as raised:
+        table.open(None)
+    assert raised.value.retriable
+
+
+def failing(code: int) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
 
 
 def test_file_system_on_which_a_name_is_taken_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,6 +202,20 @@ async def test_gap_is_written_down_by_the_ledger_itself(ledger: FakeLedger, tmp_
         await consume_in(sink, FakeSession(log=(20, 30)), claim_of([batch(20, 2)], initial_offset=20))
     assert [(one.kind, one.to_offset) for one in ledger.links(KEY, 2)] == [(Kind.GAP, 20), (Kind.RECORDS, 22)]
     assert target.landed == [("sarameya/orders-0/3", [20, 21])]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(errno.EROFS, HandlerError), (errno.ENOSPC, LandingError), (errno.ESTALE, LandingError)]
+)
+def test_directory_to_stage_in_that_cannot_be_made_is_named_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "mkdir", fail)
+    with pytest.raises(kind, match=f"foreach_batch.*: cannot stage in .*: {os.strerror(code)}; "):
+        ForeachBatch(print, staging=tmp_path).open(FakeSpark())
 
 
 async def test_ledger_that_cannot_be_read_is_told_before_anything_is_consumed(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sarameya import HandlerError
+from sarameya_handlers import LandingError
 from sarameya_handlers.spark.tables.lease import take_lease
 
 HOLD = """
@@ -39,6 +42,17 @@ def test_lease_of_another_process_is_refused_until_it_has_ended_however_that_was
             take_lease(file, "somebody else has it")
         other.kill()
     take_lease(file, "somebody else has it")
+
+
+def test_lease_on_a_disk_that_fails_for_now_is_no_matter_of_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "mkdir", fail)
+    with pytest.raises(LandingError, match=r"cannot write .*lock: Input/output error; see to its disk"):
+        take_lease(tmp_path / "lock", "no")
 
 
 def test_lease_where_nothing_can_be_written_says_so(tmp_path: Path) -> None:
