@@ -74,9 +74,11 @@ class TellingSink(SparkSink):
         tell(assigned=[str(one) for one in partitions], generation=session.generation)
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+        await super().partitions_revoked(session, partitions)
         tell(revoked=[str(one) for one in partitions])
 
     async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
+        await super().partitions_lost(session, partitions)
         tell(lost=[str(one) for one in partitions])
 
 

@@ -1,0 +1,33 @@
+"""The suite's members do what members do, whatever they tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sarameya import TopicPartition
+from tests.conformance.member import TellingSink
+from tests.handlers.kit import FakeSession, batch, claim_of
+from tests.handlers.spark.kit import FakeEngine, FakeTable, consume_in
+
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["revoked", "lost"])
+async def test_table_is_told_of_what_a_member_gives_up_and_not_of_what_it_loses(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], lost: bool
+) -> None:
+    table, session = FakeTable(tmp_path), FakeSession()
+    session.generation = 1
+    async with TellingSink(table, spark=FakeEngine()) as sink:
+        await consume_in(sink, session, claim_of([batch(0, 10)]))
+        if lost:
+            await sink.partitions_lost(session, [ORDERS])
+        await sink.partitions_revoked(session, [ORDERS])
+    heads = [chain[-1] for chain in table.chains.values()]
+    assert table.resting == ([] if lost else heads)
+    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [one["lost"] for one in told if "lost" in one] == ([["orders-0"]] if lost else [])
+    assert [one["revoked"] for one in told if "revoked" in one] == [["orders-0"]]
