@@ -1,4 +1,5 @@
-"""A file system on which things go wrong at one call exactly: a process dies there, or there is no room for a while.
+"""A file system on which things go wrong at one call exactly: a process dies there, there is no room for a while, or a
+server of files does not answer, and carries it out later.
 
 What is put in place of are the functions of `os` that change a file system, and pyarrow's writer. A process that has
 died changes nothing any more, in no `finally` either.
@@ -9,16 +10,20 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pyarrow.parquet as pq
 import pytest
+import trio
 
 CHANGING = ("link", "unlink", "rename", "replace", "mkdir", "rmdir", "fsync")
 GROWING = ("link", "mkdir", "fsync", "open", "write_table")
 """What needs room."""
+NAMING = ("link", "mkdir", "rename")
+"""What gives names: carried out late, it is a surprise."""
 
 
 class Died(BaseException):
@@ -30,6 +35,9 @@ class Disk:
     """`calls` counts what has been asked of it. `at(n, action)` has the n-th call go wrong."""
 
     calls: list[str] = attrs.field(factory=list)
+    given_up: trio.Event = attrs.field(factory=trio.Event)
+    """Set when a call was given up that was not answered."""
+    _late: Callable[[], Any] = lambda: None
     _wrong: Callable[[int, str, Callable[[], Any], tuple[Any, ...]], Any] | None = None
 
     def put_in_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +85,24 @@ class Disk:
 
         self._wrong = wrong
 
+    def is_late(self, call: int) -> None:
+        """The call fails for want of an answer, as on a mount that does not wait for ever. It is carried out when
+        `catch_up` says so, whatever has happened meanwhile."""
+
+        def wrong(number: int, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+            if number != call:
+                return carry_out()
+            self._late = _linking(*args) if name == "link" else carry_out
+            self.given_up.set()
+            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+        self._wrong = wrong
+
+    def catch_up(self) -> None:
+        """Nobody hears of how it ends."""
+        with suppress(OSError):
+            self._late()
+
     def _watched(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **kwargs: self._call(name, lambda: original(*args, **kwargs), args)
 
@@ -90,3 +116,14 @@ def _forget_half(file: int | str | Path) -> None:
     if not isinstance(file, int) or not os.path.isdir(f"/proc/self/fd/{file}"):
         with open(file, "r+b", closefd=not isinstance(file, int)) as opened:
             opened.truncate(opened.seek(0, os.SEEK_END) // 2)
+
+
+def _linking(file: str | Path, name: str | Path) -> Callable[[], Any]:
+    """Of a server, which knows the file by another name than that which may be gone by then."""
+    content = Path(file).read_bytes()
+
+    def link() -> None:
+        with open(name, "xb") as linked:
+            linked.write(content)
+
+    return link

@@ -1,4 +1,5 @@
-"""A process dies, or its disk is full, at each single call by which a landing changes the file system. Parquet."""
+"""A process dies, its disk is full, or a server of files is late, at each single call by which a landing changes the
+file system. Parquet."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from sarameya_handlers import ParquetTable
-from tests.conformance.disks import Died, Disk
+from tests.conformance.disks import NAMING, Died, Disk
 from tests.conformance.logs import LoopEngine, World
 
 pytestmark = pytest.mark.usefixtures("unsynced")
@@ -52,6 +53,29 @@ async def find_no_room(world: World, disk: Disk) -> None:
     assert world.leftovers == []
 
 
+async def hear_too_soon(world: World, disk: Disk) -> None:
+    """What was given up is carried out when its landing has failed, before the next is tried."""
+
+    async def catch_up() -> None:
+        await disk.given_up.wait()
+        disk.catch_up()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(catch_up)
+        await land(world, disk, waits=True)
+    await world.land_the_rest()
+
+
+async def hear_too_late(world: World, disk: Disk) -> None:
+    """It is carried out when the next try has landed."""
+    await land(world, disk, waits=True)
+    disk.catch_up()
+    await world.land_the_rest()
+    world.sweep()
+    world.proves()
+    assert world.leftovers == []
+
+
 def calls_of_a_life(directory: Path) -> list[str]:
     disk = Disk()
     run(land, directory, disk)
@@ -79,4 +103,22 @@ def test_disk_that_is_full_at_any_call_is_waited_for(tmp_path: Path) -> None:
             run(find_no_room, tmp_path / str(number), disk)
         except BaseException as error:
             error.add_note(f"no room from call {number} on, {name}")
+            raise
+
+
+@pytest.mark.parametrize("scenario", [hear_too_soon, hear_too_late])
+def test_call_that_is_carried_out_after_it_was_given_up_loses_nothing_and_repeats_nothing(
+    scenario: Callable[[World, Disk], object], tmp_path: Path
+) -> None:
+    calls = calls_of_a_life(tmp_path / "whole")
+    assert {*NAMING} <= {*calls}
+    for number, name in enumerate(calls, 1):
+        if name not in NAMING:
+            continue
+        disk = Disk()
+        disk.is_late(number)
+        try:
+            run(scenario, tmp_path / str(number), disk)
+        except BaseException as error:
+            error.add_note(f"call {number}, {name}, was carried out too late")
             raise

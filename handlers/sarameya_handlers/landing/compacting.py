@@ -18,6 +18,7 @@ import attrs
 
 from sarameya_handlers.landing.compactions import Compaction
 from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.files import UnansweredError
 from sarameya_handlers.landing.manifests import DataFile
 
 SMALL = 0.75
@@ -66,6 +67,7 @@ def compact(root: Path, file_bytes: int, *, check: Callable[[], None] = lambda: 
     if not small:
         return Compacted(None)
     attempt = uuid4().hex
+    is_known = True
     opened = {file: partial(_open, places[file], root / file.name) for group in small for file in group}
     try:
         schemas = {file: _schema_of(opened[file], check) for file in opened}
@@ -92,8 +94,12 @@ def compact(root: Path, file_bytes: int, *, check: Callable[[], None] = lambda: 
         if _number(files.compactions.last()) == _number(last):
             raise
         return Compacted(None, was_first=False)  # another one has replaced what was to be read
+    except UnansweredError:
+        is_known = False  # put it may be, now or later: who sees it finishes it
+        raise
     finally:
-        _finish(files, attempt, _number(last) + 1)
+        if is_known:
+            _finish(files, attempt, _number(last) + 1)
 
 
 def _finish(files: DataFiles, attempt: str, number: int) -> None:

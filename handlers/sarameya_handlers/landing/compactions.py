@@ -36,7 +36,7 @@ class Compactions:
         self._root = root / "compactions"
 
     def put(self, compaction: Compaction) -> bool:
-        """Put it if there is none of its number, durably; False where there is one. OSError means unknown."""
+        """Put it if there is none of its number, durably; False where there is one. Raises OSError, UnansweredError."""
         return put_if_absent(self._path(compaction.number), msgspec.json.encode(compaction, order="deterministic"))
 
     def all(self) -> Iterator[Compaction]:

@@ -8,10 +8,19 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 TEMPORARY = "put-"
 """What names of files begin with that are about to get their own."""
+
+_REFUSALS = (errno.EACCES, errno.EDQUOT, errno.ENOENT, errno.ENOSPC, errno.EPERM, errno.EROFS)
+"""Answers of a file system that does not give a name, nor will. Any other error may stand for no answer: of a mount
+that waits for its server only for so long, which may carry it out later."""
+
+
+class UnansweredError(OSError):
+    """Whether a file got its name is not known: it may have, or may yet."""
 
 
 _REFUSALS = frozenset(
@@ -64,7 +73,7 @@ def make_directory(directory: Path) -> None:
 def put_if_absent(path: Path, content: bytes) -> bool:
     """Have a file with this content, durably and whole, if there is none of its name; False where there is one.
 
-    Of all who try, one succeeds. Raises OSError; whether it was put is unknown then.
+    Of all who try, one succeeds. Raises OSError: it was not put, and will not be; UnansweredError: that is not known.
     """
     make_directory(path.parent)
     temporary = _written(path.parent, content)
@@ -72,10 +81,23 @@ def put_if_absent(path: Path, content: bytes) -> bool:
         os.link(temporary, path)
     except FileExistsError:
         return False
+    except OSError as error:
+        if error.errno in _REFUSALS:
+            raise
+        raise _unanswered(error) from error
     finally:
-        temporary.unlink()
-    sync(path.parent)
+        # What is left of it a sweep removes; what has become of the name is more important to know.
+        with suppress(OSError):
+            temporary.unlink()
+    try:
+        sync(path.parent)
+    except OSError as error:
+        raise _unanswered(error) from error
     return True
+
+
+def _unanswered(error: OSError) -> UnansweredError:
+    return UnansweredError(error.errno, error.strerror, error.filename, None, error.filename2)
 
 
 def put_over(path: Path, content: bytes) -> None:

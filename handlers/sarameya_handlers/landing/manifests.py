@@ -54,7 +54,7 @@ class Manifests:
     def put(self, manifest: Manifest) -> bool:
         """Put it if there is none of its number, durably; False where there is one, whoever's that is.
 
-        Raises OSError; whether it was put is unknown then.
+        Raises OSError, and UnansweredError, as `put_if_absent` does.
         """
         link = manifest.link
         directory = self._directory(link.key)

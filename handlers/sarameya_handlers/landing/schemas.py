@@ -31,7 +31,7 @@ class Schemas:
         self._root = root / "schemas"
 
     def put(self, schema: Schema) -> bool:
-        """Put it if there is none of its number, durably; False where there is one. OSError means unknown."""
+        """Put it if there is none of its number, durably; False where there is one. Raises OSError, UnansweredError."""
         return put_if_absent(self.path(schema.number), schema.text.encode())
 
     def newest(self) -> Schema | None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import multiprocessing
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -253,6 +255,30 @@ def test_compaction_whose_files_were_swept_while_it_slept_is_not_put(tmp_path: P
         compact(tmp_path, 10**6, check=sweep_at_the_last)
     assert checks
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
+
+
+def test_compaction_that_comes_to_be_after_it_was_given_up_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    late: list[tuple[bytes, str]] = []
+
+    def link_later(file: str, name: str) -> None:
+        late.append((Path(file).read_bytes(), name))
+        raise TimeoutError(errno.ETIMEDOUT, "timed out")
+
+    with monkeypatch.context() as slow:
+        slow.setattr(os, "link", link_later)
+        with pytest.raises(OSError, match="timed out"):
+            compact(tmp_path, 10**6)
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
+    [(compaction, name)] = late
+    Path(name).write_bytes(compaction)
+    assert offsets(tmp_path) == [0, 1]
+    DataFiles(tmp_path).publish_all()
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
+    assert len(visible(tmp_path)) == 1
 
 
 def test_compaction_that_is_no_longer_wanted_leaves_nothing(tmp_path: Path) -> None:

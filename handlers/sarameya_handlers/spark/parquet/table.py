@@ -30,6 +30,7 @@ import attrs
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.files import UnansweredError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.manifests import DataFile, Manifest
 from sarameya_handlers.spark.errors import LandingError, of_directory
@@ -121,6 +122,7 @@ class ParquetTable(Table):
         return [self._files.publish_link(manifest).link for manifest in self._manifests.since(key, since)]
 
     def land(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
+        untried = list(landings)
         try:
             fit = self._write(spark, [landing for landing in landings if landing.staged], shape)
             files = {landing.link.attempt: writing.settle(self._files, landing, self._layout) for landing in landings}
@@ -130,11 +132,13 @@ class ParquetTable(Table):
             checkpoint(Phase.WRITTEN, landings)
             if fit is not None and any(files.values()):
                 self._schema.keep(fit)
-            for landing in landings:
-                self._link(landing, files[landing.link.attempt])
+            while untried:
+                manifest = self._manifest(untried[0], files[untried[0].link.attempt])
+                untried.pop(0)
+                self._link(manifest)
         finally:
-            for landing in landings:
-                self._forget(landing)
+            for landing in untried:
+                self._files.forget(landing.link.attempt)
 
     def keys(self, spark: SparkSession) -> Sequence[ChainKey]:
         return list(self._manifests.chains())
@@ -171,21 +175,29 @@ class ParquetTable(Table):
             return fit
         return writing.write(spark, self._files, landings, shape, self._layout, self._schema)
 
-    def _link(self, landing: Landing, files: tuple[DataFile, ...]) -> None:
+    def _manifest(self, landing: Landing, files: tuple[DataFile, ...]) -> Manifest:
         rows, size = sum(file.rows for file in files), sum(file.size for file in files)
         manifest = Manifest(attrs.evolve(landing.link, rows=rows, size_bytes=size), files)
         if not all((self._files.directory(landing.link.attempt) / file.name).exists() for file in files):
             raise LandingError(f"{landing}: what was written of it was swept away while it slept")
-        if self._manifests.put(manifest):
-            self._files.publish_link(manifest)
+        return manifest
 
-    def _forget(self, landing: Landing) -> None:
-        """Remove what was written, unless a manifest names it: then it is no longer ours."""
-        manifest = self._manifests.get(landing.link.key, landing.link.number)
-        if manifest is not None and manifest.link.attempt == landing.link.attempt:
-            self._files.publish_link(manifest)
-        else:
-            self._files.forget(landing.link.attempt)
+    def _link(self, manifest: Manifest) -> None:
+        """Put it, and its files in their places; or remove them, unless it is not known which."""
+        link = manifest.link
+        try:
+            self._manifests.put(manifest)
+        except UnansweredError:
+            raise  # it may name them, now or later: who sees it publishes them; a sweep takes its number first
+        except OSError:
+            self._files.forget(link.attempt)
+            raise
+        # By what is there, not by what was told: of a call that was sent twice the second one fails.
+        winner = self._manifests.get(link.key, link.number)
+        if winner is not None and winner.link.attempt == link.attempt:
+            self._files.publish_link(winner)
+        elif winner is not None:
+            self._files.forget(link.attempt)
 
 
 def _try_links(file: str, name: str) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ def hidden(table: ParquetTable) -> list[str]:
 
 
 NAME = "part-orders-3-00000000000000000005-00000000000000000008-a1.parquet"
+SECOND = link(2, "a2", from_offset=8, to_offset=11)
 
 
 @pytest.mark.parametrize("shape", [PLAIN, SAME], ids=["adopted", "written"])
@@ -261,6 +263,62 @@ def test_landing_whose_files_were_swept_while_it_slept_is_not_linked(table: Parq
     with pytest.raises(LandingError, match="swept away while it slept"):
         land(table, link(), checkpoint=sweep)
     assert (heads(table), visible(table)) == ({}, [])
+
+
+@pytest.mark.parametrize("answer", ["timed out", "exists"])
+def test_landing_whose_manifest_comes_to_be_after_it_was_given_up_keeps_its_files(
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    land(table, link())
+    late: list[tuple[bytes, str]] = []
+
+    def link_later(file: str, name: str) -> None:
+        """As by a server that is slow, and tells of a call that was sent twice that the name is taken."""
+        late.append((Path(file).read_bytes(), name))
+        raise TimeoutError(errno.ETIMEDOUT, "timed out") if answer == "timed out" else FileExistsError
+
+    with monkeypatch.context() as slow:
+        slow.setattr(os, "link", link_later)
+        with pytest.raises(OSError, match="timed out") if answer == "timed out" else nullcontext():
+            land(table, SECOND)
+    assert heads(table)[KEY][0] == len(visible(table)) == 1
+    [(manifest, name)] = late
+    Path(name).write_bytes(manifest)
+    assert heads(table) == {KEY: (2, "a2", 3)}
+    assert len(visible(table)) == 2
+    assert offsets(table) == [5, 5, 6, 6, 7, 7]
+
+
+def test_landing_that_nobody_answers_for_and_another_wins_is_left_to_the_sweep(
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(table, link())
+    with monkeypatch.context() as silent:
+        silent.setattr(os, "link", failing(errno.EIO))
+        with pytest.raises(OSError, match="Input/output error"):
+            land(table, SECOND)
+    land(table, attrs.evolve(SECOND, attempt="a3"))
+    [leftover] = table.leftovers(None)
+    assert (Path(leftover.name).name, leftover.what) == ("a2", "data of a landing that has not won")
+    table.remove(None, leftover)
+    assert heads(table) == {KEY: (2, "a3", 3)}
+    assert hidden(table) == []
+
+
+def test_landing_whose_manifest_is_refused_leaves_nothing(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(table, link())
+    with monkeypatch.context() as full:
+        full.setattr(os, "link", failing(errno.ENOSPC))
+        with pytest.raises(OSError, match="No space left"):
+            land(table, SECOND)
+    assert hidden(table) == []
+
+
+def failing(code: int) -> Callable[[str, str], None]:
+    def fail(file: str, name: str) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
 
 
 # -- without Spark -------------------------------------------------------------------------------

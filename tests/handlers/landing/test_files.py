@@ -1,0 +1,61 @@
+"""What is known of a name that was to be given, by how that has failed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sarameya_handlers.landing.files import UnansweredError, put_if_absent
+
+
+def failing(call: Callable[..., None], code: int, *, before: bool = False) -> Callable[..., None]:
+    def fail(*args: object) -> None:
+        if before:
+            call(*args)
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.ENOENT])
+def test_name_that_is_refused_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr(os, "link", failing(os.link, code))
+    with pytest.raises(OSError, match=os.strerror(code)) as refused:
+        put_if_absent(tmp_path / "7", b"mine")
+    assert not isinstance(refused.value, UnansweredError)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ETIMEDOUT, errno.ESTALE])
+@pytest.mark.parametrize("is_put", [False, True])
+def test_name_that_nobody_answers_for_may_be_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_put: bool
+) -> None:
+    monkeypatch.setattr(os, "link", failing(os.link, code, before=is_put))
+    with pytest.raises(UnansweredError, match=os.strerror(code)):
+        put_if_absent(tmp_path / "7", b"mine")
+    assert [path.name for path in tmp_path.iterdir()] == ["7"] * is_put
+
+
+def test_name_that_may_not_be_on_the_disk_is_not_said_to_be_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sarameya_handlers.landing.files.sync", failing(lambda path: None, errno.ENOSPC))
+    with pytest.raises(UnansweredError, match="No space left"):
+        put_if_absent(tmp_path / "7", b"mine")
+    assert (tmp_path / "7").read_bytes() == b"mine"
+
+
+def test_temporary_name_that_stays_costs_nobody_what_has_become_of_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as failure:
+        failure.setattr(os, "unlink", failing(os.unlink, errno.EIO))
+        assert put_if_absent(tmp_path / "7", b"mine")
+        assert not put_if_absent(tmp_path / "7", b"theirs")
+    assert (tmp_path / "7").read_bytes() == b"mine"
+    assert len(list(tmp_path.glob("put-*"))) == 2
