@@ -264,3 +264,9 @@ def test_delta_table_is_proved_by_a_spark_of_the_commands_own(spark: SparkSessio
     assert (code, document) == (1, None)
     [line] = err.splitlines()
     assert line.endswith("has Spark what the table needs (--conf: jars, catalogs)?")
+
+    # This process has landed in it with a driver of its own.
+    sweep = ("sweep", f"delta:{lake.place}", "--older-than", "1d", "--execute", "--single-driver")
+    code, document, err = sarameya(*sweep, "--spark", "local[1]", *conf)
+    assert (code, document) == (2, None)
+    assert "a member, or another command, has a driver of its own" in err

@@ -13,7 +13,7 @@ from typing import Any
 from sarameya import ConfigError
 from sarameya.service import Cluster, add_cluster_arguments, cluster
 from sarameya_handlers.spark.options import SparkOptions
-from sarameya_handlers.spark.tables.named import table_named
+from sarameya_handlers.spark.tables.named import parse_table, table_named
 from sarameya_handlers.spark.tables.table import Table
 
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
@@ -43,11 +43,22 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="spark.NAME=VALUE",
         help="a Spark property: jars, catalogs, credentials; may be given again",
     )
+    spark.add_argument(
+        "--staging", metavar="DIRECTORY", help="where the table's sink stages, if it was told to: its option `staging`"
+    )
 
 
 def table_of(args: argparse.Namespace) -> Table:
     """Raises ConfigError."""
-    return table_named(args.table)
+    kind, _ = parse_table(args.table)
+    options: dict[str, Any] = {}
+    if args.staging:
+        if kind == "parquet":
+            raise ConfigError("--staging", args.staging, "is for other tables: a Parquet table stages in its directory")
+        options["staging"] = args.staging
+    if kind == "delta" and getattr(args, "single_driver", False):
+        options["single_driver"] = True
+    return table_named(args.table, options)
 
 
 def spark_options(args: argparse.Namespace) -> SparkOptions:

@@ -12,6 +12,7 @@ import trio
 
 from sarameya import ConfigError
 from sarameya_handlers.audit import arguments
+from sarameya_handlers.audit.claiming import claim_driver
 from sarameya_handlers.audit.running import Run, open_run
 from sarameya_handlers.audit.sweeping import (
     SAFE_AGE,
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show what landings that did not win, or did not end, have left behind, and with --execute remove it: no link "
-        "names it, and no reader sees it. Members may go on landing meanwhile."
+        "names it, and no reader sees it. Members may go on landing meanwhile, but beside a Spark driver of the "
+        "sweep's own, where the table loses commits of two: --single-driver."
     )
     parser.epilog = "exit codes: 0 done, or shown; 1 something could not be removed; 2 the command line must change"
     parser.add_argument(
@@ -49,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--force",
         action="store_true",
         help=f"allow less than {age(SAFE_AGE)}: landings that are on their way fail, and are tried again",
+    )
+    parser.add_argument(
+        "--single-driver",
+        action="store_true",
+        help="say that no other Spark driver commits to the table meanwhile: its members are stopped, or land through "
+        "the Spark that --spark names; for tables that lose commits of two drivers",
     )
     arguments.add_table_arguments(parser)
     parser.set_defaults(run=run)
@@ -77,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
 async def _sweep(args: argparse.Namespace, table: Table) -> tuple[list[Swept], list[Link]]:
     progress = arguments.progress_of(args)
     async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
+        if args.execute:
+            await run(lambda spark: claim_driver(spark, table, is_single=args.single_driver))
         progress(f"{table.name}: looking for what was left behind")
         plan = plan_sweep(await run(table.leftovers), args.older_than, time.time(), is_forced=args.force)
         heads = await run(lambda spark: table.heads(spark, table.keys(spark)))
@@ -102,7 +112,7 @@ async def _execute(run: Run, table: Table, plan: Sequence[Swept], restate: Seque
 
 def restate_heads(spark: SparkSession, table: Table, heads: Sequence[Link], now: float) -> None:
     """Have a link behind each of these heads: ours, or whoever's. Blocking. Raises LandingError where there is none."""
-    table.open(spark)
+    table.open_unstaged(spark)
     for first in range(0, len(heads), table.landings_a_job):
         some = heads[first : first + table.landings_a_job]
         landings = [Landing(link=restated(head, now), staged=None) for head in some]

@@ -52,6 +52,8 @@ class FakeTable(Table):
     read_error: Exception | None = None
     remove_error: Exception | None = None
     may_land: bool = True
+    lock: Path | None = None
+    """Of drivers, where the table takes one."""
     landings_a_job = 2
     needs_spark = False
 
@@ -64,7 +66,13 @@ class FakeTable(Table):
         raise AssertionError("an audit stages nothing")
 
     def open(self, spark: Any) -> None:
+        raise AssertionError("an audit brings no records")
+
+    def open_unstaged(self, spark: Any) -> None:
         self.before_call("open")
+
+    def driver_lock(self, spark: Any) -> Path | None:
+        return self.lock
 
     def heads(self, spark: Any, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
         self.before_call("heads")

@@ -161,7 +161,7 @@ def test_group_that_lands_a_partition_as_another_sink_now_keeps_that_commit() ->
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> FakeTable:
     table = FakeTable(chains={KEY: LINKS[:]}, versions={"7": {KEY: LINKS[0]}, "0": {}})
-    monkeypatch.setattr(arguments, "table_named", lambda name: table)
+    monkeypatch.setattr(arguments, "table_named", lambda name, options: table)
     return table
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +90,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> FakeTable:
     }
     waste = [left("old", 2 * DAY, now), left("young", 2 * HOUR, now)]
     table = FakeTable(chains=chains, waste=waste)
-    monkeypatch.setattr(arguments, "table_named", lambda name: table)
+    monkeypatch.setattr(arguments, "table_named", lambda name, options: table)
     return table
 
 
@@ -192,6 +196,78 @@ def test_young_ages_have_to_be_forced(table: FakeTable, capsys: pytest.CaptureFi
     assert "--force allows it" in capsys.readouterr().err
     assert main([*argv, "--force", "--execute"]) == 0
     assert table.waste == []
+
+
+# -- of a table that takes one driver ------------------------------------------------------------
+
+
+def test_sweep_with_a_driver_of_its_own_is_done_where_the_operator_says_that_it_is_the_only_one(
+    table: FakeTable, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table.lock = tmp_path / "driver.lock"
+    assert sweep(capsys)[0] == 0, "who looks needs no lease"
+    capsys.readouterr()
+    assert main(["sweep", "fake", "--quiet", "--older-than", "1d", "--execute"]) == 2
+    [told] = capsys.readouterr().err.splitlines()
+    assert "fake:orders loses commits of two Spark drivers at once, and this one is the command's own" in told
+    assert "let that do it (--spark sc://HOST:PORT), else stop them meanwhile, and say --single-driver" in told
+    assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["old", "young"], 2)
+    assert sweep(capsys, "--execute", "--single-driver")[0] == 0
+    assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["young"], 3)
+
+
+def test_sweep_with_a_driver_of_its_own_is_refused_beside_a_member_s_whatever_the_operator_says(
+    table: FakeTable, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table.lock = tmp_path / "driver.lock"
+    with lease_of_another_process(table.lock):
+        code, _, err = sweep(capsys, "--execute", "--single-driver")
+        assert code == 2
+        assert "fake:orders: a member, or another command, has a driver of its own, and the table loses" in err
+        assert "(--spark sc://HOST:PORT), else stop them meanwhile, and try again" in err
+        assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["old", "young"], 2)
+    assert sweep(capsys, "--execute", "--single-driver")[0] == 0
+
+
+@contextmanager
+def lease_of_another_process(lock: Path) -> Iterator[None]:
+    program = (
+        "import sys, pathlib\nfrom sarameya_handlers.spark.tables.lease import take_lease\n"
+        "take_lease(pathlib.Path(sys.argv[1]), 'no'); print('taken', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout
+            assert other.stdout.readline() == "taken\n"
+            yield
+        finally:
+            other.kill()
+
+
+def test_what_the_command_is_told_of_a_table_is_told_to_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[tuple[str, dict[str, Any]]] = []
+
+    def named(name: str, options: dict[str, Any]) -> FakeTable:
+        told.append((name, options))
+        return FakeTable()
+
+    monkeypatch.setattr(arguments, "table_named", named)
+    for name in ("delta:/d", "iceberg:a.b.c"):
+        assert main(["sweep", name, "--older-than", "1d", "--quiet", "--staging", "/s", "--single-driver"]) == 0
+    assert main(["sweep", "delta:/d", "--older-than", "1d", "--quiet"]) == 0
+    assert told == [
+        ("delta:/d", {"staging": "/s", "single_driver": True}),
+        ("iceberg:a.b.c", {"staging": "/s"}),
+        ("delta:/d", {}),
+    ]
+    assert main(["sweep", "/p", "--older-than", "1d", "--quiet", "--staging", "/s"]) == 2
+    assert "--staging = '/s': is for other tables" in capsys.readouterr().err
+
+
+# -- of a Parquet table --------------------------------------------------------------------------
 
 
 def test_parquet_table_is_swept_and_a_zombie_that_wakes_afterwards_loses(

@@ -110,8 +110,7 @@ class DeltaTable(Table):
     # -- landing -------------------------------------------------------------------------------------
 
     def open(self, spark: SparkSession) -> None:
-        check_session(spark)
-        self._find(spark)
+        self.open_unstaged(spark)
         if self._place.location and self._detail is None:
             self._settle(spark, self._place.location)
             self._writer.check_absent(spark)
@@ -153,6 +152,13 @@ class DeltaTable(Table):
         return to_nowhere if detail is None else self._writer.evaluator(spark, detail.properties)
 
     # -- for the audit -------------------------------------------------------------------------------
+
+    def driver_lock(self, spark: SparkSession) -> Path | None:
+        return _driver_lock(spark, self._look(spark).location)
+
+    def open_unstaged(self, spark: SparkSession) -> None:
+        check_session(spark)
+        self._find(spark)
 
     def keys(self, spark: SparkSession) -> Sequence[ChainKey]:
         found = everything(self._log.commits(spark))
@@ -235,17 +241,16 @@ class DeltaTable(Table):
     def _settle(self, spark: SparkSession, location: str) -> None:
         """What follows from where the table is, or will be."""
         check_store(spark, location, single_driver=self._single_driver)
-        root = local_root(location)
-        if root is None:
-            return
-        if not (self._single_driver or is_connect(spark)):
+        lock = _driver_lock(spark, location)
+        if lock is not None and not self._single_driver:
             take_lease(
-                hidden(root) / "driver.lock",
+                lock,
                 f"another process lands in {self.name} with a Spark driver of its own, and on a local file system two "
                 "drivers that commit at once lose a commit: let members share one Spark Connect server "
                 "(spark.master = 'sc://...', or spark.share = true for the workers of one service)",
             )
-        if self._stages_in_root:
+        root = local_root(location)
+        if root is not None and self._stages_in_root:
             self._staging = hidden(root) / "staging"
 
     def _make_staging(self, spark: SparkSession) -> None:
@@ -258,6 +263,11 @@ class DeltaTable(Table):
         check_reads(spark, self.staging)
         if self._stages_in_root:
             self._log.is_at(self.staging.parents[1])
+
+
+def _driver_lock(spark: SparkSession, location: str) -> Path | None:
+    root = local_root(location)
+    return None if root is None or is_connect(spark) else hidden(root) / "driver.lock"
 
 
 def _version(text: str) -> int:

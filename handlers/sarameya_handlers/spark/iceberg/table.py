@@ -82,15 +82,7 @@ class IcebergTable(Table):
         return self._staging
 
     def open(self, spark: SparkSession) -> None:
-        catalog = self._settings(spark)
-        if branch := spark.conf.get(WAP_BRANCH, None):
-            raise HandlerError(
-                f"{WAP_BRANCH} is {branch!r}: rows would land in that branch; unset it in the sink's Spark"
-            )
-        with changed(spark, {WAP_ID: "probe"}):
-            if spark.conf.get(WAP_ID, None) != "probe":
-                raise HandlerError(f"{WAP_ID} cannot be set in this Spark's sessions, and links are published by it")
-        self._take_lease(spark, catalog)
+        self._check_session(spark)
         try:
             self.staging.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -144,6 +136,18 @@ class IcebergTable(Table):
 
     # -- for the audit -------------------------------------------------------------------------------
 
+    def driver_lock(self, spark: SparkSession) -> Path | None:
+        catalog = self._settings(spark)
+        hidden = self._hidden(catalog)
+        if not catalog.takes_one_driver or hidden is None or is_connect(spark):
+            return None
+        return hidden / "driver.lock"
+
+    def open_unstaged(self, spark: SparkSession) -> None:
+        self._check_session(spark)
+        if exists(spark, self._name):
+            self._make_ready(spark)
+
     def keys(self, spark: SparkSession) -> Sequence[ChainKey]:
         return look.keys() if (look := self._look(spark)) else []
 
@@ -166,7 +170,7 @@ class IcebergTable(Table):
         return list(leftovers.leftovers(spark, self._name, look, self._staging)) if look else []
 
     def remove(self, spark: SparkSession, leftover: Leftover) -> None:
-        self._take_lease(spark, self._settings(spark))
+        self._take_lease(spark)
         if look := self._look(spark, whole=True):
             leftovers.remove(spark, self._name, look, self._staging, leftover)
 
@@ -187,6 +191,18 @@ class IcebergTable(Table):
         else:
             frame = publishing.fitted(spark, self._name, frame, self._partitioned_by or (), self._layout)
         publishing.stage(spark, self._name, landing.link, frame)
+
+    def _check_session(self, spark: SparkSession) -> None:
+        """Whether links can be published by it, and by nobody else's driver that must not be."""
+        self._settings(spark)
+        if branch := spark.conf.get(WAP_BRANCH, None):
+            raise HandlerError(
+                f"{WAP_BRANCH} is {branch!r}: rows would land in that branch; unset it in the sink's Spark"
+            )
+        with changed(spark, {WAP_ID: "probe"}):
+            if spark.conf.get(WAP_ID, None) != "probe":
+                raise HandlerError(f"{WAP_ID} cannot be set in this Spark's sessions, and links are published by it")
+        self._take_lease(spark)
 
     def _make_ready(self, spark: SparkSession) -> None:
         """Check a table that is there, and have it audit what is written."""
@@ -244,7 +260,6 @@ class IcebergTable(Table):
         """Beside the rows, in a catalog of this machine's: what begins with an underscore Iceberg takes for hidden."""
         return Path(catalog.warehouse, *self._name.parts[1:], "_sarameya") if catalog.warehouse else None
 
-    def _take_lease(self, spark: SparkSession, catalog: Catalog) -> None:
-        hidden = self._hidden(catalog)
-        if catalog.takes_one_driver and hidden is not None and not is_connect(spark):
-            take_driver_lease(hidden / "driver.lock")
+    def _take_lease(self, spark: SparkSession) -> None:
+        if (lock := self.driver_lock(spark)) is not None:
+            take_driver_lease(lock)

@@ -193,6 +193,15 @@ class Table(ABC):
         """Those of these columns that there are, of all rows that anybody might read: without Spark."""
         raise NotImplementedError
 
+    def driver_lock(self, spark: SparkSession) -> Path | None:
+        """The lease (lease.py) of who commits with a Spark driver of its own, where `spark` is of such a one, and the
+        table loses commits of two; None where any number may commit."""
+        return None
+
+    def open_unstaged(self, spark: SparkSession) -> None:
+        """As `open`, for links that bring no records: nothing has to be staged."""
+        self.open(spark)
+
     @abstractmethod
     def keys(self, spark: SparkSession) -> Sequence[ChainKey]:
         """Every chain in the table."""

@@ -1,0 +1,69 @@
+"""What an Iceberg table asks for before links that bring no records. Spark is faked: it knows one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.iceberg.table import IcebergTable
+
+
+@attrs.define
+class Conf:
+    settings: dict[str, str]
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        return self.settings.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        self.settings[name] = value
+
+    def unset(self, name: str) -> None:
+        self.settings.pop(name, None)
+
+
+class FakeSpark:
+    """A session, and the catalog `ice` as these settings say, in which there is one table."""
+
+    def __init__(self, **settings: str) -> None:
+        there = {"spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog"}
+        self.conf = Conf(there | {f"spark.sql.catalog.ice.{name}": value for name, value in settings.items()})
+
+    @property
+    def catalog(self) -> FakeSpark:
+        return self
+
+    def tableExists(self, name: str) -> bool:
+        return True
+
+    def sql(self, statement: str) -> FakeSpark:
+        self._properties = statement.startswith("SHOW TBLPROPERTIES")
+        return self
+
+    def collect(self) -> list[Any]:
+        return [("format", "iceberg/parquet"), ("write.wap.enabled", "true")] if self._properties else []
+
+
+def test_table_whose_files_are_elsewhere_needs_no_staging_for_links_that_bring_nothing() -> None:
+    spark: Any = FakeSpark(type="rest", warehouse="s3://bucket/lake")
+    table = IcebergTable("ice.db.orders")
+    with pytest.raises(HandlerError, match="give a directory to stage in"):
+        table.open(spark)
+    table.open_unstaged(spark)
+    assert table.restate_after is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_locked"),
+    [({"type": "hadoop"}, True), ({"type": "jdbc"}, False)],
+)
+def test_driver_of_its_own_is_told_of_where_the_catalog_takes_one(
+    tmp_path: Path, settings: dict[str, str], is_locked: bool
+) -> None:
+    spark: Any = FakeSpark(warehouse=str(tmp_path), **settings)
+    lock = tmp_path / "db" / "orders" / "_sarameya" / "driver.lock"
+    assert IcebergTable("ice.db.orders").driver_lock(spark) == (lock if is_locked else None)
