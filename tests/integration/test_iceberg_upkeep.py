@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import ForgottenChainError
+from sarameya_handlers.spark.iceberg import publishing
+from sarameya_handlers.spark.iceberg.marks import marks_in
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.table import Phase
 from tests.integration.iceberg_stage import Names, age, land, link
@@ -107,6 +110,60 @@ def test_chain_that_was_given_up_in_order_is_proved_when_its_snapshots_have_expi
     age(spark, name, 1)
     with pytest.raises(ForgottenChainError, match="sink/orders-0"):
         IcebergTable(name).heads(spark, [KEY])
+
+
+def test_owner_that_slept_while_it_gave_a_chain_up_has_nobody_begin_where_it_ended(
+    spark: SparkSession, table: IcebergTable, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one goes on from there and dies, and snapshots and the group's commit expire."""
+    first, second = link(1, 0, 5), link(2, 5, 8)
+    land(spark, table, first)
+    owner = IcebergTable(name)
+    owner.open(spark)
+    write = publishing.set_properties
+
+    def sleep_and_write(*arguments: Any) -> None:
+        with monkeypatch.context() as awake:
+            awake.setattr(publishing, "set_properties", write)
+            land(spark, owner, second)
+        write(*arguments)
+
+    with monkeypatch.context() as asleep:
+        asleep.setattr(publishing, "set_properties", sleep_and_write)
+        table.rest(spark, [first])
+    for n in (1, 2):
+        land(spark, table, link(n, n, n + 1, key=OTHER))
+    assert found(spark, owner) == [(1, first.attempt), (2, second.attempt)]
+    age(spark, name, 1)
+    with pytest.raises(ForgottenChainError, match="sink/orders-0"):
+        IcebergTable(name).heads(spark, [KEY])
+
+
+def test_chain_is_said_to_end_by_who_has_landed_its_head_and_tried_nothing_behind(
+    spark: SparkSession, table: IcebergTable, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else somebody who has looked before may publish the next link afterwards."""
+
+    def is_stated() -> bool:
+        properties = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
+        return marks_in(properties)[KEY][-1].is_rest
+
+    def unanswered(*_: Any, **__: Any) -> None:
+        raise ConnectionResetError
+
+    first = link(1, 0, 5)
+    land(spark, table, first)
+    IcebergTable(name).rest(spark, [first])
+    assert not is_stated()
+    with monkeypatch.context() as lost, suppress(ConnectionResetError):
+        lost.setattr(publishing, "publish", unanswered)
+        land(spark, table, link(2, 5, 8))
+    table.rest(spark, [first])
+    assert not is_stated()
+    last = link(2, 5, 9)
+    land(spark, table, last)
+    table.rest(spark, [last])
+    assert is_stated()
 
 
 def test_sleeper_that_stages_a_number_which_was_used_and_forgotten_does_not_publish_it(

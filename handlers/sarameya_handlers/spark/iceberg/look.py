@@ -6,40 +6,24 @@ What was once seen in main's ancestry is kept in mind: it does not change, and w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from sarameya import HandlerError
-from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainError
+from sarameya_handlers.landing.errors import ForgottenChainError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import TableName
-from sarameya_handlers.spark.iceberg.history import COLUMNS, History, chain_name, named_chain
+from sarameya_handlers.spark.iceberg.history import COLUMNS, History
+from sarameya_handlers.spark.iceberg.marks import Mark, marks_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BEGUN = "begun"
-_CHAIN = "sarameya.chain."
 _FORGET_AT = 5000
 """Snapshots that may be kept in mind beyond those that the table had; then all are looked up anew."""
-
-
-def chain_property(key: ChainKey) -> str:
-    """A table property of each chain that ever began: BEGUN, put there before its first link is published; or its last
-    link, as an owner that gave it up in order has stated it, until the next one begins. Histories forget, this does
-    not; and it counts only where history says nothing.
-
-    Both its name and a link are in hexadecimal: Spark shows no property that it takes for a secret, or for an address,
-    and would take a topic called orders-hourly for one ("url").
-    """
-    return f"{_CHAIN}{chain_name(key).encode().hex()}"
-
-
-def stated_as(link: Link) -> str:
-    """A chain's last link, as its property has it."""
-    return link.to_json().encode().hex()
 
 
 @attrs.frozen(slots=True)
@@ -48,6 +32,12 @@ class Look:
 
     properties: Mapping[str, str]
     history: History
+
+    @cached_property
+    def marks(self) -> dict[ChainKey, list[Mark]]:
+        """What the properties say of chains. Histories forget, these do not; and they count only where history says
+        nothing."""
+        return marks_in(self.properties)
 
     def heads(self, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
         """The last link of each of these chains that has begun. Raises ForgottenChainError, BrokenChainError."""
@@ -72,8 +62,7 @@ class Look:
 
     def keys(self) -> list[ChainKey]:
         """Every chain that has begun."""
-        named = (name.removeprefix(_CHAIN) for name in self.properties if name.startswith(_CHAIN))
-        return sorted({*(named_chain(bytes.fromhex(name).decode()) for name in named), *self.history.keys()})
+        return sorted({*self.marks, *self.history.keys()})
 
     def at(self, version: str) -> Look:
         """As if the table stood at that snapshot. Raises HandlerError where it is none of the table's."""
@@ -84,15 +73,12 @@ class Look:
         return Look({}, self.history.at(int(version)))
 
     def _stated(self, key: ChainKey) -> Link | None:
-        """What the chain's property says of its end, where history reaches less far back than the chain."""
-        if self.history.is_whole or (told := self.properties.get(chain_property(key))) is None:
+        """What the chain's marks say of its end, where history reaches less far back than the chain."""
+        if self.history.is_whole or key not in self.marks:
             return None
-        if told == BEGUN:
+        if (head := self.marks[key][-1].head()) is None:
             raise _forgotten(key)
-        try:
-            return Link.from_json(bytes.fromhex(told).decode())
-        except ValueError as error:
-            raise BrokenChainError(f"{key}: the table's property of it is no link: {told}") from error
+        return head
 
 
 def _forgotten(key: ChainKey) -> ForgottenChainError:

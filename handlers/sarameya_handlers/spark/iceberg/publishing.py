@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sarameya_handlers.landing.links import Link
+from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import CREATED_WITH, WAP_ID, TableName
 from sarameya_handlers.spark.iceberg.history import LINK_PROPERTY, wap_id
-from sarameya_handlers.spark.iceberg.look import BEGUN, Look, chain_property, exists, refresh
+from sarameya_handlers.spark.iceberg.look import Look, exists, refresh
+from sarameya_handlers.spark.iceberg.marks import Mark, overtaken
 from sarameya_handlers.spark.iceberg.schema import create_table, missing_columns, partition_values
 from sarameya_handlers.spark.shaping.conforming import conform
 from sarameya_handlers.spark.shaping.expressions import literal, quoted
@@ -114,9 +115,18 @@ def columns_without_rows(spark: SparkSession, landing: Landing, shape: Shape, st
 
 
 def publish(
-    spark: SparkSession, name: TableName, look: Look, landings: Sequence[Landing], *, plain: bool
+    spark: SparkSession,
+    name: TableName,
+    look: Look,
+    landings: Sequence[Landing],
+    terms: Mapping[ChainKey, str],
+    *,
+    plain: bool,
 ) -> list[Exception]:
-    """Publish those of the staged links whose turn it is; what went wrong with each of the others."""
+    """Publish those of the staged links whose turn it is; what went wrong with each of the others.
+
+    `terms` are what this owner marks these chains with for as long as it has them, and nobody else does.
+    """
     failures: list[Exception] = []
     turns: dict[int, Link] = {}
     for landing in landings:
@@ -125,15 +135,8 @@ def publish(
                 turns[snapshot_id] = landing.link
         except Exception as error:  # noqa: BLE001 - it is the one landing's, and told
             failures.append(error)
-    set_properties(
-        spark,
-        name,
-        {
-            chain_property(link.key): BEGUN
-            for link in turns.values()
-            if look.properties.get(chain_property(link.key)) != BEGUN
-        },
-    )
+    begun = [Mark.begun(link.key, link.number, terms[link.key]) for link in turns.values()]
+    mark_chains(spark, name, look, [mark for mark in begun if not _is_ours(look, mark)])
     for snapshot_id in turns:
         try:
             arguments = f"table => {name.in_catalog}, snapshot_id => {snapshot_id}"
@@ -158,6 +161,20 @@ def _turn(look: Look, landing: Landing, *, plain: bool) -> int | None:
     if number < link.number - 1:
         raise LandingError(f"{link}: the table has no link {link.number - 1}, only {number}: was it restored?")
     return snapshot.snapshot_id if number == link.number - 1 else None
+
+
+def _is_ours(look: Look, mark: Mark) -> bool:
+    """Whether the mark of the chain that counts was put in the same term."""
+    marks = look.marks.get(mark.key)
+    return marks is not None and marks[-1].value == mark.value
+
+
+def mark_chains(spark: SparkSession, name: TableName, look: Look, marks: Sequence[Mark]) -> None:
+    """Put these marks, and remove what they have overtaken of those that were looked at."""
+    set_properties(spark, name, {mark.name: mark.value for mark in marks})
+    if gone := overtaken(look.marks, marks):
+        names = ", ".join(literal(mark.name) for mark in gone)
+        spark.sql(f"ALTER TABLE {name.sql} UNSET TBLPROPERTIES IF EXISTS ({names})")
 
 
 def set_properties(spark: SparkSession, name: TableName, properties: Mapping[str, str]) -> None:

@@ -13,6 +13,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import attrs
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
@@ -29,7 +32,8 @@ from sarameya_handlers.spark.iceberg.catalog import (
     retention,
     take_driver_lease,
 )
-from sarameya_handlers.spark.iceberg.look import Look, Looker, chain_property, exists, refresh, stated_as
+from sarameya_handlers.spark.iceberg.look import Look, Looker, exists, refresh
+from sarameya_handlers.spark.iceberg.marks import Mark
 from sarameya_handlers.spark.iceberg.schema import partitioning, same_partitioning
 from sarameya_handlers.spark.poison.blame import passes
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
@@ -39,6 +43,14 @@ from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Le
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@attrs.define(slots=True)
+class _Term:
+    """An owner's time with a chain. `tried`: the attempt of the last link that it went to publish."""
+
+    name: str = attrs.field(factory=lambda: uuid4().hex)
+    tried: str = ""
 
 
 class IcebergTable(Table):
@@ -65,6 +77,8 @@ class IcebergTable(Table):
         self._catalog: Catalog | None = None
         self._partitioned_by: tuple[str, ...] | None = None
         """None while it is not known that the table is there."""
+        self._terms: dict[ChainKey, _Term] = {}
+        """Of the chains in which we have gone to publish a link, and that we have not given up in order since."""
 
     def __repr__(self) -> str:
         return f"IcebergTable({str(self._name)!r})"
@@ -118,7 +132,8 @@ class IcebergTable(Table):
             look = self._looker.look(
                 spark, is_cached=self._settings(spark).is_cached, staged=[one.link for one in staged]
             )
-            failures += publishing.publish(spark, self._name, look, staged, plain=shape.is_plain)
+            terms = {one.link.key: self._term(one.link) for one in staged}
+            failures += publishing.publish(spark, self._name, look, staged, terms, plain=shape.is_plain)
         if failures:
             raise failures[0]
 
@@ -129,10 +144,13 @@ class IcebergTable(Table):
         return publishing.evaluator(spark, self._name, self._layout)
 
     def rest(self, spark: SparkSession, heads: Iterable[Link]) -> None:
-        given_up = {head.key: head for head in heads}
-        found = self.heads(spark, given_up)
-        ours = [head for key, head in found.items() if head.attempt == given_up[key].attempt]
-        publishing.set_properties(spark, self._name, {chain_property(head.key): stated_as(head) for head in ours})
+        # First: should we go on with one, it is in another term, and what is said here late does not count.
+        terms = {head.key: self._terms.pop(head.key, None) for head in heads}
+        if (look := self._look(spark)) is not None:
+            found = look.heads(terms)
+            # A head of ours, behind which we have tried nothing: whoever else had looked before it cannot go on.
+            ours = [head for key, head in found.items() if (term := terms[key]) and term.tried == head.attempt]
+            publishing.mark_chains(spark, self._name, look, [Mark.rest(head) for head in ours])
 
     # -- for the audit -------------------------------------------------------------------------------
 
@@ -175,6 +193,12 @@ class IcebergTable(Table):
             leftovers.remove(spark, self._name, look, self._staging, leftover)
 
     # -- the table itself ----------------------------------------------------------------------------
+
+    def _term(self, link: Link) -> str:
+        """What the link's chain is marked with, now that this one is about to be published."""
+        term = self._terms.setdefault(link.key, _Term())
+        term.tried = link.attempt
+        return term.name
 
     def _stage(self, spark: SparkSession, landing: Landing, shape: Shape) -> None:
         frame = shape.frame(spark, landing) if landing.staged else None

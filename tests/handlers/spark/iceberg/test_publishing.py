@@ -12,12 +12,15 @@ from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainErr
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import TableName
-from sarameya_handlers.spark.iceberg.look import BEGUN, Look, chain_property, stated_as
+from sarameya_handlers.spark.iceberg.look import Look
+from sarameya_handlers.spark.iceberg.marks import Mark
 from sarameya_handlers.spark.iceberg.publishing import publish
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.iceberg.kit import KEY, OTHER, FakeMetadata, link
 
 NAME = TableName.of("ice.db.orders")
+TERM = "ab12"
+ALTER = "ALTER TABLE `ice`.`db`.`orders`"
 
 
 @attrs.define
@@ -53,7 +56,10 @@ class Table:
         landings = [Landing(link=one, staged=Path("staged"), records=records) for one in links]
         look = Look(self.properties, self.metadata.history())
         spark: Any = self.spark
-        return publish(spark, NAME, look, landings, plain=plain)
+        return publish(spark, NAME, look, landings, {KEY: TERM, OTHER: TERM}, plain=plain)
+
+    def mark(self, *marks: Mark) -> None:
+        self.properties |= {mark.name: mark.value for mark in marks}
 
 
 @pytest.fixture
@@ -63,7 +69,7 @@ def table() -> Table:
 
 def test_link_whose_turn_it_is_is_published(table: Table) -> None:
     table.metadata.land(link(1))
-    table.properties[chain_property(KEY)] = BEGUN
+    table.mark(Mark.begun(KEY, 1, TERM))
     mine = link(2)
     staged = table.metadata.stage(mine)
     assert table.publish(mine) == []
@@ -77,8 +83,8 @@ def test_chains_that_begin_are_written_down_before_their_first_links_are_publish
     staged = [table.metadata.stage(one) for one in firsts]
     assert table.publish(*firsts) == []
     assert table.spark.said[0] == (
-        "ALTER TABLE `ice`.`db`.`orders` SET TBLPROPERTIES "
-        f"('{chain_property(KEY)}' = 'begun', '{chain_property(OTHER)}' = 'begun')"
+        f"{ALTER} SET TBLPROPERTIES "
+        f"('{Mark.begun(KEY, 1, TERM).name}' = 'begun {TERM}', '{Mark.begun(OTHER, 1, TERM).name}' = 'begun {TERM}')"
     )
     assert table.spark.picked == staged
 
@@ -86,10 +92,23 @@ def test_chains_that_begin_are_written_down_before_their_first_links_are_publish
 def test_chain_that_was_given_up_is_written_down_as_begun_again(table: Table) -> None:
     head, mine = link(1), link(2)
     table.metadata.land(head)
-    table.properties[chain_property(KEY)] = stated_as(head)
+    table.mark(Mark.begun(KEY, 1, TERM), Mark.rest(head))
     table.metadata.stage(mine)
     table.publish(mine)
-    assert table.spark.said[0].endswith("= 'begun')")
+    assert table.spark.said[:2] == [
+        f"{ALTER} SET TBLPROPERTIES ('{Mark.begun(KEY, 2, TERM).name}' = 'begun {TERM}')",
+        f"{ALTER} UNSET TBLPROPERTIES IF EXISTS ('{Mark.begun(KEY, 1, TERM).name}', '{Mark.rest(head).name}')",
+    ]
+
+
+def test_chain_that_another_has_begun_is_marked_anew(table: Table) -> None:
+    """Its owner may be about to write down where it ended."""
+    table.metadata.land(link(1))
+    table.mark(Mark.begun(KEY, 1, "another"))
+    mine = link(2)
+    table.metadata.stage(mine)
+    table.publish(mine)
+    assert Mark.begun(KEY, 2, TERM).name in table.spark.said[0]
 
 
 def test_link_that_is_somebody_elses_already_is_not_published_and_no_failure(table: Table) -> None:
@@ -115,7 +134,7 @@ def test_link_of_a_chain_that_was_forgotten_is_refused(table: Table) -> None:
     first = table.metadata.land(link(1))
     table.metadata.commit()
     table.metadata.expire([first])
-    table.properties[chain_property(KEY)] = BEGUN
+    table.mark(Mark.begun(KEY, 1, TERM))
     again = link(1)
     table.metadata.stage(again)
     (failure,) = table.publish(again)
@@ -128,7 +147,7 @@ def test_link_behind_a_stated_head_is_published(table: Table) -> None:
     first = table.metadata.land(head)
     table.metadata.commit()
     table.metadata.expire([first])
-    table.properties[chain_property(KEY)] = stated_as(head)
+    table.mark(Mark.rest(head))
     staged = table.metadata.stage(mine)
     assert table.publish(mine) == []
     assert table.spark.picked == [staged]
