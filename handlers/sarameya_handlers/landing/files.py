@@ -14,39 +14,24 @@ from pathlib import Path
 TEMPORARY = "put-"
 """What names of files begin with that are about to get their own."""
 
-_REFUSALS = (errno.EACCES, errno.EDQUOT, errno.ENOENT, errno.ENOSPC, errno.EPERM, errno.EROFS)
+_UNNAMED = (errno.EACCES, errno.EDQUOT, errno.ENOENT, errno.ENOSPC, errno.EPERM, errno.EROFS)
 """Answers of a file system that does not give a name, nor will. Any other error may stand for no answer: of a mount
 that waits for its server only for so long, which may carry it out later."""
+
+
+_UNUSABLE = (errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT)
+_UNUSABLE += (errno.ENOSYS, errno.ENOTDIR, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM, errno.EROFS, errno.EXDEV)
+"""Answers that stay what they are until somebody chooses or grants another directory, or file system."""
 
 
 class UnansweredError(OSError):
     """Whether a file got its name is not known: it may have, or may yet."""
 
 
-_REFUSALS = frozenset(
-    {
-        errno.EACCES,
-        errno.EEXIST,
-        errno.EINVAL,
-        errno.EISDIR,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-        errno.ENOENT,
-        errno.ENOSYS,
-        errno.ENOTDIR,
-        errno.ENOTSUP,
-        errno.EOPNOTSUPP,
-        errno.EPERM,
-        errno.EROFS,
-        errno.EXDEV,
-    }
-)
-
-
 def is_refusal(error: OSError) -> bool:
     """Whether it is said until somebody chooses another directory, or grants this one, or another file system. What is
     said else may pass: a disk that is full, or fails, a server behind it that is away."""
-    return error.errno in _REFUSALS
+    return error.errno in _UNUSABLE
 
 
 def sync(path: Path) -> None:
@@ -82,7 +67,7 @@ def put_if_absent(path: Path, content: bytes) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        if error.errno in _REFUSALS:
+        if error.errno in _UNNAMED:
             raise
         raise _unanswered(error) from error
     finally:

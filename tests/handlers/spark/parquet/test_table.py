@@ -314,13 +314,6 @@ def test_landing_whose_manifest_is_refused_leaves_nothing(table: ParquetTable, m
     assert hidden(table) == []
 
 
-def failing(code: int) -> Callable[[str, str], None]:
-    def fail(file: str, name: str) -> None:
-        raise OSError(code, os.strerror(code))
-
-    return fail
-
-
 # -- without Spark -------------------------------------------------------------------------------
 
 
