@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
@@ -12,7 +13,6 @@ import pytest
 from hypothesis import settings
 
 from tests.integration.class_data import quick_spark
-from tests.integration.warm_spark import end_warm_spark
 from tests.turns import turn
 
 # A busy machine makes an example slow, not wrong. The ordinary run is the same each time; `make soak` looks further.
@@ -47,11 +47,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("cold") or not item.get_closest_marker("integration"):
-        end_warm_spark()
+        _end_warm_spark()
 
 
 def pytest_sessionfinish() -> None:
-    end_warm_spark()
+    _end_warm_spark()
+
+
+def _end_warm_spark() -> None:
+    # Not imported here: who runs unit tests does not load Spark for it.
+    if warm := sys.modules.get("tests.integration.warm_spark"):
+        warm.end_warm_spark()
 
 
 @pytest.hookimpl(wrapper=True)

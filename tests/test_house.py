@@ -100,7 +100,7 @@ def test_skipped_integration_test_fails_in_ci_only(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, outcome: str, where: str
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    pytester.makeini("[pytest]\nmarkers = integration\naddopts = -p no:cacheprovider")
+    pytester.makeini(f"[pytest]\npythonpath = {ROOT}\nmarkers = integration\naddopts = -p no:cacheprovider")
     pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
     skip = {"test": "def test_it(): pytest.skip('tired')", "module": "pytest.skip('tired', allow_module_level=True)"}
     tests = pytester.mkdir("integration") / "test_skipping.py"
@@ -116,7 +116,7 @@ def test_skipped_integration_test_fails_in_ci_only(
 
 
 def test_run_ended_by_sigterm_finalises_its_fixtures(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider")
+    pytester.makeini(f"[pytest]\npythonpath = {ROOT}\naddopts = -p no:cacheprovider")
     pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
     pytester.makepyfile(
         """

@@ -19,9 +19,25 @@ _UNNAMED = (errno.EACCES, errno.EDQUOT, errno.ENOENT, errno.ENOSPC, errno.EPERM,
 that waits for its server only for so long, which may carry it out later."""
 
 
-_UNUSABLE = (errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT)
-_UNUSABLE += (errno.ENOSYS, errno.ENOTDIR, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM, errno.EROFS, errno.EXDEV)
-"""Answers that stay what they are until somebody chooses or grants another directory, or file system."""
+_UNUSABLE = frozenset(
+    {
+        errno.EACCES,
+        errno.EEXIST,
+        errno.EINVAL,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOSYS,
+        errno.ENOTDIR,
+        errno.ENOTSUP,
+        errno.EOPNOTSUPP,
+        errno.EPERM,
+        errno.EROFS,
+        errno.EXDEV,
+    }
+)
+"""Answers that stay until somebody chooses another directory, or grants this one, or another file system."""
 
 
 class UnansweredError(OSError):
@@ -29,8 +45,7 @@ class UnansweredError(OSError):
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether it is said until somebody chooses another directory, or grants this one, or another file system. What is
-    said else may pass: a disk that is full, or fails, a server behind it that is away."""
+    """Whether it is a matter of configuration. Else it may pass: a disk that is full, or fails, a server that is away."""
     return error.errno in _UNUSABLE
 
 
