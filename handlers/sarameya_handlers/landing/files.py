@@ -45,7 +45,7 @@ class UnansweredError(OSError):
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether it is a matter of configuration. Else it may pass: a disk that is full, or fails, a server that is away."""
+    """Whether it is a matter of configuration. Else it may pass: a full disk, a server that is away."""
     return error.errno in _UNUSABLE
 
 
