@@ -15,7 +15,7 @@ help:
 	@echo "make unit    the tests that start no other programs, but for the hours of churn in virtual time"
 	@echo "make check   ruff, mypy, import-linter"
 	@echo "make soak    a hundred virtual hours of churn over fresh seeds, the models and hostile bytes at length; what fails can be replayed"
-	@echo "make bench   side by side with the peers, in half an hour; docs/benchmarks.md says what and how"
+	@echo "make bench   side by side with the peers, in about an hour; docs/benchmarks.md says what and how"
 	@echo "make diagrams  draw the state machines in ARCHITECTURE.md anew, from their tables"
 	@echo "make clean   remove what the above have made, but $(VENV)"
 
