@@ -14,13 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import collect_list
 
-from sarameya import Config, ConsumerGroup
+from sarameya import Config, ConsumerGroup, MessageBatch
 from sarameya.arrow import kafka_schema
 from sarameya.embedded import EmbeddedCluster
 from sarameya_handlers import LandingError, Layout, ParquetTable, SparkSink, read_landing
 from sarameya_handlers.landing.compacting import compact
-from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of
+from sarameya_handlers.spark.shaping.partitions import with_event_date
+from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of, message
 from tests.handlers.spark.kit import consume_in
 from tests.handlers.spark.transforms import values
 from tests.integration.warm_spark import warm_spark
@@ -194,6 +196,29 @@ async def test_table_partitioned_by_columns_lands_in_their_directories(spark: Sp
     landed = read_landing(spark, table.path)
     assert (landed.count(), landed.where("day = offset % 2").count()) == (8, 8)
     assert landed.groupBy("day", "offset").count().where("count = 2").count() == 4
+
+
+async def test_days_that_are_garbage_land_in_one_partition_and_one_file(spark: SparkSession, tmp_path: Path) -> None:
+    """Negative, 1970, 2099, beyond what a timestamp holds, out of order."""
+    day, now = 86_400_000, 1_700_000_000_000
+    timestamps = [-1, now, -(2**41), 0, 4_070_908_800_000, now - day, 2**62, -(2**62)]
+    timestamps += [day * n for n in range(40_000, 40_100)]
+    messages = [message(offset, timestamp=at) for offset, at in enumerate(timestamps)]
+    table = ParquetTable(tmp_path / "orders", layout=Layout(partition_by=("event_date",), max_partitions=3))
+    transform = lambda frame: with_event_date(frame, "2020-01-01", "2039-12-31")  # noqa: E731
+    session = FakeSession()
+    async with SparkSink(table, transform=transform, spark=spark) as sink:
+        claim = claim_of([MessageBatch("orders", 0, messages, len(messages), from_offset=0)])
+        await consume_in(sink, session, claim)
+    assert session.marks == [("orders", 0, len(timestamps))]
+    landed = {str(row.event_date): sorted(row.offsets) for row in _offsets_by_day(read_landing(spark, table.path))}
+    others = sorted({*range(len(timestamps))} - {1, 5})
+    assert landed == {"2023-11-14": [1], "2023-11-13": [5], "None": others}
+    assert len(list(table.path.glob("event_date=*/*.parquet"))) == 3
+
+
+def _offsets_by_day(frame: DataFrame) -> list[Any]:
+    return frame.groupBy("event_date").agg(collect_list("offset").alias("offsets")).collect()
 
 
 async def test_landings_that_touch_many_partitions_only_together_land(spark: SparkSession, tmp_path: Path) -> None:
