@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
-
-import attrs
 
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
 from sarameya_handlers.spark.iceberg.table import IcebergTable
@@ -56,16 +55,12 @@ def land(
                 landing.staged.unlink(missing_ok=True)
 
 
-@attrs.define
-class Names:
-    """A new table's name each time."""
+_numbers = count(1)
 
-    prefix: str = "ice.db"
-    count: int = 0
 
-    def __call__(self) -> str:
-        self.count += 1
-        return f"{self.prefix}.t{self.count}"
+def new_name() -> str:
+    """Of a table that no other test has: they share a catalog."""
+    return f"ice.db.t{next(_numbers)}"
 
 
 def age(spark: SparkSession, name: str, snapshots: int) -> None:

@@ -16,7 +16,7 @@ from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, TooManyPartitionsError
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Layout, Phase
-from tests.integration.iceberg_stage import Names, land, link
+from tests.integration.iceberg_stage import land, link, new_name
 from tests.integration.lake_stage import KEY, OTHER, either, found, rows, rows_of
 
 if TYPE_CHECKING:
@@ -35,14 +35,9 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.fixture(scope="module")
-def names() -> Names:
-    return Names()
-
-
 @pytest.fixture
-def name(names: Names) -> str:
-    return names()
+def name() -> str:
+    return new_name()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from sarameya_handlers.spark.iceberg.marks import marks_in
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.settings import changed
 from sarameya_handlers.spark.tables.table import Layout
-from tests.integration.iceberg_stage import Names, land, link
+from tests.integration.iceberg_stage import land, link, new_name
 from tests.integration.lake_stage import KEY, OTHER, classic, found, rows, rows_of
 
 if TYPE_CHECKING:
@@ -37,14 +37,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.fixture(scope="module")
-def names() -> Names:
-    return Names()
-
-
 @pytest.fixture
-def name(names: Names) -> str:
-    return names()
+def name() -> str:
+    return new_name()
 
 
 def test_table_is_created_by_the_first_landing_and_audits_what_is_written(spark: SparkSession, name: str) -> None:
@@ -57,10 +52,10 @@ def test_table_is_created_by_the_first_landing_and_audits_what_is_written(spark:
     assert table.restate_after == 5 * 24 * 3600 / 4
 
 
-def test_members_that_land_first_at_the_same_time_create_one_table(spark: SparkSession, names: Names) -> None:
+def test_members_that_land_first_at_the_same_time_create_one_table(spark: SparkSession) -> None:
     members = 4
     for _ in range(5):
-        name, barrier = names(), Barrier(members)
+        name, barrier = new_name(), Barrier(members)
         firsts = [link(1, 0, 3, key=type(KEY)("sink", "orders", partition)) for partition in range(members)]
 
         def first_landing(which: int, name: str = name, barrier: Barrier = barrier, firsts: list = firsts) -> None:

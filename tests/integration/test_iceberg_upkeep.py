@@ -17,7 +17,7 @@ from sarameya_handlers.spark.iceberg import publishing
 from sarameya_handlers.spark.iceberg.marks import marks_in
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.table import Phase
-from tests.integration.iceberg_stage import Names, age, land, link
+from tests.integration.iceberg_stage import age, land, link, new_name
 from tests.integration.lake_stage import KEY, OTHER, either, found, rows, rows_of
 
 if TYPE_CHECKING:
@@ -36,14 +36,9 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.fixture(scope="module")
-def names() -> Names:
-    return Names()
-
-
 @pytest.fixture
-def name(names: Names) -> str:
-    return names()
+def name() -> str:
+    return new_name()
 
 
 @pytest.fixture
