@@ -92,8 +92,10 @@ async def test_keys_go_where_other_producers_send_them(real_kafka_any: RealKafka
 
 
 async def test_what_kafka_refuses_is_typed_and_leaves_its_neighbours_alone(real_kafka_any: RealKafka) -> None:
-    small = real_kafka_any.create_topic("small", max_message_bytes=5_000, message_timestamp_after_max_ms=3_600_000)
-    compacted = real_kafka_any.create_topic("compacted", cleanup_policy="compact")
+    small = real_kafka_any.create_topic(
+        "refusing-large", max_message_bytes=5_000, message_timestamp_after_max_ms=3_600_000
+    )
+    compacted = real_kafka_any.create_topic("refusing-keyless", cleanup_policy="compact")
     with trio.fail_after(DEADLINE):
         async with Producer(real_kafka_any.bootstrap_servers, Config(bootstrap_timeout=2.0)) as producer:
             values = [b"%03d" % n + b"v" * 1_000 for n in range(40)]

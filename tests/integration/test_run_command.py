@@ -312,7 +312,7 @@ async def everything(terminal: trio.lowlevel.FdStream) -> str:
 # -- bad input -----------------------------------------------------------------------------------
 
 
-async def errors_of(directory: Path, *arguments: str, code: int, within: float = 10.0) -> list[str]:
+async def errors_of(directory: Path, *arguments: str, code: int, within: float = 30.0) -> list[str]:
     """The error lines of a `sarameya` that ends by itself with `code`."""
     async with sarameya(directory, *arguments) as running:
         with trio.fail_after(within):

@@ -34,7 +34,6 @@ def lake_properties(warehouse: Path, *, iceberg: str = "hadoop") -> dict[str, st
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     if iceberg == "jdbc":
         # AUTO_SERVER: the first to open the file serves it to the others.
