@@ -316,3 +316,20 @@ def test_jvm_ends_when_its_process_is_killed() -> None:
         assert is_running(pid)
         process.kill()
         until(lambda: not is_running(pid))
+
+
+def test_jvm_that_dies_between_its_context_and_its_session_leaves_room_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one does that is killed because its start was cancelled."""
+
+    def die(context: SparkContext) -> None:
+        os.kill(jvm_pid(), signal.SIGKILL)
+        context._jsc.sc().version()
+
+    with monkeypatch.context() as dying:
+        dying.setattr(jvm, "_choose_python", die)
+        with pytest.raises(HandlerError, match="Spark does not start"):
+            jvm.start(OPTIONS)
+    assert SparkContext._active_spark_context is None
+    assert SparkContext._gateway is None

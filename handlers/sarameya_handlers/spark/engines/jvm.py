@@ -68,12 +68,12 @@ class Jvm:
             if self.has_died:
                 if not is_dead:
                     logger.error("%s", self.death(0))
-                _forget(self.session)
+                _forget(self.session.sparkContext)
             else:
                 self.session.stop()
         except Exception as error:  # noqa: BLE001 - pyspark has many for a JVM that has just died; it ends all the same
             logger.error("Spark has not stopped in order: %s", cause_of(error))
-            _forget(self.session)
+            _forget(self.session.sparkContext)
         finally:
             if self._gateway:
                 _end(self._gateway)
@@ -116,6 +116,8 @@ def start(
     except Exception as error:
         cause = cause_of(error)  # while there is a JVM to tell it
         if gateway:
+            # Also one whose JVM was killed when its context was there, and its session not yet.
+            _forget(SparkContext._active_spark_context)
             _end(gateway)
         raise HandlerError(f"Spark does not start: {cause}") from error
 
@@ -152,11 +154,11 @@ def _end(gateway: Any) -> None:
     end_process(gateway.proc)
 
 
-def _forget(session: SparkSession) -> None:
+def _forget(context: SparkContext | None) -> None:
     """Take a dead Spark out of pyspark's globals, so that another may start; `stop` would speak to the dead."""
     from pyspark.sql import SparkSession
 
-    context = session.sparkContext
-    context._jsc = None
-    context.stop()
+    if context is not None:
+        context._jsc = None
+        context.stop()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
