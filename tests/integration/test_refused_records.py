@@ -14,7 +14,7 @@ from sarameya_handlers import DeltaTable, IcebergTable, LandingError, SparkSink
 from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
 from tests.handlers.kit import FakeClaim, FakeSession, message
 from tests.handlers.spark.kit import consume_in
-from tests.integration.lake_stage import classic, connected
+from tests.integration.lake_stage import either
 from tests.integration.lakes import ICEBERG_CATALOG
 
 if TYPE_CHECKING:
@@ -30,9 +30,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", params=["classic", "connect"])
-def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    how = classic if request.param == "classic" else connected
-    with how(tmp_path_factory.mktemp("lake")) as session:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    with either(request) as session:
         yield session
 
 
@@ -67,6 +66,18 @@ def told(letters: Path) -> dict[int, str]:
     return {row["offset"]: row["error"] for row in rows}
 
 
+async def check_that_one_without_n_is_a_dead_letter(spark: SparkSession, table: Table, dead: Path) -> None:
+    values: list[bytes | None] = [b"%d" % n for n in range(30)]
+    values[4] = None
+    await first_landing(spark, table)
+    await landed(spark, table, values, dead)
+
+    assert table.read(spark).count() == 39
+    letters = told(dead)
+    assert list(letters) == [14]
+    assert "NOT NULL constraint of n is violated" in letters[14]
+
+
 async def test_records_for_which_a_check_constraint_of_delta_is_false_or_null_are_dead_letters(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -89,15 +100,7 @@ async def test_record_without_what_delta_requires_is_a_dead_letter(spark: SparkS
     table = DeltaTable(tmp_path / "orders")
     columns = "n int NOT NULL, offset bigint, s struct<a: bigint>"
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/orders` ({columns}) USING delta")
-    values: list[bytes | None] = [b"%d" % n for n in range(30)]
-    values[4] = None
-    await first_landing(spark, table)
-    await landed(spark, table, values, tmp_path / "dead")
-
-    assert table.read(spark).count() == 39
-    letters = told(tmp_path / "dead")
-    assert list(letters) == [14]
-    assert "NOT NULL constraint of n is violated" in letters[14]
+    await check_that_one_without_n_is_a_dead_letter(spark, table, tmp_path / "dead")
 
 
 async def test_record_without_what_iceberg_requires_is_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
@@ -105,15 +108,7 @@ async def test_record_without_what_iceberg_requires_is_a_dead_letter(spark: Spar
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {ICEBERG_CATALOG}.refusing")
     spark.sql(f"CREATE TABLE {name} (n int NOT NULL, offset bigint, s struct<a: bigint>) USING iceberg")
     table = IcebergTable(name, staging=tmp_path / "staging")
-    values: list[bytes | None] = [b"%d" % n for n in range(30)]
-    values[4] = None
-    await first_landing(spark, table)
-    await landed(spark, table, values, tmp_path / "dead")
-
-    assert table.read(spark).count() == 39
-    letters = told(tmp_path / "dead")
-    assert list(letters) == [14]
-    assert "NOT NULL constraint of n is violated" in letters[14]
+    await check_that_one_without_n_is_a_dead_letter(spark, table, tmp_path / "dead")
 
 
 async def test_what_is_refused_and_not_looked_for_stops_with_its_range_and_its_error(

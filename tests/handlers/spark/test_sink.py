@@ -1114,18 +1114,23 @@ async def test_partition_that_is_given_up_hurries_with_its_dead_letters(
     assert session.marks == [("orders", 0, 10)]
 
 
-async def test_neighbours_of_a_poisoned_partition_wait_where_what_became_of_the_flush_is_not_known(
-    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Spark's work says whose fault it is, the table does not say whether it landed."""
-    table, session, dead = FakeTable(tmp_path, landings_a_job=4), FakeSession(), FakeDeadLetters()
-    table.unreadable = [TimeoutError("no answer")]
+async def land_four_of_which_one_is_poisoned(table: FakeTable, session: FakeSession, dead: FakeDeadLetters) -> None:
+    """Its bad record is a dead letter; all else lands."""
     async with sink_to(table, shape=Decoding(), dead_letters=dead) as sink:
         async with trio.open_nursery() as claims:
             for partition in range(4):
                 claims.start_soon(consume_in, sink, session, poisoned(partition, *([5] if partition == 2 else [])))
     assert dead.letters == [(5, b"bad")]
     assert sorted(len(offsets) for offsets in table.offsets) == [9, 10, 10, 10]
+
+
+async def test_neighbours_of_a_poisoned_partition_wait_where_what_became_of_the_flush_is_not_known(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark's work says whose fault it is, the table does not say whether it landed."""
+    table, session, dead = FakeTable(tmp_path, landings_a_job=4), FakeSession(), FakeDeadLetters()
+    table.unreadable = [TimeoutError("no answer")]
+    await land_four_of_which_one_is_poisoned(table, session, dead)
     assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]
     waits = [record for record in caplog.records if "what has become of it is not known" in record.message]
     assert len(waits) == 4
@@ -1134,11 +1139,6 @@ async def test_neighbours_of_a_poisoned_partition_wait_where_what_became_of_the_
 
 async def test_neighbours_of_a_poisoned_partition_land(tmp_path: Path, autojump_clock: MockClock) -> None:
     table, session, dead = FakeTable(tmp_path, landings_a_job=4), FakeSession(), FakeDeadLetters()
-    async with sink_to(table, shape=Decoding(), dead_letters=dead) as sink:
-        async with trio.open_nursery() as claims:
-            for partition in range(4):
-                claims.start_soon(consume_in, sink, session, poisoned(partition, *([5] if partition == 2 else [])))
-    assert dead.letters == [(5, b"bad")]
-    assert sorted(len(offsets) for offsets in table.offsets) == [9, 10, 10, 10]
+    await land_four_of_which_one_is_poisoned(table, session, dead)
     assert table.jobs[0] == 4
     assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]
