@@ -5,8 +5,8 @@ with a JVM of its own and, but for the jars of the Kafka source, the same SparkS
 for the driver as Spark gives it by default. "sarameya" is a SparkSink, as the one member of a fresh group, in the
 Python API: a service (`sarameya run`) does not end where its topic does. "spark-source" is Structured Streaming:
 readStream from Kafka, the earliest offsets, availableNow, writeStream with a checkpoint. Options are the defaults, but
-for the oldest offset as the start, headers in Spark's source, so that both tables have the same columns, and how much
-ours collects (`programs.sarameya_lander`). Each lands in a Parquet directory and in a Delta table, the records as they
+for the oldest offset as the start, headers in Spark's source, so that both tables have the same columns, and the byte
+budget of ours (`programs.sarameya_lander`). Each lands in a Parquet directory and in a Delta table, the records as they
 are, and the columns of the events, which Spark's from_json gets out of them in both.
 
 Before the clock starts, the program lands another topic, a tenth as long, so that Spark is there and the JVM's

@@ -17,6 +17,7 @@ from sarameya_handlers.landing.links import Kind, check_chain
 from sarameya_handlers.spark.delta.commits import Mark
 from sarameya_handlers.spark.delta.log import DeltaLog
 from sarameya_handlers.spark.delta.table import DeltaTable
+from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Layout
@@ -113,6 +114,25 @@ def test_number_that_is_taken_is_lost_in_silence_and_what_was_written_is_left_ov
     assert found(spark, table) == [(1, first.attempt), (2, second.attempt)]
 
 
+def test_records_land_without_spark_where_its_driver_is_the_only_one(
+    spark: SparkSession, table: DeltaTable, root: Path
+) -> None:
+    """And Spark reads them; what it asks of rows from then on, it sees to itself."""
+    chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
+    land(spark, table, *chain[:2])
+    assert table.adopts(Shaping()) == (not is_connect(spark))
+    assert not table.adopts(Shaping(transform_sql="select * from batch"))
+    spark.sql(f"ALTER TABLE delta.`{root}` ADD CONSTRAINT few CHECK (offset < 20)")
+    land(spark, table, chain[2])
+    by = [row.engineInfo for row in spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect()]
+    adopted = ["delta-rs" in engine for engine in by]
+    assert adopted == [False, False, *[not is_connect(spark)] * 2, False]
+    assert rows(table.read(spark).where("offset > 4 and timestamp >= '2026-11-22 00:00:00'")) == rows_of(*chain[1:])
+    assert rows(table.read(spark)) == rows_of(*chain)
+    with pytest.raises(Exception, match="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"):
+        land(spark, table, link(4, 19, 21))
+
+
 def test_two_that_looked_at_the_same_time_are_told_apart_by_delta(
     spark: SparkSession, table: DeltaTable, root: Path
 ) -> None:
@@ -134,7 +154,7 @@ def test_two_that_looked_at_the_same_time_are_told_apart_by_delta(
     late.start()
     try:
         _until(root / "begun")
-        attempt(spark, other, theirs)
+        attempt(spark, other, theirs, shape=Shaping(transform=lambda frame: frame))
     finally:
         (root / "landed").touch()
         late.join()

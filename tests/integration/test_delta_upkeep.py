@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import deltalake
 import pytest
 
 from sarameya import HandlerError
@@ -51,9 +52,9 @@ def name(root: Path) -> str:
     return f"delta.`{root}`"
 
 
-def landed(spark: SparkSession, table: DeltaTable, count: int) -> list[Link]:
+def landed(spark: SparkSession, table: DeltaTable, count: int, *, first: int = 1) -> list[Link]:
     """So many links of five records each, one after the other."""
-    chain = [link(number, 5 * (number - 1), 5 * number) for number in range(1, count + 1)]
+    chain = [link(number, 5 * (number - 1), 5 * number) for number in range(first, first + count)]
     land(spark, table, *chain)
     return chain
 
@@ -177,7 +178,9 @@ def test_chain_that_the_history_has_forgotten_is_not_begun_anew(
 ) -> None:
     forgotten = link(1, 0, 5, key=OTHER)
     land(spark, table, forgotten)
-    chain = landed(spark, table, 12)
+    chain = landed(spark, table, 9)
+    deltalake.DeltaTable(root).create_checkpoint()  # as delta-rs does after a hundred commits
+    chain += landed(spark, table, 3, first=10)
     clean_up(root, 10)
 
     for one in (seen_anew(root), DeltaTable(root)):

@@ -22,8 +22,6 @@ from sarameya_handlers.spark import Table
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.engines.engine import AdoptedEngine
 
-MAX_BYTES = 32 * 2**20
-"""Of Arrow columns, which make a file of a partition's."""
 FETCH_BUFFER_BYTES = 512 * 2**20
 """For what four partitions have collected, and what of them is landing: see Claim.has_room."""
 
@@ -81,9 +79,7 @@ async def _land(task: Task, spark: SparkSession, source: Source, place: Path) ->
     engine = TimedEngine(AdoptedEngine(spark), clock)
     async with (
         ConsumerGroup([task.bootstrap], f"{task.group}-{source.topic}", config) as group,
-        BoundedSink(
-            table, source.ends, group, max_bytes=MAX_BYTES, transform=parse if task.is_parsed else None, spark=engine
-        ) as sink,
+        BoundedSink(table, source.ends, group, transform=parse if task.is_parsed else None, spark=engine) as sink,
     ):
         await group.consume([source.topic], sink)
     return clock.stages(), clock.flushes

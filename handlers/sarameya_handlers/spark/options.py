@@ -91,7 +91,11 @@ _SESSION_DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     # Not INT96, which other readers of Parquet deprecate.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # With its number in its name, the code of each landing that shares a job is a class of its own, to be compiled.
+    "spark.sql.codegen.useIdInClassName": "false",
 }
+
+_DELTA_SNAPSHOT_TASKS = "4"
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -132,6 +136,8 @@ class SparkOptions:
         if self.master.startswith("local"):
             # Nobody connects from elsewhere, and a laptop's host name may resolve to nothing.
             defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            # Before each commit Delta makes a job of so many tasks, 50 by default, of which few are any good here.
+            defaults["spark.databricks.delta.snapshotPartitions"] = _DELTA_SNAPSHOT_TASKS
         chosen = {key: _property(value) for key, value in self.conf.items()}
         if chosen.get("spark.ui.enabled", "false") == "false":
             # Spark writes out each job's plan for the UI, also where there is none: in short, and a landing costs less.

@@ -135,6 +135,13 @@ def test_properties_of_a_cluster_leave_the_drivers_address_to_spark() -> None:
     assert "spark.driver.host" not in SparkOptions(master="spark://master:7077").properties
 
 
+def test_commits_of_delta_tables_are_small_jobs_on_one_machine_only() -> None:
+    name = "spark.databricks.delta.snapshotPartitions"
+    assert SparkOptions(master="local[8]").properties[name] == "4"
+    assert SparkOptions(master="local[8]", conf={name: 9}).properties[name] == "9"
+    assert name not in SparkOptions(master="spark://master:7077").properties
+
+
 def test_spark_is_a_table_or_its_master_alone() -> None:
     assert spark_options("sc://localhost:1") == spark_options({"master": "sc://localhost:1"})
     assert spark_options({"max_jobs": 3}).max_jobs == 3
@@ -148,6 +155,7 @@ def test_settings_of_a_session_of_spark_connect_are_the_defaults_with_the_users_
     assert options.settings == {
         "spark.sql.session.timeZone": "CET",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.codegen.useIdInClassName": "false",
         "spark.x": "true",
     }
 

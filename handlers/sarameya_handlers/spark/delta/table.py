@@ -2,7 +2,8 @@
 
     rows of one landing ─► append, txn (chain, n), metadata with the link ─► commit ─► the history tells who won
 
-Everything goes through SQL and DataFrames, so that Spark may be in this process or behind Spark Connect.
+Everything goes through SQL and DataFrames, so that Spark may be in this process or behind Spark Connect; but not where
+records land as they are and this process's driver is the table's only one (adopting.py).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.errors import ForgottenChainError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.delta import leftovers
+from sarameya_handlers.spark.delta.adopting import Adopter, is_installed
 from sarameya_handlers.spark.delta.chains import LAST, Found, everything, search
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT, Detail, check_detail, check_session, check_store
+from sarameya_handlers.spark.delta.commit_turns import CommitTurns, Kind, turns_of
 from sarameya_handlers.spark.delta.commits import Mark, app_id, key_of, number_of
 from sarameya_handlers.spark.delta.log import DeltaLog, transactions
 from sarameya_handlers.spark.delta.place import Place, hidden, local_root
@@ -26,7 +29,7 @@ from sarameya_handlers.spark.delta.writing import Writer
 from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError, of_directory
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
-from sarameya_handlers.spark.tables.lease import take_lease
+from sarameya_handlers.spark.tables.lease import holds_lease, take_lease
 from sarameya_handlers.spark.tables.reach import check_reads
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
@@ -46,7 +49,7 @@ class DeltaTable(Table):
     rows or none, whoever tries it, how often, and whatever a call says; `heads` and `links` tell who won. It rests on
     three things. Delta's transaction protocol: a commit with a `txn` is refused, or passed over in silence, once the
     table has one of this appId that is as high, and where two are at it, one of them is; this holds for Delta's own
-    writer, which writes each link here. The store: a commit's file is put only where there is none, which `open`
+    writer, and for that of delta-rs. The store: a commit's file is put only where there is none, which `open`
     checks as far as it can be known. And the log, which is kept for delta.logRetentionDuration (30 days by default):
     an idle chain's head is stated anew well before (`restate_after`).
 
@@ -60,9 +63,11 @@ class DeltaTable(Table):
     before, and have the group rewound.
 
     OPTIMIZE, VACUUM, DELETE, UPDATE and MERGE may run at any time (in the driver, see above): they change files, not
-    chains. `staging` is a directory that all of Spark's workers can read; it need not be given where the table is on a
-    file system that is mounted here as it is there: then it is below the table's root, where neither readers nor VACUUM
-    look, and the log is read from there, too.
+    chains. But not through a session of this very process, on a local or mounted file system, where `deltalake` is
+    installed and records land as they are: delta-rs commits those, for which only the sink's own works wait. `staging`
+    is a directory that all of Spark's workers can read; it need not be given where the table is on a file system that
+    is mounted here as it is there: then it is below the table's root, where neither readers nor VACUUM look, and the
+    log is read from there, too.
     """
 
     landings_a_job = 1
@@ -86,6 +91,9 @@ class DeltaTable(Table):
         self._log = DeltaLog(self._place.sql)
         self._writer = Writer(self._place, self._layout)
         self.restate_after = KEPT_BY_DEFAULT / _RESTATED_IN
+        self._turns = CommitTurns()
+        self._adopter: Adopter | None = None
+        """Where this process's driver is the only one, which waits while it commits."""
         self._detail: Detail | None = None
         """None while it is not known that the table is there."""
         self._known: dict[ChainKey, Found] = {}
@@ -108,6 +116,9 @@ class DeltaTable(Table):
         return self._staging
 
     # -- landing -------------------------------------------------------------------------------------
+
+    def adopts(self, shape: Shape) -> bool:
+        return self._adopter is not None and shape.is_plain and not self._layout.partition_by
 
     def open(self, spark: SparkSession) -> None:
         self.open_unstaged(spark)
@@ -133,7 +144,8 @@ class DeltaTable(Table):
             if self._detail is None:
                 self._find(spark)
             if self._detail is None:
-                self._writer.create(spark, landing, shape, self.staging)
+                with self._turns.turn(Kind.SPARK):
+                    self._writer.create(spark, landing, shape, self.staging)
                 self._find(spark)
             known = self._known[key]
             last = known.links[-1].number if known.links else 0
@@ -142,9 +154,8 @@ class DeltaTable(Table):
                 continue
             if landing.link.number > last + 1:
                 raise LandingError(f"{landing}: the table has no link {landing.link.number - 1}, only {last}")
-            columns = self._detail.partition_columns if self._detail else ()
             checkpoint(Phase.READY, [landing])
-            self._writer.append(spark, landing, shape, Mark(landing.link, known.seen, known.term), columns)
+            self._append(spark, landing, shape, Mark(landing.link, known.seen, known.term))
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
         # Asked again: constraints come and go while members land.
@@ -202,6 +213,15 @@ class DeltaTable(Table):
 
     # -- the table itself ----------------------------------------------------------------------------
 
+    def _append(self, spark: SparkSession, landing: Landing, shape: Shape, mark: Mark) -> None:
+        if self._adopter is not None and self.adopts(shape):
+            with self._turns.turn(Kind.ADOPTION):
+                if self._adopter.append(landing, mark):
+                    return
+        columns = self._detail.partition_columns if self._detail else ()
+        with self._turns.turn(Kind.SPARK):
+            self._writer.append(spark, landing, shape, mark, columns)
+
     def _search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, Found]:
         found = search(self._log.commits(spark), since)
         self._known.update(found)
@@ -250,6 +270,10 @@ class DeltaTable(Table):
                 "(spark.master = 'sc://...', or spark.share = true for the workers of one service)",
             )
         root = local_root(location)
+        if root is not None and lock is not None and holds_lease(lock):
+            self._turns = turns_of(root)
+            if self._stages_in_root and is_installed():
+                self._adopter = Adopter(root)
         if root is not None and self._stages_in_root:
             self._staging = hidden(root) / "staging"
 

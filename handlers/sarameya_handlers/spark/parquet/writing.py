@@ -27,8 +27,13 @@ _TOPIC_IN_NAME = 100
 """A topic may have 249 characters, a file name 255; the attempt alone makes the name unique."""
 _ATTEMPT = "_sarameya_attempt"
 """The column by which one job writes each landing's rows into a directory of its own."""
-_WITHOUT_SORTING = {"spark.sql.maxConcurrentOutputFileWriters": "8"}
-"""Else Spark sorts each task's rows by that column, though they all have the same, for a third of the time."""
+_TOGETHER = {
+    # Else Spark sorts each task's rows by that column, though they all have the same, for a third of the time.
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # Else the union of frames of one task each is one task, since Spark 4.1, and one core writes them all.
+    "spark.sql.unionOutputPartitioning": "false",
+}
+"""Settings for a job that writes several landings, each in a task of its own."""
 
 
 def adopt(files: DataFiles, landing: Landing) -> None:
@@ -95,7 +100,7 @@ def _write_together(
     together = files.writing / f"{attempts[0]}-and-others"
     try:
         union = reduce(lambda one, other: one.union(other), marked)
-        with changed(spark, _WITHOUT_SORTING):
+        with changed(spark, _TOGETHER):
             _writer(union, (_ATTEMPT, *partition_by)).parquet(spark_path(together))
         for attempt in attempts:
             written = together / f"{_ATTEMPT}={attempt}"

@@ -32,3 +32,8 @@ def take_lease(file: Path, refusal: str) -> None:
         os.close(descriptor)
         raise HandlerError(f"{refusal} ({file} is locked)") from error
     _leases[file] = descriptor
+
+
+def holds_lease(file: Path) -> bool:
+    """Whether this process has taken it."""
+    return file in _leases
