@@ -7,7 +7,7 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 import trio
 
 from sarameya.embedded import EmbeddedCluster
+from tests.integration.lakes import lake_properties
 from tests.integration.processes import children, is_running
 from tests.integration.test_run_command import Running, sarameya
 
@@ -31,7 +32,8 @@ class Service:
 
     supervisor: Running
     cluster: EmbeddedCluster
-    directory: Path
+    files: Callable[[], list[Path]]
+    """That the table has."""
 
     @property
     def workers(self) -> list[int]:
@@ -42,18 +44,38 @@ class Service:
     def servers(self) -> list[int]:
         return children("java", self.supervisor.process.pid)
 
+    @property
+    def has_ended(self) -> bool:
+        return self.supervisor.process.returncode is not None
+
+    @property
+    def committed(self) -> int:
+        """Records, of both partitions."""
+        return sum(offset.offset for offset in self.cluster.committed("g").values())
+
     def produce(self, count: int) -> None:
         for number in range(count):
             self.cluster.produce("orders", number % 2, b"value-%d" % number)
 
     async def until_landed(self, count: int) -> None:
         """Until so many records are committed, and each is in the table once."""
-        await until(lambda: sum(offset.offset for offset in self.cluster.committed("g").values()) >= count)
+        await until(lambda: self.has_ended or self.committed >= count)
+        assert not self.has_ended, self.supervisor.stderr
         landed: Counter[tuple[int, int]] = Counter()
-        for file in (self.directory / "landed").glob("part-*.parquet"):
+        for file in self.files():
             table = pq.read_table(file, columns=["partition", "offset"])
             landed.update(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
         assert landed == {(partition, offset): 1 for partition in range(2) for offset in range(count // 2)}
+
+
+def parquet_files(path: Path) -> list[Path]:
+    return [*path.glob("part-*.parquet")]
+
+
+def delta_files(path: Path) -> list[Path]:
+    """As its log has them, of which no landing takes any away."""
+    lines = [line for commit in (path / "_delta_log").glob("*.json") for line in commit.read_text().splitlines()]
+    return [path / action["add"]["path"] for line in lines if "add" in (action := json.loads(line))]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -63,7 +85,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def service(directory: Path) -> AsyncIterator[Service]:
+async def service(
+    directory: Path, table: str, files: Callable[[Path], list[Path]], conf: Mapping[str, str] | None = None
+) -> AsyncIterator[Service]:
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         app = directory / "app.toml"
         app.write_text(
@@ -74,10 +98,13 @@ async def service(directory: Path) -> AsyncIterator[Service]:
             [handler]
             name = "spark"
             [handler.options]
-            path = "landed"
+            table = "{table}:./landed"
             max_age = 0.5
             transform_sql = "select * from batch"
-            spark = {{ master = "local[2]", share = true }}
+            [handler.options.spark]
+            master = "local[2]"
+            share = true
+            conf = {{ {", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in (conf or {}).items())} }}
             [config]
             offset_initial = "oldest"
             session_timeout = 10.0
@@ -88,7 +115,7 @@ async def service(directory: Path) -> AsyncIterator[Service]:
         )
         async with sarameya(directory, "run", str(app), deadline=2 * DEADLINE) as supervisor:
             try:
-                yield Service(supervisor, cluster, directory)
+                yield Service(supervisor, cluster, lambda: files(directory / "landed"))
             except trio.TooSlowError:
                 raise AssertionError(supervisor.stderr) from None
 
@@ -96,7 +123,7 @@ async def service(directory: Path) -> AsyncIterator[Service]:
 async def test_workers_land_through_one_server_which_neither_a_dead_worker_nor_its_own_death_ends(
     tmp_path: Path,
 ) -> None:
-    async with service(tmp_path) as running:
+    async with service(tmp_path, "parquet", parquet_files) as running:
         running.produce(20)
         await running.until_landed(20)
         (server,) = running.servers
@@ -121,10 +148,14 @@ async def test_workers_land_through_one_server_which_neither_a_dead_worker_nor_i
         assert not any(map(is_running, [*running.workers, other]))
 
 
-async def test_killed_supervisor_leaves_no_process(tmp_path: Path) -> None:
-    async with service(tmp_path) as running:
-        running.produce(20)
-        await running.until_landed(20)
+async def test_workers_share_a_delta_table_through_one_driver_and_a_killed_supervisor_leaves_no_process(
+    tmp_path: Path,
+) -> None:
+    """On a plain file system two drivers would be refused."""
+    async with service(tmp_path, "delta", delta_files, lake_properties(tmp_path)) as running:
+        for count in (20, 40):
+            running.produce(20)
+            await running.until_landed(count)
         pids = [*running.workers, *running.servers]
         assert len(pids) == 3
         running.supervisor.process.kill()
