@@ -111,7 +111,7 @@ class DeltaTable(Table):
         if self._staging is None:
             raise HandlerError(
                 f"{self.name}: give a directory to stage in (staging), mounted here, that all of Spark's workers can "
-                "read, or create the table before"
+                "read, or create the table before. (Is it a path? That is written with a slash, delta:./...)"
             )
         return self._staging
 
