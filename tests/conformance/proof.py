@@ -14,6 +14,7 @@ from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, check_chain
 from sarameya_handlers.landing.manifests import Manifests
 from sarameya_handlers.spark.tables.table import Table
+from tests.conformance.adoptions import AdoptedDelta
 from tests.conformance.ledgers import LedgerTable
 
 _COLUMNS = ["topic", "partition", "offset", "value"]
@@ -34,6 +35,8 @@ def rows_of(table: Table, spark: Any) -> list[Row]:
         return [Row(*row) for row in table.rows()]
     if isinstance(table, ParquetTable):
         return _rows_of_parquet(table.path)
+    if isinstance(table, AdoptedDelta):
+        return [row for file in table.files() for row in _rows(pq.read_table(file, columns=_COLUMNS))]
     return _rows(table.read(spark).select(*_COLUMNS).toArrow())
 
 

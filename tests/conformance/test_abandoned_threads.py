@@ -41,7 +41,7 @@ async def test_landing_that_is_cancelled_in_its_thread_is_finished_by_the_next_o
 ) -> None:
     """The second life of each case lands all, while the first one's thread still hangs or has just ended."""
     began, end = trio.current_time(), 0
-    phases = [phase for phase in (Phase.STAGED, Phase.WRITTEN, Phase.LINKED) if phase in contender.told]
+    phases = [phase for phase in (Phase.STAGED, Phase.READY, Phase.WRITTEN, Phase.LINKED) if phase in contender.told]
     async with contender.engine(place) as engine:
         for phase in phases:
             for hangs in (False, True):

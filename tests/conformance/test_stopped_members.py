@@ -20,7 +20,7 @@ from tests.conformance.members import Member, members
 pytestmark = pytest.mark.integration
 
 KEY = ChainKey(SINK, TOPIC, 0)
-BEFORE_THE_LINK = (Phase.STAGED, Phase.WRITTEN)
+BEFORE_THE_LINK = (Phase.STAGED, Phase.READY, Phase.WRITTEN)
 
 
 @asynccontextmanager

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import deltalake
 import pytest
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainError, RewoundTableError
 from sarameya_handlers.landing.links import Link
+from sarameya_handlers.spark.delta.chains import Found
 from sarameya_handlers.spark.delta.commits import app_id
 from sarameya_handlers.spark.delta.log import transactions
 from sarameya_handlers.spark.delta.table import DeltaTable
+from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.shaping.shaping import Shaping
 from tests.integration.delta_stage import attempt, land, link
 from tests.integration.lake_stage import KEY, OTHER, classic, found, rows, rows_of
 
@@ -52,9 +54,9 @@ def name(root: Path) -> str:
     return f"delta.`{root}`"
 
 
-def landed(spark: SparkSession, table: DeltaTable, count: int, *, first: int = 1) -> list[Link]:
+def landed(spark: SparkSession, table: DeltaTable, count: int) -> list[Link]:
     """So many links of five records each, one after the other."""
-    chain = [link(number, 5 * (number - 1), 5 * number) for number in range(first, first + count)]
+    chain = [link(number, 5 * (number - 1), 5 * number) for number in range(1, count + 1)]
     land(spark, table, *chain)
     return chain
 
@@ -142,7 +144,11 @@ def test_member_that_lands_on_over_a_restore_is_found_out(
     chain = landed(spark, table, 3)
     table.heads(spark, [KEY])
     spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF 1").collect()
-    attempt(spark, table, link(4, 15, 18))  # as who has not looked since
+    with pytest.raises(LandingError, match="the table has no link 3, only 1"):
+        attempt(spark, table, link(4, 15, 18))  # who commits without Spark looks once more
+    table._known[KEY] = Found([chain[-1]], seen=3)
+    by_spark = Shaping(transform=lambda frame: frame)
+    attempt(spark, table, link(4, 15, 18), shape=by_spark)  # as who has not looked since
     for one in (table, seen_anew(root)):
         with pytest.raises(BrokenChainError, match="restore the table once more"):
             one.links(spark, KEY, 3)
@@ -174,24 +180,23 @@ def clean_up(root: Path, checkpoint: int) -> None:
 
 
 def test_chain_that_the_history_has_forgotten_is_not_begun_anew(
-    spark: SparkSession, table: DeltaTable, root: Path
+    spark: SparkSession, table: DeltaTable, root: Path, name: str
 ) -> None:
     forgotten = link(1, 0, 5, key=OTHER)
     land(spark, table, forgotten)
-    chain = landed(spark, table, 9)
-    deltalake.DeltaTable(root).create_checkpoint()  # as delta-rs does after a hundred commits
-    chain += landed(spark, table, 3, first=10)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.checkpointInterval' = 10)")
+    chain = landed(spark, table, 11)
     clean_up(root, 10)
 
     for one in (seen_anew(root), DeltaTable(root)):
         # Its own end can be proved, though not its beginning.
         assert one.heads(spark, [KEY])[KEY].attempt == chain[-1].attempt
-        assert found(spark, one) == as_found(chain[8:])
+        assert found(spark, one) == as_found(chain[7:])
         with pytest.raises(ForgottenChainError, match=r"sink/orders-1: link 1 is its last in delta:.*table, but"):
             one.heads(spark, [KEY, OTHER])
         assert one.keys(spark) == [KEY, OTHER]
         one.open(spark)  # from here on by the log's files
-    assert transactions(spark, f"file://{root}") == {app_id(KEY): 12, app_id(OTHER): 1}
+    assert transactions(spark, f"file://{root}") == {app_id(KEY): 11, app_id(OTHER): 1}
     # Whoever lands nevertheless is refused by Delta: the transaction outlives the history.
     ignorant = seen_anew(root)
     ignorant._search(spark, {OTHER: 1})

@@ -100,6 +100,20 @@ def _unanswered(error: OSError) -> UnansweredError:
     return UnansweredError(error.errno, error.strerror, error.filename, None, error.filename2)
 
 
+def names_are_given_once(directory: Path) -> bool:
+    """Whether link(2) refuses a name in this directory that is taken: it is tried. Raises OSError if it gives none."""
+    with tempfile.NamedTemporaryFile(dir=directory, prefix="probe-") as probe:
+        name = f"{probe.name}-linked"
+        os.link(probe.name, name)
+        try:
+            os.link(probe.name, name)
+        except FileExistsError:
+            return True
+        finally:
+            os.unlink(name)
+    return False
+
+
 def put_over(path: Path, content: bytes) -> None:
     """Have a file with this content, whole, in place of what had its name. Not durably: for what may be lost."""
     temporary = _written(path.parent, content, durably=False)

@@ -1,6 +1,8 @@
 """Delta Lake tables: a link is a commit of its own.
 
-table.py     the table                                   writing.py   created, and appended to
+table.py     the table                                   writing.py   created, and appended to, by Spark
+adopting.py  appended to without Spark, where records land as they are
+file_facts.py    what a commit says of a file
 commits.py   how a link is written into a commit, and read back (pure)
 chains.py    chains in the history, also of a table that was restored (pure)
 log.py       the history: by SQL, or from the log's files

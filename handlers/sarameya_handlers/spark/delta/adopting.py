@@ -1,156 +1,227 @@
-"""Staged records become a file of a Delta table's as they are, by a commit of delta-rs: no job of Spark's, and some ten
-milliseconds.
+"""Staged records become a file of a Delta table's as they are, by a commit of our own: no job of Spark's, and some ten
+milliseconds in place of a second.
 
-    staged ─► part-00000-<attempt>-c000.snappy.parquet ─► on the disk ─► add, txn, the link's metadata ─► on the disk
+    staged ─► part-00000-<attempt>-c000.snappy.parquet, on the disk
+    read the log ─► the chain ends before this link, at version v ─► put v + 1 if absent: add, txn, the link ─► or again
 
-The swap is that of Spark's own commits: none is tried once the table has a `txn` of the chain that is as high, and
-delta-rs refuses one beside which another has changed it since the table was looked at. delta-rs puts a commit's file
-where there is none, in one step; Spark, on a plain file system, looks first, and may then put its own over one that
-came between. So this is for who holds the table's lease (lease.py), whose own Spark waits meanwhile (commit_turns.py).
+What is put right behind the version that was read has nothing in between: neither a rival's link, nor a RESTORE, nor a
+column more. Spark, on a plain file system, looks whether a commit's file is there, and may then put its own over one
+that came between: so this is for the process that holds the table's lease (lease.py), whose own Spark waits meanwhile.
 
-Tables that ask more of who writes than these columns are Spark's to write: constraints, generated columns, partitions,
-columns that are mapped, and so on.
+Tables that ask more of who writes than rows of these columns are Spark's to write. So is each hundredth commit, with
+which Spark writes a checkpoint and cleans up the log, as the table's properties say.
 """
 
 from __future__ import annotations
 
-import logging
+import json
+import threading
 import time
-from collections.abc import Mapping
-from importlib.util import find_spec
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum, auto
+from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import attrs
 
-from sarameya_handlers.landing.files import sync
+from sarameya_handlers.landing.files import UnansweredError, put_if_absent, sync
+from sarameya_handlers.spark.delta.checks import Detail
 from sarameya_handlers.spark.delta.commits import Mark, app_id, txn_version
-from sarameya_handlers.spark.delta.file_facts import columns_of, holds, statistics
-from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.delta.file_facts import statistics
+from sarameya_handlers.spark.delta.log import commit_file
+from sarameya_handlers.spark.tables.shared_lock import SharedLock
 from sarameya_handlers.spark.tables.table import Landing
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-    from deltalake.transaction import AddAction
+    from pyspark.sql.types import StructType
 
-logger = logging.getLogger("sarameya.spark")
-
-_WRITER = 3
-"""Up to this writer version a table asks for nothing but appendOnly, invariants and constraints,"""
+_INTERVAL = "delta.checkpointInterval"
+_COMMITS = 100
+"""From one checkpoint to the next, where the table does not say. (Spark, which has 10 then, writes one there, too.)"""
 _FEATURES = frozenset({"appendOnly", "invariants", "checkConstraints"})
-"""which a table of features names; invariants are in columns' metadata, constraints among the properties."""
-_CONSTRAINTS = "delta.constraints."
+"""Invariants are in columns' metadata, constraints among the properties."""
+_PROPERTIES = frozenset(
+    {
+        _INTERVAL,
+        "delta.appendOnly",
+        "delta.dataSkippingNumIndexedCols",
+        "delta.deletedFileRetentionDuration",
+        "delta.enableExpiredLogCleanup",
+        "delta.logRetentionDuration",
+        "delta.minReaderVersion",
+        "delta.minWriterVersion",
+        *(f"delta.feature.{feature}" for feature in _FEATURES),
+    }
+)
+"""Of Delta's, those that ask nothing of a commit."""
+_CHANGES = (b'{"metaData":', b'{"protocol":')
 
 
-class CommitError(LandingError):
-    """A commit of delta-rs's has failed: whether it is in the log, the log says."""
+class Adoption(Enum):
+    """What has become of it, as far as is known: the log says."""
 
-    passes = True
+    MADE = auto()
+    LOST = auto()
+    """Another attempt has landed the link."""
+    SPARKS = auto()
+    """Nothing was done: this commit is Spark's."""
 
 
-def is_installed() -> bool:
-    """Whether delta-rs is (the package `deltalake`)."""
-    return find_spec("deltalake") is not None
+def checkpoint_interval(detail: Detail, table: StructType, records: StructType) -> int | None:
+    """Each how many commits Spark is to make one, for its checkpoint, where a file of records is one of the table's as
+    it is, and a commit need say no more than that it is there; None where each commit is Spark's."""
+    if detail.partition_columns or not _FEATURES.issuperset(detail.features):
+        return None
+    if any(name.startswith("delta.") and name not in _PROPERTIES for name in detail.properties):
+        return None
+    if {field.name: field for field in table.fields} != {field.name: field for field in records.fields}:
+        return None
+    return int(detail.properties.get(_INTERVAL, _COMMITS))
 
 
-@attrs.frozen(slots=True)
+@attrs.define(slots=True)
 class Adopter:
-    """Appends to the table in this directory."""
+    """Appends to the table in the directory `root`. Not thread-safe."""
 
     root: Path
+    _asked: int = attrs.field(default=-1, init=False)
+    """The version as of which `_interval` is known."""
+    _interval: int | None = attrs.field(default=None, init=False)
 
-    def append(self, landing: Landing, mark: Mark) -> bool:
-        """One commit, with the staged file, and the link; False where the table is Spark's to write. As with Spark, a
-        return does not say that it came to be. Raises CommitError and OSError."""
-        from deltalake.exceptions import CommitFailedError, DeltaError
+    def append(
+        self,
+        landing: Landing,
+        *,
+        read: Callable[[], Mark | None],
+        ask: Callable[[], int | None],
+        ready: Callable[[], None],
+    ) -> Adoption:
+        """Commit the staged file, and the link. As with Spark, a return does not say that it came to be.
 
+        `read` reads the log: the link's mark as it is to be now, None where another attempt has landed it. `ask` asks
+        Spark for the `checkpoint_interval` of the table as it is. `ready` is called right before the commit. Raises
+        OSError, UnansweredError where it is not known whether the commit was made, and what those three raise.
+        """
+        file = self._named(landing)
         try:
-            table = _opened(self.root)
-            if not _takes(table, landing.staged):
-                return False
-        except DeltaError as error:
-            # It does not know what Spark may: a feature, or how a property is written.
-            logger.debug("delta-rs cannot read %s, Spark is to land in it: %s", self.root, error)
-            return False
+            adoption = self._commit(landing, file, read, ask, ready)
+        except UnansweredError:
+            raise
+        except BaseException:
+            _unlink(file)
+            raise
+        if adoption is not Adoption.MADE:
+            _unlink(file)
+        return adoption
+
+    def _commit(
+        self,
+        landing: Landing,
+        file: Path | None,
+        read: Callable[[], Mark | None],
+        ask: Callable[[], int | None],
+        ready: Callable[[], None],
+    ) -> Adoption:
+        while (mark := read()) is not None:
+            if not self._takes(mark.seen + 1, ask):
+                return Adoption.SPARKS
+            ready()
+            if put_if_absent(commit_file(self.root, mark.seen + 1), _content(landing, mark, file)):
+                return Adoption.MADE
+        return Adoption.LOST
+
+    def _takes(self, version: int, ask: Callable[[], int | None]) -> bool:
+        """Whether this version, the next one, need not be Spark's."""
+        news = range(self._asked + 1, version)
+        if not 0 <= self._asked < version or any(_changes_table(commit_file(self.root, one)) for one in news):
+            self._interval = ask()
+        self._asked = version - 1
+        # Version 0 makes the table.
+        return bool(version and self._interval and version % self._interval)
+
+    def _named(self, landing: Landing) -> Path | None:
+        """The staged file under a name of the table's as well, on the disk."""
+        if landing.staged is None:
+            return None
+        # As Delta's writers name theirs, by which `leftovers` tells those that no commit names.
+        file = self.root / f"part-00000-{UUID(landing.link.attempt)}-c000.snappy.parquet"
+        file.hardlink_to(landing.staged)
         try:
-            app, version = app_id(landing.link.key), txn_version(mark.term, landing.link.number)
-            if (table.transaction_version(app) or 0) >= version:
-                logger.info("%s: another commit came first", landing)
-                return True
-            self._commit(table, landing, mark, app, version)
-        except CommitFailedError as error:
-            logger.info("%s: another commit came first (%s)", landing, error)
-        except DeltaError as error:
-            raise CommitError(f"{landing}: delta-rs cannot commit to {self.root}: {error}") from error
-        return True
-
-    def _commit(self, table: DeltaTable, landing: Landing, mark: Mark, app: str, version: int) -> None:
-        from deltalake import CommitProperties, Transaction
-
-        file = None if landing.staged is None else self._given_a_name(landing)
-        told = {"userMetadata": mark.to_json(), "operationMetrics": _metrics(landing, file)}
-        table.create_write_transaction(
-            [] if file is None else [_added(file)],
-            "append",
-            table.schema(),
-            partition_by=table.metadata().partition_columns,
-            commit_properties=CommitProperties(told, app_transactions=[Transaction(app, version)]),
-        )
-        _sync_log(self.root / "_delta_log", since=table.version() + 1)
-
-    def _given_a_name(self, landing: Landing) -> Path:
-        """The staged file, as one of the table's, on the disk."""
-        assert landing.staged is not None
-        # As Delta's other writers name them, which is what `leftovers` goes by.
-        file = landing.staged.rename(self.root / f"part-00000-{UUID(landing.link.attempt)}-c000.snappy.parquet")
-        sync(file)
-        sync(self.root)
+            sync(file)
+            sync(self.root)
+        except OSError:
+            file.unlink()
+            raise
         return file
 
 
-def _opened(root: Path) -> DeltaTable:
-    """Anew each time: a table that was made anew meanwhile must not be taken for the one before."""
-    from deltalake import DeltaTable
-
-    return DeltaTable(root)
+_locks: dict[Path, SharedLock] = {}
+_locking = threading.Lock()
 
 
-def _sync_log(log: Path, since: int) -> None:
-    """Ours may not be the first commit since the table was opened: which it is, delta-rs does not say."""
-    while (commit := log / f"{since:020}.json").exists():
-        sync(commit)
-        since += 1
-    sync(log)
+def lock_of(root: Path) -> SharedLock:
+    """Of who commits to the table in this directory, in this process: Spark's works together, an adopter alone."""
+    with _locking:
+        return _locks.setdefault(root.resolve(), SharedLock())
 
 
-def _takes(table: DeltaTable, staged: Path | None) -> bool:
-    protocol, metadata = table.protocol(), table.metadata()
-    if protocol.min_writer_version > _WRITER and not _FEATURES.issuperset(protocol.writer_features or {"unknown"}):
-        return False
-    if any(name.startswith(_CONSTRAINTS) for name in metadata.configuration):
-        return False
-    return staged is None or (not metadata.partition_columns and holds(table.schema(), columns_of(staged)))
+def _unlink(file: Path | None) -> None:
+    # Else a sweep removes it; what has become of the link is more important to know.
+    with suppress(OSError):
+        if file is not None:
+            file.unlink()
 
 
-def _added(file: Path) -> AddAction:
-    from deltalake.transaction import AddAction
-
-    return AddAction(
-        path=file.name,
-        size=file.stat().st_size,
-        partition_values={},
-        modification_time=time.time_ns() // 1_000_000,
-        data_change=True,
-        stats=statistics(file),
-    )
+def _changes_table(commit: Path) -> bool:
+    """Whether a commit has to do with more than rows, or is gone, so that nobody knows."""
+    try:
+        with commit.open("rb") as lines:
+            return any(line.startswith(_CHANGES) for line in lines)
+    except FileNotFoundError:
+        return True
 
 
-def _metrics(landing: Landing, file: Path | None) -> Mapping[str, str]:
-    """As Spark's commits tell them."""
+def _content(landing: Landing, mark: Mark, file: Path | None) -> bytes:
+    """Of the commit's file: actions, in JSON, a line each (Delta protocol, Actions)."""
+    now = time.time_ns() // 1_000_000
     size = 0 if file is None else file.stat().st_size
-    return {
-        "numFiles": str(int(file is not None)),
-        "numOutputRows": str(landing.records),
-        "numOutputBytes": str(size),
-    }
+    actions: list[dict[str, Any]] = [
+        {
+            "commitInfo": {
+                "timestamp": now,
+                "operation": "WRITE",
+                "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+                "readVersion": mark.seen,
+                "isolationLevel": "Serializable",
+                "isBlindAppend": True,
+                "operationMetrics": {
+                    "numFiles": str(int(file is not None)),
+                    "numOutputRows": str(landing.records),
+                    "numOutputBytes": str(size),
+                },
+                "userMetadata": mark.to_json(),
+                "engineInfo": f"Sarameya/{version_of('sarameya')}",
+            }
+        },
+        {
+            "txn": {
+                "appId": app_id(landing.link.key),
+                "version": txn_version(mark.term, landing.link.number),
+                "lastUpdated": now,
+            }
+        },
+    ]
+    if file is not None:
+        added = {
+            "path": file.name,
+            "partitionValues": {},
+            "size": size,
+            "modificationTime": now,
+            "dataChange": True,
+            "stats": statistics(file),
+        }
+        actions.append({"add": added})
+    return "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()

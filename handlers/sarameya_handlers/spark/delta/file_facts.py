@@ -1,33 +1,15 @@
-"""What a Delta commit says of a Parquet file that it adds: whether its columns are the table's, and statistics."""
+"""What a Delta commit says of a Parquet file that it adds."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from deltalake import Schema
+from typing import Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NULLABLE = ("nullable", "containsNull", "valueContainsNull")
 _MILLISECOND = 1000
 """In microseconds: so exact are timestamps in statistics; a least one is rounded down, a greatest one up."""
-
-
-def columns_of(file: Path) -> Schema:
-    """The columns of a Parquet file, in Delta's words."""
-    import pyarrow.parquet as pq
-    from deltalake import Schema
-
-    return Schema.from_arrow(pq.read_schema(file))
-
-
-def holds(table: Schema, file: Schema) -> bool:
-    """Whether a file with these columns is one of the table's as it is: by name they have the same types, and nothing
-    is asked of them, neither that they are there nor what only a column's metadata say."""
-    return _fields(table) == {name: _open(field) for name, field in _fields(file).items()}
 
 
 def statistics(file: Path) -> str:
@@ -47,7 +29,7 @@ def statistics(file: Path) -> str:
         if any(chunk is None or not chunk.has_null_count for chunk in chunks):
             continue
         nulls[schema.name] = sum(chunk.null_count for chunk in chunks)
-        span = _span([chunk for chunk in chunks if chunk.has_min_max], schema.logical_type.type)
+        span = _span([chunk for chunk in chunks if chunk.num_values], schema.logical_type.type)
         if span is not None:
             least[schema.name], greatest[schema.name] = span
     told = {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
@@ -55,8 +37,8 @@ def statistics(file: Path) -> str:
 
 
 def _span(chunks: list[Any], logical: str) -> tuple[Any, Any] | None:
-    """None for what has no order in Delta, no values, or none that can be told."""
-    if not chunks:
+    """Of chunks that have values; None for none, for what has no order in Delta, and what the footer leaves out."""
+    if not chunks or not all(chunk.has_min_max for chunk in chunks):
         return None
     if logical == "TIMESTAMP":
         try:
@@ -71,14 +53,3 @@ def _span(chunks: list[Any], logical: str) -> tuple[Any, Any] | None:
 
 def _timestamp(milliseconds: int) -> str:
     return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _fields(schema: Schema) -> dict[str, Any]:
-    return {field["name"]: field for field in json.loads(schema.to_json())["fields"]}
-
-
-def _open(told: Any) -> Any:
-    """A type, or a field, that allows nulls wherever one can."""
-    if isinstance(told, dict):
-        return {name: True if name in _NULLABLE else _open(part) for name, part in told.items()}
-    return [_open(part) for part in told] if isinstance(told, list) else told

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import msgspec
 
 from sarameya import HandlerError
+from sarameya_handlers.landing.files import TEMPORARY
 from sarameya_handlers.spark.tables.table import Leftover
 
 _STAGED = re.compile(r"[0-9a-f]{32}\.parquet|probe-[0-9a-f]{32}\.parquet")
@@ -40,12 +41,13 @@ class _Action(msgspec.Struct):
 def leftovers(root: Path, current: Callable[[], Iterable[str]], staging: Path) -> list[Leftover]:
     """`current` gives the files of the table as it is now, as Spark names them."""
     staged = [(path, "a staged file") for path in _entries(staging) if _STAGED.fullmatch(path.name)]
+    unput = [(path, "a commit that was not made") for path in _entries(root / "_delta_log") if _is_unput(path, root)]
     listed = [(path, "a data file that no version of the table names") for path in _data_files(root)]
     named = {name for path in current() for name in _names(path)} | _named_in_log(root)
     return [
         leftover
-        for path, what in (*staged, *(one for one in listed if one[0].name not in named))
-        if (leftover := _leftover(path, what, 0.0 if path.parent == staging else OTHERS_MAY_TAKE)) is not None
+        for path, what in (*staged, *unput, *(one for one in listed if one[0].name not in named))
+        if (leftover := _leftover(path, what, OTHERS_MAY_TAKE if _DATA.fullmatch(path.name) else 0.0)) is not None
     ]
 
 
@@ -54,10 +56,14 @@ def remove(leftover: Leftover, root: Path | None, staging: Path | None) -> None:
     path = Path(leftover.name)
     is_staged = staging is not None and path.parent == staging and _STAGED.fullmatch(path.name)
     is_data = root is not None and root in path.parents and _DATA.fullmatch(path.name)
-    if not (is_staged or is_data):
+    if not (is_staged or is_data or _is_unput(path, root)):
         raise HandlerError(f"{path} is no leftover of this table")
     path.unlink(missing_ok=True)
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def _is_unput(path: Path, root: Path | None) -> bool:
+    return root is not None and path.parent == root / "_delta_log" and path.name.startswith(TEMPORARY)
 
 
 def _data_files(directory: Path) -> Iterator[Path]:

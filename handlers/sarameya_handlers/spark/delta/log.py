@@ -155,6 +155,11 @@ def _commit_info(path: Path) -> dict[str, Any]:
     return {}
 
 
+def commit_file(root: Path, version: int) -> Path:
+    """Of a table's version."""
+    return root / "_delta_log" / _file_name(version)
+
+
 def _file_name(version: int) -> str:
     return f"{version:020d}.json"
 

@@ -10,27 +10,30 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.errors import ForgottenChainError
+from sarameya_handlers.landing.files import names_are_given_once
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.delta import leftovers
-from sarameya_handlers.spark.delta.adopting import Adopter, is_installed
+from sarameya_handlers.spark.delta.adopting import Adopter, Adoption, checkpoint_interval, lock_of
 from sarameya_handlers.spark.delta.chains import LAST, Found, everything, search
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT, Detail, check_detail, check_session, check_store
-from sarameya_handlers.spark.delta.commit_turns import CommitTurns, Kind, turns_of
 from sarameya_handlers.spark.delta.commits import Mark, app_id, key_of, number_of
 from sarameya_handlers.spark.delta.log import DeltaLog, transactions
 from sarameya_handlers.spark.delta.place import Place, hidden, local_root
 from sarameya_handlers.spark.delta.writing import Writer
 from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError, of_directory
+from sarameya_handlers.spark.shaping.staged import KAFKA_COLUMNS
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 from sarameya_handlers.spark.tables.lease import holds_lease, take_lease
 from sarameya_handlers.spark.tables.reach import check_reads
+from sarameya_handlers.spark.tables.shared_lock import SharedLock
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -45,13 +48,14 @@ _RESTATED_IN = 3
 class DeltaTable(Table):
     """Lands in a Delta table, a path or a catalog's name, which the first landing creates if it is not there.
 
-    **Guaranteed**, for what all writers of `sarameya` do with one table: each link lands at most once, with all of its
-    rows or none, whoever tries it, how often, and whatever a call says; `heads` and `links` tell who won. It rests on
-    three things. Delta's transaction protocol: a commit with a `txn` is refused, or passed over in silence, once the
-    table has one of this appId that is as high, and where two are at it, one of them is; this holds for Delta's own
-    writer, and for that of delta-rs. The store: a commit's file is put only where there is none, which `open`
-    checks as far as it can be known. And the log, which is kept for delta.logRetentionDuration (30 days by default):
-    an idle chain's head is stated anew well before (`restate_after`).
+    **Guaranteed**, for what all writers of `sarameya` do with one table: each link lands at most once, with all of
+    its rows or none, whoever tries it, how often, and whatever a call says; `heads` and `links` tell who won. It
+    rests on three things. Delta's transaction protocol: a commit with a `txn` is refused, or passed over in silence,
+    once the table has one of this appId that is as high, and where two are at it, one of them is; this holds for
+    Delta's own writer, and for ours (adopting.py), which knows all that comes before its commit. The store: a
+    commit's file is put only where there is none, which `open` checks as far as it can be known. And the log, which
+    is kept for delta.logRetentionDuration (30 days by default): an idle chain's head is stated anew well before
+    (`restate_after`).
 
     **Not guaranteed**: on a local or mounted file system two Spark drivers that commit at the same moment can lose a
     commit, since Delta looks for a file and then renames over it. So a process with a driver of its own leases such a
@@ -63,11 +67,11 @@ class DeltaTable(Table):
     before, and have the group rewound.
 
     OPTIMIZE, VACUUM, DELETE, UPDATE and MERGE may run at any time (in the driver, see above): they change files, not
-    chains. But not through a session of this very process, on a local or mounted file system, where `deltalake` is
-    installed and records land as they are: delta-rs commits those, for which only the sink's own works wait. `staging`
-    is a directory that all of Spark's workers can read; it need not be given where the table is on a file system that
-    is mounted here as it is there: then it is below the table's root, where neither readers nor VACUUM look, and the
-    log is read from there, too.
+    chains. But not through a session of this very process, on a local or mounted file system, where records land as
+    they are: the sink commits those itself (adopting.py), for which only its own works wait. `staging` is a directory
+    that all of Spark's workers can read; it need not be given where the table is on a file system that is mounted
+    here as it is there: then it is below the table's root, where neither readers nor VACUUM look, and the log is read
+    from there, too.
     """
 
     landings_a_job = 1
@@ -91,9 +95,10 @@ class DeltaTable(Table):
         self._log = DeltaLog(self._place.sql)
         self._writer = Writer(self._place, self._layout)
         self.restate_after = KEPT_BY_DEFAULT / _RESTATED_IN
-        self._turns = CommitTurns()
+        self._commits = SharedLock()
+        """Held together by commits of Spark's, alone by the adopter's."""
         self._adopter: Adopter | None = None
-        """Where this process's driver is the only one, which waits while it commits."""
+        """Where this process's driver is the only one."""
         self._detail: Detail | None = None
         """None while it is not known that the table is there."""
         self._known: dict[ChainKey, Found] = {}
@@ -138,24 +143,17 @@ class DeltaTable(Table):
 
     def land(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
         for landing in landings:
-            key = landing.link.key
-            if key not in self._known:
-                self._search(spark, {key: LAST})
+            if landing.link.key not in self._known:
+                self._search(spark, {landing.link.key: LAST})
             if self._detail is None:
                 self._find(spark)
             if self._detail is None:
-                with self._turns.turn(Kind.SPARK):
+                with self._commits.shared():
                     self._writer.create(spark, landing, shape, self.staging)
                 self._find(spark)
-            known = self._known[key]
-            last = known.links[-1].number if known.links else 0
-            if landing.link.number <= last:
-                logger.info("%s is not tried, the table has it", landing)
-                continue
-            if landing.link.number > last + 1:
-                raise LandingError(f"{landing}: the table has no link {landing.link.number - 1}, only {last}")
-            checkpoint(Phase.READY, [landing])
-            self._append(spark, landing, shape, Mark(landing.link, known.seen, known.term))
+            ready = partial(checkpoint, Phase.READY, [landing])
+            if not (self.adopts(shape) and self._adopted(spark, landing, ready)):
+                self._append(spark, landing, shape, ready)
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
         # Asked again: constraints come and go while members land.
@@ -213,14 +211,44 @@ class DeltaTable(Table):
 
     # -- the table itself ----------------------------------------------------------------------------
 
-    def _append(self, spark: SparkSession, landing: Landing, shape: Shape, mark: Mark) -> None:
-        if self._adopter is not None and self.adopts(shape):
-            with self._turns.turn(Kind.ADOPTION):
-                if self._adopter.append(landing, mark):
-                    return
-        columns = self._detail.partition_columns if self._detail else ()
-        with self._turns.turn(Kind.SPARK):
-            self._writer.append(spark, landing, shape, mark, columns)
+    def _adopted(self, spark: SparkSession, landing: Landing, ready: Callable[[], None]) -> bool:
+        """Commit the staged file itself; False where the commit is to be Spark's."""
+        assert self._adopter is not None
+
+        def read() -> Mark | None:
+            self._search(spark, {landing.link.key: LAST})
+            return self._mark(landing)
+
+        with self._commits.alone():
+            adoption = self._adopter.append(landing, read=read, ask=partial(self._ask, spark), ready=ready)
+        return adoption is not Adoption.SPARKS
+
+    def _append(self, spark: SparkSession, landing: Landing, shape: Shape, ready: Callable[[], None]) -> None:
+        with self._commits.shared():
+            if (mark := self._mark(landing)) is not None:
+                ready()
+                columns = self._detail.partition_columns if self._detail else ()
+                self._writer.append(spark, landing, shape, mark, columns)
+
+    def _mark(self, landing: Landing) -> Mark | None:
+        """A landing's, by what was last read of its chain; None where that has the link. Raises LandingError where it
+        has not the one before."""
+        known, number = self._known[landing.link.key], landing.link.number
+        last = known.links[-1].number if known.links else 0
+        if number > last + 1:
+            raise LandingError(f"{landing}: the table has no link {number - 1}, only {last}")
+        if number <= last:
+            logger.info("%s is not tried, the table has it", landing)
+            return None
+        return Mark(landing.link, known.seen, known.term)
+
+    def _ask(self, spark: SparkSession) -> int | None:
+        """The `checkpoint_interval` of the table as it is."""
+        self._find(spark)
+        if self._detail is None:
+            return None
+        records = spark.createDataFrame([], KAFKA_COLUMNS).schema
+        return checkpoint_interval(self._detail, self._writer.rows(spark).schema, records)
 
     def _search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, Found]:
         found = search(self._log.commits(spark), since)
@@ -270,10 +298,8 @@ class DeltaTable(Table):
                 "(spark.master = 'sc://...', or spark.share = true for the workers of one service)",
             )
         root = local_root(location)
-        if root is not None and lock is not None and holds_lease(lock):
-            self._turns = turns_of(root)
-            if self._stages_in_root and is_installed():
-                self._adopter = Adopter(root)
+        if root is not None:
+            self._commits = lock_of(root)
         if root is not None and self._stages_in_root:
             self._staging = hidden(root) / "staging"
 
@@ -286,15 +312,30 @@ class DeltaTable(Table):
             raise of_directory(f"{self.name}: cannot stage in {self.staging}", error, remedy) from error
         check_reads(spark, self.staging)
         if self._stages_in_root:
-            self._log.is_at(self.staging.parents[1])
+            root = self.staging.parents[1]
+            self._log.is_at(root)
+            # Not of a catalog's table, whose name may become another directory's while we land.
+            if self._place.location and holds_lease(_lock_file(root)) and _names_are_given_once(self.staging):
+                self._adopter = Adopter(root)
 
 
 def _driver_lock(spark: SparkSession, location: str) -> Path | None:
     root = local_root(location)
-    return None if root is None or is_connect(spark) else hidden(root) / "driver.lock"
+    return None if root is None or is_connect(spark) else _lock_file(root)
+
+
+def _lock_file(root: Path) -> Path:
+    return hidden(root) / "driver.lock"
 
 
 def _version(text: str) -> int:
     if not text.isdecimal():
         raise HandlerError(f"version {text!r}: a Delta table's versions are whole numbers")
     return int(text)
+
+
+def _names_are_given_once(directory: Path) -> bool:
+    try:
+        return names_are_given_once(directory)
+    except OSError:
+        return False

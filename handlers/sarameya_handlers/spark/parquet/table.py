@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ import attrs
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.data_files import DataFiles
-from sarameya_handlers.landing.files import UnansweredError
+from sarameya_handlers.landing.files import UnansweredError, names_are_given_once
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.manifests import DataFile, Manifest
 from sarameya_handlers.spark.errors import LandingError, of_directory
@@ -94,8 +94,11 @@ class ParquetTable(Table):
         with self._telling_of_the_directory():
             for directory in (self.staging, self._files.writing, self._files.hidden / "links"):
                 directory.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._files.writing, prefix="probe-") as probe:
-                _try_links(probe.name, f"{probe.name}-linked")
+            if not names_are_given_once(self._files.writing):
+                raise HandlerError(
+                    f"a name in {self._root} could be taken twice: link(2) of its file system cannot tell who was "
+                    "first, and nothing lands exactly once; choose a local one, or NFS, or land as Delta or Iceberg"
+                )
             with tempfile.TemporaryFile(dir=self._root, prefix="_"):
                 pass
 
@@ -198,17 +201,3 @@ class ParquetTable(Table):
             self._files.publish_link(winner)
         elif winner is not None:
             self._files.forget(link.attempt)
-
-
-def _try_links(file: str, name: str) -> None:
-    """Raises HandlerError where a name can be taken twice, OSError where it cannot be taken."""
-    os.link(file, name)
-    try:
-        with suppress(FileExistsError):
-            os.link(file, name)
-            raise HandlerError(
-                f"{name} could be taken twice: this file system's link(2) cannot tell who was first, so nothing can be "
-                "landed in it exactly once; choose a local one, or NFS, or land as Delta or Iceberg"
-            )
-    finally:
-        os.unlink(name)

@@ -18,7 +18,7 @@ def take_lease(file: Path, refusal: str) -> None:
 
     Gone with the process, however it ends. Raises HandlerError, LandingError for what may pass.
     """
-    if file in _leases:
+    if holds_lease(file):
         return
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -31,9 +31,9 @@ def take_lease(file: Path, refusal: str) -> None:
     except OSError as error:
         os.close(descriptor)
         raise HandlerError(f"{refusal} ({file} is locked)") from error
-    _leases[file] = descriptor
+    _leases[file.resolve()] = descriptor
 
 
 def holds_lease(file: Path) -> bool:
     """Whether this process has taken it."""
-    return file in _leases
+    return file.resolve() in _leases

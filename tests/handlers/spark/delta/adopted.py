@@ -1,43 +1,48 @@
-"""Delta tables of delta-rs's, in which records are landed without Spark: made, landed in, and raced for.
+"""Delta tables in which records are landed without Spark: made, landed in, read, and raced for.
 
-`python -m tests.handlers.spark.delta.adopted ROOT WHICH LINKS` tries that many links of one chain, one after the other,
-as one of several processes; each says in a line whose each of them is.
+`python -m tests.handlers.spark.delta.adopted ROOT LINKS` tries that many links of one chain, one after the other, as
+one of several processes; it says in a line what has become of each.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema
 
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.spark.delta.adopting import Adopter
+from sarameya_handlers.spark.delta.adopting import Adopter, Adoption
 from sarameya_handlers.spark.delta.chains import LAST, Found, search
 from sarameya_handlers.spark.delta.commits import Mark
-from sarameya_handlers.spark.delta.log import DeltaLog
+from sarameya_handlers.spark.delta.log import DeltaLog, commit_file
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.delta.kit import KEY, link
 
 NO_SPARK: Any = None
+OFTEN = 1_000_000
+"""Commits between two checkpoints, which are Spark's to write."""
 
 
-def nullable(schema: pa.Schema) -> pa.Schema:
-    """As Spark creates a table."""
-    headers = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-    fields = [pa.field(one.name, headers if one.name == "headers" else one.type) for one in schema]
-    return pa.schema(fields)
-
-
-def create(root: Path, *, schema: pa.Schema | None = None, **options: Any) -> Path:
-    DeltaTable.create(root, schema=Schema.from_arrow(schema or nullable(kafka_schema())), **options)
+def create(root: Path) -> Path:
+    """A table, as far as its log goes."""
+    commit(root, 0, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": {"id": "any"}})
     return root
+
+
+def commit(root: Path, version: int, *actions: Mapping[str, Any]) -> None:
+    """One of somebody else's."""
+    file = commit_file(root, version)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    told = {"commitInfo": {"timestamp": version, "operation": "WRITE"}}
+    file.write_text("\n".join(json.dumps(action, separators=(",", ":")) for action in (told, *actions)))
 
 
 def staged(root: Path, of: Link, **columns: list[Any]) -> Landing:
@@ -55,29 +60,64 @@ def staged(root: Path, of: Link, **columns: list[Any]) -> Landing:
         **columns,
     }
     path = root / "_sarameya" / f"{of.attempt}.parquet"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(dict(values), schema=kafka_schema()), path)
     return Landing(link=of, staged=path, records=count)
 
 
-def chain(root: Path, log: DeltaLog | None = None) -> Found:
-    """What the log says of KEY's chain: of all links, or of the last one where `log` is an older reader."""
-    reader = log or DeltaLog("unused")
-    reader.is_at(root)
-    return search(reader.commits(NO_SPARK), {KEY: LAST if log else 1})[KEY]
+def log_of(root: Path) -> DeltaLog:
+    log = DeltaLog("unused")
+    log.is_at(root)
+    return log
+
+
+def chain(root: Path) -> Found:
+    """What the log says of all links of KEY's."""
+    return search(log_of(root).commits(NO_SPARK), {KEY: 1})[KEY]
+
+
+def read_mark(log: DeltaLog, of: Link) -> Mark | None:
+    """As a table reads it."""
+    known = search(log.commits(NO_SPARK), {of.key: LAST})[of.key]
+    last = known.links[-1].number if known.links else 0
+    assert of.number <= last + 1
+    return None if of.number <= last else Mark(of, known.seen, known.term)
+
+
+def adopt(root: Path, landing: Landing, **options: Any) -> Adoption:
+    """With a log that is read as it is, of a table that is plain."""
+    callables: dict[str, Any] = {
+        "read": partial(read_mark, log_of(root), landing.link),
+        "ask": lambda: OFTEN,
+        "ready": lambda: None,
+        **options,
+    }
+    return Adopter(root).append(landing, **callables)
+
+
+def offsets(root: Path) -> list[int]:
+    """Of all rows, as the log has them."""
+    found: list[int] = []
+    for file in sorted((root / "_delta_log").glob("*.json")):
+        for action in map(json.loads, file.read_text().splitlines()):
+            if "add" in action:
+                found += pq.read_table(root / action["add"]["path"], columns=["offset"])["offset"].to_pylist()
+    return sorted(found)
 
 
 def main(root: Path, links: int) -> None:
-    log, adopter = DeltaLog("unused"), Adopter(root)
+    log, adopter = log_of(root), Adopter(root)
     while True:
-        known = chain(root, log)
+        known = search(log.commits(NO_SPARK), {KEY: LAST})[KEY]
         last = known.links[-1].number if known.links else 0
         if last >= links:
             return
         mine = link(last + 1, attempt=uuid4().hex)
-        assert adopter.append(staged(root, mine), Mark(mine, known.seen, known.term))
-        winner = next(one for one in reversed(chain(root).links) if one.number == mine.number)
-        print(mine.number, mine.attempt, winner.attempt, flush=True)
+        landing = staged(root, mine)
+        said = adopter.append(landing, read=partial(read_mark, log, mine), ask=lambda: OFTEN, ready=lambda: None)
+        assert landing.staged is not None
+        landing.staged.unlink()
+        print(mine.number, mine.attempt, said.name, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,31 @@
-"""Commits of delta-rs: what they say, of two which one wins, and which tables are left to Spark."""
+"""Commits without Spark: what they say, of two which one wins, and which are left to Spark."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-import pyarrow as pa
+import attrs
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import DeltaError
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from sarameya.arrow import kafka_schema
+from sarameya_handlers.landing.errors import BrokenChainError
+from sarameya_handlers.landing.files import UnansweredError
 from sarameya_handlers.landing.links import Kind
 from sarameya_handlers.spark.delta import adopting
-from sarameya_handlers.spark.delta.adopting import Adopter, CommitError
+from sarameya_handlers.spark.delta.adopting import Adopter, Adoption, checkpoint_interval, lock_of
+from sarameya_handlers.spark.delta.checks import Detail
 from sarameya_handlers.spark.delta.commits import Mark, app_id, txn_version
+from sarameya_handlers.spark.delta.log import commit_file
 from sarameya_handlers.spark.tables.table import Landing
-from tests.handlers.spark.delta.adopted import chain, create, nullable, staged
+from tests.handlers.spark.delta.adopted import OFTEN, adopt, chain, commit, create, log_of, offsets, read_mark, staged
 from tests.handlers.spark.delta.kit import KEY, link
 
 ROOT = Path(__file__).parents[4]
@@ -31,20 +36,11 @@ def root(tmp_path: Path) -> Path:
     return create(tmp_path / "a table: 100%")
 
 
-def mark(of: Any, *, seen: int = 0, term: int = 0) -> Mark:
-    return Mark(of, seen, term)
-
-
-def offsets(root: Path) -> list[int]:
-    return sorted(DeltaTable(root).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
-
-
 def test_links_and_their_rows_are_read_back(root: Path) -> None:
     first, gap, second = link(1), link(2, kind=Kind.GAP, reason="gone", rows=0), link(3)
     for one in (first, gap, second):
         landing = Landing(link=one, staged=None) if one.kind is Kind.GAP else staged(root, one)
-        assert Adopter(root).append(landing, mark(one))
-        assert landing.staged is None or not landing.staged.exists()
+        assert adopt(root, landing) is Adoption.MADE
     found = chain(root)
     assert [(one.number, one.attempt, one.rows) for one in found.links] == [
         (1, first.attempt, 10),
@@ -53,58 +49,80 @@ def test_links_and_their_rows_are_read_back(root: Path) -> None:
     ]
     assert found.links[0].size_bytes == sorted(root.glob("part-*.parquet"))[0].stat().st_size
     assert offsets(root) == [*range(10), *range(20, 30)]
-    table = DeltaTable(root)
-    assert table.transaction_version(app_id(KEY)) == 3
-    assert pa.table(table.get_add_actions(flatten=True))["max.offset"].to_pylist() == [29, 9]
+    actions = [json.loads(line) for line in commit_file(root, 3).read_text().splitlines()]
+    assert [*map(next, map(iter, actions))] == ["commitInfo", "txn", "add"]
+    assert actions[1]["txn"]["appId"] == app_id(KEY)
+    assert actions[1]["txn"]["version"] == 3
+    assert json.loads(actions[2]["add"]["stats"])["numRecords"] == 10
 
 
 def test_link_that_the_table_has_is_not_tried(root: Path) -> None:
-    Adopter(root).append(staged(root, link(1)), mark(link(1)))
+    adopt(root, staged(root, link(1)))
     late = staged(root, link(1, attempt="f" * 32))
-    assert Adopter(root).append(late, mark(late.link))
+    assert adopt(root, late) is Adoption.LOST
     assert [one.attempt for one in chain(root).links] == [link(1).attempt]
-    assert late.staged is not None
-    assert late.staged.exists(), "it is not moved for nothing"
+    assert offsets(root) == list(range(10))
+    assert len([*root.glob("part-*")]) == 1, "nothing is left of it"
 
 
 def test_number_of_a_later_term_is_above_all_of_older_ones(root: Path) -> None:
-    for number in (1, 2, 3):
-        Adopter(root).append(staged(root, link(number)), mark(link(number)))
-    again = link(2, attempt="e" * 32)
-    Adopter(root).append(staged(root, again), mark(again, term=4))
-    assert DeltaTable(root).transaction_version(app_id(KEY)) == txn_version(4, 2)
+    again = link(2)
+    adopt(root, staged(root, link(1)))
+    adopt(root, staged(root, again), read=lambda: Mark(again, 1, 4))
+    txn = json.loads(commit_file(root, 2).read_text().splitlines()[1])["txn"]
+    assert txn["version"] == txn_version(4, 2)
 
 
-def test_of_two_that_looked_at_the_same_time_one_wins(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Adopter(root).append(staged(root, link(1)), mark(link(1)))
-    before = [DeltaTable(root), DeltaTable(root)]
-    monkeypatch.setattr(adopting, "_opened", lambda _: before.pop())
-    for attempt in ("a" * 32, "b" * 32):
-        one = link(2, attempt=attempt)
-        assert Adopter(root).append(staged(root, one), mark(one)), "which is silent on who has won"
-    assert [one.attempt for one in chain(root).links] == [link(1).attempt, "a" * 32]
+def test_of_two_that_looked_at_the_same_time_one_wins(root: Path) -> None:
+    adopt(root, staged(root, link(1)))
+    mine, theirs = link(2, attempt="a" * 32), link(2, attempt="b" * 32)
+    log = log_of(root)
+
+    def overtaken() -> None:
+        if not any(one.number == 2 for one in chain(root).links):
+            assert adopt(root, staged(root, theirs)) is Adoption.MADE
+
+    late = staged(root, mine)
+    assert adopt(root, late, read=lambda: read_mark(log, mine), ready=overtaken) is Adoption.LOST
+    assert [one.attempt for one in chain(root).links] == [link(1).attempt, theirs.attempt]
     assert offsets(root) == list(range(20))
+    assert len([*root.glob("part-*")]) == 2
 
 
-def test_commits_of_others_in_between_do_not_matter(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = DeltaTable(root)
-    other = DeltaTable(root)
-    for version in (1, 2, 3):
-        other.create_write_transaction(
-            [],
-            "append",
-            other.schema(),
-            commit_properties=CommitProperties(app_transactions=[Transaction("x", version)]),
-        )
-        other.update_incremental()
-    monkeypatch.setattr(adopting, "_opened", lambda _: before)
-    assert Adopter(root).append(staged(root, link(1)), mark(link(1)))
+def test_commits_of_others_in_between_do_not_matter(root: Path) -> None:
+    told = []
+
+    def others() -> None:
+        if not told:
+            for version in (1, 2, 3):
+                commit(root, version, {"txn": {"appId": "x", "version": version}})
+        told.append(True)
+
+    assert adopt(root, staged(root, link(1)), ready=others) is Adoption.MADE
+    assert len(told) == 2
+    found = chain(root)
+    assert [one.number for one in found.links] == [1]
+    assert found.seen == 4
+
+
+def test_restore_in_between_is_known_to_the_link(root: Path) -> None:
+    for number in (1, 2):
+        adopt(root, staged(root, link(number)))
+    restored = {"timestamp": 5, "operation": "RESTORE", "operationParameters": {"version": "1", "timestamp": "null"}}
+
+    def restore() -> None:
+        if not commit_file(root, 3).exists():
+            commit_file(root, 3).write_text(json.dumps({"commitInfo": restored}, separators=(",", ":")))
+
+    late = link(3)
+    with pytest.raises(AssertionError):  # `read_mark`'s: link 2 is gone
+        adopt(root, staged(root, late), ready=restore)
     assert [one.number for one in chain(root).links] == [1]
-    assert DeltaTable(root).version() == 4
+    assert not commit_file(root, 4).exists()
 
 
 def test_processes_that_race_for_links_each_win_some_and_none_is_there_twice(root: Path) -> None:
-    links = 200
+    links = 300
     command = [sys.executable, "-m", "tests.handlers.spark.delta.adopted", str(root), str(links)]
     racers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = [racer.communicate(timeout=300)[0].splitlines() for racer in racers]
@@ -113,80 +131,160 @@ def test_processes_that_race_for_links_each_win_some_and_none_is_there_twice(roo
     assert [one.number for one in found] == list(range(1, links + 1))
     winners = {one.number: one.attempt for one in found}
     tried = Counter[int]()
-    won = []
-    for lines in said:
-        for number, mine, winner in (line.split() for line in lines):
-            assert winner == winners[int(number)]
-            tried[int(number)] += 1
-            won += [mine] if mine == winner else []
-    assert sorted(won) == sorted(winners.values())
+    for number, mine, outcome in (line.split() for lines in said for line in lines):
+        tried[int(number)] += 1
+        assert (outcome == "MADE") == (mine == winners[int(number)])
+    shares = [sum(line.endswith("MADE") for line in lines) for lines in said]
     contested = sum(count > 1 for count in tried.values())
-    print(f"{links} links, {contested} of them tried by both")
+    print(f"{links} links, {contested} of them tried by both, won {shares}")
     assert contested > 0.05 * links, "or it was no race"
+    assert min(shares) > 0.02 * links
     assert offsets(root) == list(range(10 * links))
+    assert len([*root.glob("part-*")]) == links
+
+
+# -- what is Spark's ------------------------------------------------------------------------------------------------
+
+
+class Asked:
+    """An adopter of one table, and how often it asks whether that is plain."""
+
+    def __init__(self, root: Path, *answers: int | None) -> None:
+        self._root = root
+        self._adopter = Adopter(root)
+        self._answers = list(answers)
+        self.count = 0
+
+    def land(self, number: int) -> Adoption:
+        one, log = link(number), log_of(self._root)
+        landing = staged(self._root, one)
+        return self._adopter.append(landing, read=lambda: read_mark(log, one), ask=self._ask, ready=lambda: None)
+
+    def _ask(self) -> int | None:
+        self.count += 1
+        return self._answers.pop(0)
+
+
+def test_table_that_asks_for_more_is_left_to_spark_as_long_as_it_does(root: Path) -> None:
+    asked = Asked(root, OFTEN, None, OFTEN)
+    assert [asked.land(1), asked.land(2)] == [Adoption.MADE] * 2
+    assert asked.count == 1
+    commit(root, 3, {"metaData": {"id": "any", "configuration": {"delta.constraints.few": "offset < 5"}}})
+    assert [asked.land(3), asked.land(3)] == [Adoption.SPARKS] * 2
+    assert asked.count == 2
+    assert len([*root.glob("part-*")]) == 2, "nothing is left of it"
+    commit(root, 4, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
+    assert asked.land(3) is Adoption.MADE
+
+
+def test_table_is_asked_again_where_commits_have_been_cleaned_up_since(root: Path) -> None:
+    asked, seen = list[int](), iter((1, 4))
+    adopter, one = Adopter(root), link(1)
+
+    def ask() -> int:
+        asked.append(1)
+        return OFTEN
+
+    for _ in range(2):  # versions 2 and 5; of 3 and 4 there is nothing
+        landing = staged(root, attrs.evolve(one, attempt=uuid4().hex))
+        mark = Mark(landing.link, next(seen), 0)
+        assert adopter.append(landing, read=lambda mark=mark: mark, ask=ask, ready=lambda: None) is Adoption.MADE  # type: ignore[misc]
+    assert len(asked) == 2
+
+
+def test_commit_with_which_spark_writes_a_checkpoint_is_sparks(root: Path) -> None:
+    for number in (1, 2):
+        assert adopt(root, staged(root, link(number)), ask=lambda: 3) is Adoption.MADE
+    assert adopt(root, staged(root, link(3)), ask=lambda: 3) is Adoption.SPARKS
+    commit(root, 3)
+    assert adopt(root, staged(root, link(3)), ask=lambda: 3) is Adoption.MADE
+
+
+def test_table_that_is_gone_is_sparks_to_make(root: Path) -> None:
+    commit_file(root, 0).unlink()
+    assert adopt(root, staged(root, link(1))) is Adoption.SPARKS
+    assert [*(root / "_delta_log").iterdir()] == []
+
+
+RECORDS = StructType([StructField("offset", LongType()), StructField("topic", StringType())])
+
+
+def interval(table: StructType = RECORDS, **detail: Any) -> int | None:
+    plain: dict[str, Any] = {"location": "file:///t", "features": ("appendOnly", "invariants")}
+    return checkpoint_interval(Detail(**{**plain, **detail}), table, RECORDS)
+
+
+def test_spark_commits_each_hundredth_time_or_as_often_as_the_table_says() -> None:
+    assert interval() == 100
+    assert interval(properties={"delta.checkpointInterval": "7", "mine": "x"}) == 7
+    assert interval(table=StructType(RECORDS.fields[::-1])) == 100
 
 
 @pytest.mark.parametrize(
-    ("schema", "options"),
+    "detail",
     [
-        (None, {"partition_by": ["topic"]}),
-        (nullable(kafka_schema()).append(pa.field("more", pa.string())), {}),
-        (nullable(kafka_schema()).set(4, pa.field("offset", pa.int64(), nullable=False)), {}),
-        (nullable(kafka_schema()).set(4, pa.field("offset", pa.int32())), {}),
+        {"partition_columns": ("topic",)},
+        {"features": ("appendOnly", "invariants", "rowTracking")},
+        {"properties": {"delta.constraints.few": "offset < 5"}},
+        {"properties": {"delta.compatibility.symlinkFormatManifest.enabled": "true"}},
+        {"table": StructType([*RECORDS.fields, StructField("more", StringType())])},
+        {"table": StructType([RECORDS["topic"], StructField("offset", LongType(), nullable=False)])},
+        {"table": StructType([RECORDS["topic"], StructField("offset", IntegerType())])},
+        {
+            "table": StructType(
+                [RECORDS["topic"], StructField("offset", LongType(), metadata={"delta.invariants": "x"})]
+            )
+        },
     ],
-    ids=["partitioned", "more columns", "not null", "another type"],
+    ids=["partitions", "feature", "constraint", "hook", "more columns", "not null", "another type", "invariant"],
 )
-def test_table_that_asks_for_more_is_left_to_spark(tmp_path: Path, schema: pa.Schema, options: dict[str, Any]) -> None:
-    root = create(tmp_path / "table", schema=schema, **options)
+def test_of_such_a_table_each_commit_is_sparks(detail: dict[str, Any]) -> None:
+    assert interval(**detail) is None
+
+
+# -- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_of_a_landing_that_nobody_wants_any_more(root: Path) -> None:
+    def unwanted() -> None:
+        raise BrokenChainError("nobody waits")
+
     landing = staged(root, link(1))
-    assert not Adopter(root).append(landing, mark(link(1)))
+    with pytest.raises(BrokenChainError):
+        adopt(root, landing, ready=unwanted)
+    assert chain(root).links == []
+    assert [*root.glob("part-*")] == []
     assert landing.staged is not None
     assert landing.staged.exists()
-    assert DeltaTable(root).version() == 0
 
 
-@pytest.mark.parametrize(
-    ("protocol", "metadata"),
-    [
-        ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking", "domainMetadata"]}, {}),
-        ({"minReaderVersion": 1, "minWriterVersion": 4}, {}),
-        ({"minReaderVersion": 1, "minWriterVersion": 2}, {"delta.invariants": '{"expression": {"expression": "1"}}'}),
-    ],
-    ids=["feature", "version", "invariant"],
-)
-def test_table_of_which_writers_must_know_more_is_left_to_spark(
-    root: Path, protocol: dict[str, Any], metadata: dict[str, str]
+@pytest.mark.parametrize("is_known", [True, False])
+def test_file_stays_where_it_is_not_known_whether_a_commit_names_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
-    log = root / "_delta_log" / f"{0:020}.json"
-    actions = [json.loads(line) for line in log.read_text().splitlines()]
-    for action in actions:
-        if "protocol" in action:
-            action["protocol"] = protocol
-        if "metaData" in action:
-            schema = json.loads(action["metaData"]["schemaString"])
-            schema["fields"][4]["metadata"] = metadata
-            action["metaData"]["schemaString"] = json.dumps(schema)
-    log.write_text("\n".join(map(json.dumps, actions)))
-    assert not Adopter(root).append(staged(root, link(1)), mark(link(1)))
-    assert DeltaTable(root).version() == 0
+    kind = OSError if is_known else UnansweredError
+
+    def fail(*_: object) -> bool:
+        raise kind(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(adopting, "put_if_absent", fail)
+    with pytest.raises(kind):
+        adopt(root, staged(root, link(1)))
+    assert len([*root.glob("part-*")]) == (0 if is_known else 1)
 
 
-def test_table_with_a_constraint_is_left_to_spark(root: Path) -> None:
-    DeltaTable(root).alter.add_constraint({"few": "offset < 5"})
-    assert not Adopter(root).append(staged(root, link(1)), mark(link(1)))
-    assert DeltaTable(root).version() == 1
+def test_disk_that_fails_before_the_commit_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(adopting, "sync", fail)
+    with pytest.raises(OSError, match="No space"):
+        adopt(root, staged(root, link(1)))
+    assert [*root.glob("part-*")] == []
 
 
-def test_table_that_delta_rs_cannot_read_is_left_to_spark(root: Path) -> None:
-    (root / "_delta_log" / f"{0:020}.json").write_text('{"protocol": {"minReaderVersion": 99, "minWriterVersion": 99}}')
-    assert not Adopter(root).append(staged(root, link(1)), mark(link(1)))
-
-
-def test_commit_that_fails_passes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise DeltaError("the disk is full")
-
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", fail)
-    with pytest.raises(CommitError, match=r"delta-rs cannot commit to .*: the disk is full") as raised:
-        Adopter(root).append(staged(root, link(1)), mark(link(1)))
-    assert raised.value.passes
+def test_a_table_has_one_lock_by_whatever_path(tmp_path: Path) -> None:
+    (tmp_path / "table").mkdir()
+    (tmp_path / "alias").symlink_to(tmp_path / "table")
+    assert lock_of(tmp_path / "table") is lock_of(tmp_path / "alias")
+    assert lock_of(tmp_path / "table") is not lock_of(tmp_path / "other")

@@ -1,0 +1,79 @@
+"""Delta tables without Spark: their landings are commits of an `Adopter`'s, and what a table asks Spark for is known.
+
+Such a table has no lease, since no Spark commits to it: several processes may.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sarameya_handlers.landing.files import make_directory, put_if_absent
+from sarameya_handlers.spark.delta import leftovers
+from sarameya_handlers.spark.delta.adopting import Adopter
+from sarameya_handlers.spark.delta.checks import Detail
+from sarameya_handlers.spark.delta.log import commit_file
+from sarameya_handlers.spark.delta.table import DeltaTable
+from sarameya_handlers.spark.tables.table import Leftover
+
+_MADE = (
+    {"commitInfo": {"timestamp": 0, "operation": "CREATE TABLE"}},
+    {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+    {"metaData": {"id": "conformance"}},
+)
+_NEVER = 1 << 62
+"""Commits until Spark is to write a checkpoint."""
+
+
+class AdoptedDelta(DeltaTable):
+    needs_spark = False
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._root = root
+        self._detail = Detail(location=f"file://{root}")
+        self._staging = root / "_sarameya" / "staging"
+        self._adopter = Adopter(root)
+        self._log.is_at(root)
+
+    def open(self, spark: Any) -> None:
+        make_directory(self.staging)
+        made = "\n".join(json.dumps(action, separators=(",", ":")) for action in _MADE)
+        put_if_absent(commit_file(self._root, 0), made.encode())
+
+    def open_unstaged(self, spark: Any) -> None:
+        self.open(spark)
+
+    def driver_lock(self, spark: Any) -> None:
+        return None
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for file in self.files():
+            there = [column for column in columns if column in pq.read_schema(file).names]
+            yield from pq.read_table(file, columns=there).to_batches()
+
+    def files(self) -> list[Path]:
+        """As the log has them. Nobody removes any."""
+        commits = sorted((self._root / "_delta_log").glob("*.json"))
+        actions = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
+        return [self._root / action["add"]["path"] for action in actions if "add" in action]
+
+    def leftovers(self, spark: Any) -> Sequence[Leftover]:
+        return leftovers.leftovers(self._root, lambda: map(str, self.files()), self.staging)
+
+    def remove(self, spark: Any, leftover: Leftover) -> None:
+        leftovers.remove(leftover, self._root, self.staging)
+
+    def _find(self, spark: Any) -> None:
+        pass
+
+    def _ask(self, spark: Any) -> int:
+        return _NEVER
+
+    def _transactions(self, spark: Any) -> Mapping[str, int]:  # type: ignore[override]
+        return {}
