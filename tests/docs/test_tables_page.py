@@ -1,0 +1,59 @@
+"""What docs/tables.md shows is read as it stands there, and says all that there is."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from sarameya_handlers import SparkSink
+from sarameya_handlers.spark.options import spark_options
+from sarameya_handlers.spark.sink_options import LAYOUT, OTHERS, PLAIN, sink_arguments
+from sarameya_handlers.spark.tables.table import Layout
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+ROWS = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=["parquet", "delta", "iceberg"])
+def test_app_files_options_make_a_sink(block: str, request: pytest.FixtureRequest) -> None:
+    options: dict[str, Any] = tomllib.loads(block)["handler"]["options"]
+    assert sink_arguments(options)["table"].name.startswith(f"{request.node.callspec.id}:")
+    if "spark" in options:
+        assert spark_options(options["spark"]).share
+
+
+def test_packages_are_those_that_the_tests_have() -> None:
+    pom = ElementTree.parse(ROOT / "tests" / "integration" / "lakes" / "pom.xml")
+    namespace = {"m": "http://maven.apache.org/POM/4.0.0"}
+    properties = {f"${{{one.tag.partition('}')[2]}}}": one.text for one in pom.find("m:properties", namespace) or ()}
+    there = {
+        f"{one.findtext('m:groupId', '', namespace)}:{one.findtext('m:artifactId', '', namespace)}:"
+        f"{properties.get(one.findtext('m:version', '', namespace))}"
+        for one in pom.iterfind(".//m:dependency", namespace)
+    }
+    named = set(re.findall(r'"spark\.jars\.packages" = "(.*?)"', PAGE))
+    assert len(named) == 2
+    assert named <= there
+
+
+def test_every_option_is_there() -> None:
+    assert set(ROWS) == {*PLAIN, *LAYOUT, *OTHERS}
+
+
+def test_defaults_are_the_codes() -> None:
+    arguments = inspect.signature(SparkSink).parameters
+    layout = {name: getattr(Layout(), name) for name in LAYOUT}
+    for name in (*PLAIN, *LAYOUT):
+        told = ROWS[name].strip("`")
+        shown = None if told == "none" else ast.literal_eval(told.replace("false", "False"))
+        default = layout.get(name, arguments[name].default if name in arguments else None)
+        assert shown == (list(default) if isinstance(default, tuple) else default), name
