@@ -17,7 +17,7 @@ from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Shape, Table
 from tests.conformance.brokers import GROUP, SINK, TOPIC
 from tests.conformance.logs import NO_SPARK, LoopEngine
-from tests.conformance.proof import offsets, prove_chain, prove_rows
+from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
 from tests.group.kit import Running, start_member
 
 
@@ -170,6 +170,7 @@ class LandingGroup:
         for key, end in self.ends.items():
             prove_chain(self.parquet, None, key, end)
         prove_rows(self.parquet, None, offsets(self.ends))
+        prove_audit(self.parquet, None)
         assert self.parquet.leftovers(NO_SPARK) == []
 
 

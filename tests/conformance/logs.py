@@ -15,7 +15,7 @@ from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.engines.engine import Engine
 from sarameya_handlers.spark.engines.keeping import RETURN_TIMEOUT
 from sarameya_handlers.spark.errors import SparkGoneError
-from tests.conformance.proof import offsets, prove_chain, prove_rows
+from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
 from tests.handlers.kit import FakeClaim, FakeSession, batch
 
 RECORDS = 15
@@ -143,6 +143,7 @@ class World:
         for key in keys:
             prove_chain(self.table, None, key, RECORDS)
         prove_rows(self.table, None, offsets(dict.fromkeys(keys, RECORDS)))
+        prove_audit(self.table, None)
 
     @property
     def leftovers(self) -> list[str]:

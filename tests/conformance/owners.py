@@ -14,7 +14,7 @@ from sarameya_handlers.landing.chain import Chain, Outcome, Settled
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.landing import OnPhase, Try, found, land
 from sarameya_handlers.spark.tables.table import Landing, Phase, Shape, Table
-from tests.conformance.proof import offsets, prove_chain, prove_rows, prove_winners
+from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows, prove_winners
 
 KEY = ChainKey("conformance", "orders", 0)
 ORIGIN = Origin(group="landing", topic_id="0123456789abcdef" * 2)
@@ -123,6 +123,7 @@ class Two:
         end = self.owner().position
         links = prove_chain(self.table, self.sessions[1], KEY, end)
         prove_winners(links, prove_rows(self.table, self.sessions[1], offsets({KEY: end})))
+        prove_audit(self.table, self.sessions[1])
 
 
 def loses(both: Two, phase: Phase, zombies: int, owners: int) -> None:

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sarameya_handlers import ParquetTable
+from sarameya_handlers.audit.gathering import Audit, read_heads, table_facts
+from sarameya_handlers.audit.verdict import is_proved, judge
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, check_chain
 from sarameya_handlers.landing.manifests import Manifests
 from sarameya_handlers.spark.tables.table import Table
@@ -87,6 +89,15 @@ def prove_winners(links: Iterable[Link], rows: Iterable[Row]) -> None:
         assert wrote <= {link.attempt}, f"{link} by {link.attempt} holds rows of {wrote - {link.attempt}}"
         if link.kind is Kind.RECORDS and link.rows >= 0:
             assert link.rows == link.to_offset - link.from_offset, f"{link} says {link.rows} rows"
+
+
+def prove_audit(table: Table, spark: Any) -> None:
+    """What `sarameya verify` looks at without a cluster; of a table that it knows."""
+    if isinstance(table, LedgerTable):
+        return
+    audit = Audit(table=table, by_spark=table.needs_spark)
+    findings = judge(table_facts(spark, audit, read_heads(spark, table), now=0.0))
+    assert is_proved(findings), [finding for finding in findings if finding.counts]
 
 
 def offsets(ends: Mapping[ChainKey, int]) -> list[tuple[str, int, int]]:

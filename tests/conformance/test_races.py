@@ -13,7 +13,7 @@ import pytest
 
 from tests.conformance.contenders import Contender, Place
 from tests.conformance.owners import KEY
-from tests.conformance.proof import offsets, prove_chain, prove_rows, prove_winners
+from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows, prove_winners
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 600.0
@@ -63,6 +63,7 @@ def test_of_two_processes_exactly_one_appends_each_link(contender: Contender, pl
     with contender.reading(place) as spark:
         links = prove_chain(table, spark, KEY, end=table.heads(spark, [KEY])[KEY].to_offset)
         rows = prove_rows(table, spark, offsets({KEY: links[-1].to_offset}))
+        prove_audit(table, spark)
     assert [link.attempt for link in links] == [one["winner"] for one in ones]
     prove_winners(links, rows)
 

@@ -32,7 +32,7 @@ from sarameya_handlers.spark.delta.checks import Detail
 from sarameya_handlers.spark.delta.commits import Mark, app_id, txn_version
 from sarameya_handlers.spark.delta.file_facts import statistics
 from sarameya_handlers.spark.delta.log import commit_file
-from sarameya_handlers.spark.tables.shared_lock import SharedLock
+from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.table import Landing
 
 if TYPE_CHECKING:
@@ -84,12 +84,13 @@ def checkpoint_interval(detail: Detail, table: StructType, records: StructType) 
 
 @attrs.define(slots=True)
 class Adopter:
-    """Appends to the table in the directory `root`. Not thread-safe."""
+    """Appends to the table in the directory `root`, for several threads at once."""
 
     root: Path
     _asked: int = attrs.field(default=-1, init=False)
     """The version as of which `_interval` is known."""
     _interval: int | None = attrs.field(default=None, init=False)
+    _asking: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
 
     def append(
         self,
@@ -135,12 +136,13 @@ class Adopter:
 
     def _takes(self, version: int, ask: Callable[[], int | None]) -> bool:
         """Whether this version, the next one, need not be Spark's."""
-        news = range(self._asked + 1, version)
-        if not 0 <= self._asked < version or any(_changes_table(commit_file(self.root, one)) for one in news):
-            self._interval = ask()
-        self._asked = version - 1
-        # Version 0 makes the table.
-        return bool(version and self._interval and version % self._interval)
+        with self._asking:
+            news = range(self._asked + 1, version)
+            if not 0 <= self._asked < version or any(_changes_table(commit_file(self.root, one)) for one in news):
+                self._interval = ask()
+            self._asked = version - 1
+            # Version 0 makes the table.
+            return bool(version and self._interval and version % self._interval)
 
     def _named(self, landing: Landing) -> Path | None:
         """The staged file under a name of the table's as well, on the disk."""
@@ -158,14 +160,14 @@ class Adopter:
         return file
 
 
-_locks: dict[Path, SharedLock] = {}
+_locks: dict[Path, GroupLock] = {}
 _locking = threading.Lock()
 
 
-def lock_of(root: Path) -> SharedLock:
-    """Of who commits to the table in this directory, in this process: Spark's works together, an adopter alone."""
+def lock_of(root: Path) -> GroupLock:
+    """Of who commits to the table in this directory, in this process: by Spark, or by `Adopter`s."""
     with _locking:
-        return _locks.setdefault(root.resolve(), SharedLock())
+        return _locks.setdefault(root.resolve(), GroupLock())
 
 
 def _unlink(file: Path | None) -> None:

@@ -31,9 +31,9 @@ from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError, of_directory
 from sarameya_handlers.spark.shaping.staged import KAFKA_COLUMNS
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
+from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.lease import holds_lease, take_lease
 from sarameya_handlers.spark.tables.reach import check_reads
-from sarameya_handlers.spark.tables.shared_lock import SharedLock
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class DeltaTable(Table):
         self._log = DeltaLog(self._place.sql)
         self._writer = Writer(self._place, self._layout)
         self.restate_after = KEPT_BY_DEFAULT / _RESTATED_IN
-        self._commits = SharedLock()
-        """Held together by commits of Spark's, alone by the adopter's."""
+        self._commits = GroupLock()
+        """By Spark, or by the adopter."""
         self._adopter: Adopter | None = None
         """Where this process's driver is the only one."""
         self._detail: Detail | None = None
@@ -148,7 +148,7 @@ class DeltaTable(Table):
             if self._detail is None:
                 self._find(spark)
             if self._detail is None:
-                with self._commits.shared():
+                with self._commits.held(Writer):
                     self._writer.create(spark, landing, shape, self.staging)
                 self._find(spark)
             ready = partial(checkpoint, Phase.READY, [landing])
@@ -219,12 +219,12 @@ class DeltaTable(Table):
             self._search(spark, {landing.link.key: LAST})
             return self._mark(landing)
 
-        with self._commits.alone():
+        with self._commits.held(Adopter):
             adoption = self._adopter.append(landing, read=read, ask=partial(self._ask, spark), ready=ready)
         return adoption is not Adoption.SPARKS
 
     def _append(self, spark: SparkSession, landing: Landing, shape: Shape, ready: Callable[[], None]) -> None:
-        with self._commits.shared():
+        with self._commits.held(Writer):
             if (mark := self._mark(landing)) is not None:
                 ready()
                 columns = self._detail.partition_columns if self._detail else ()
