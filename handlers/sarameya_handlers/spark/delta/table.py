@@ -216,8 +216,7 @@ class DeltaTable(Table):
         assert self._adopter is not None
 
         def read() -> Mark | None:
-            self._search(spark, {landing.link.key: LAST})
-            return self._mark(landing)
+            return _mark(landing, self._search(spark, {landing.link.key: LAST})[landing.link.key])
 
         with self._commits.held(Adopter):
             adoption = self._adopter.append(landing, read=read, ask=partial(self._ask, spark), ready=ready)
@@ -225,22 +224,10 @@ class DeltaTable(Table):
 
     def _append(self, spark: SparkSession, landing: Landing, shape: Shape, ready: Callable[[], None]) -> None:
         with self._commits.held(Writer):
-            if (mark := self._mark(landing)) is not None:
+            if (mark := _mark(landing, self._known[landing.link.key])) is not None:
                 ready()
                 columns = self._detail.partition_columns if self._detail else ()
                 self._writer.append(spark, landing, shape, mark, columns)
-
-    def _mark(self, landing: Landing) -> Mark | None:
-        """A landing's, by what was last read of its chain; None where that has the link. Raises LandingError where it
-        has not the one before."""
-        known, number = self._known[landing.link.key], landing.link.number
-        last = known.links[-1].number if known.links else 0
-        if number > last + 1:
-            raise LandingError(f"{landing}: the table has no link {number - 1}, only {last}")
-        if number <= last:
-            logger.info("%s is not tried, the table has it", landing)
-            return None
-        return Mark(landing.link, known.seen, known.term)
 
     def _ask(self, spark: SparkSession) -> int | None:
         """The `checkpoint_interval` of the table as it is."""
@@ -326,6 +313,18 @@ def _driver_lock(spark: SparkSession, location: str) -> Path | None:
 
 def _lock_file(root: Path) -> Path:
     return hidden(root) / "driver.lock"
+
+
+def _mark(landing: Landing, known: Found) -> Mark | None:
+    """A landing's, by what was read of its chain; None where that has the link. Raises LandingError where it has not
+    the one before."""
+    number, last = landing.link.number, known.links[-1].number if known.links else 0
+    if number > last + 1:
+        raise LandingError(f"{landing}: the table has no link {number - 1}, only {last}")
+    if number <= last:
+        logger.info("%s is not tried, the table has it", landing)
+        return None
+    return Mark(landing.link, known.seen, known.term)
 
 
 def _version(text: str) -> int:
