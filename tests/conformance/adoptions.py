@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.land.landed import files
 from sarameya_handlers.landing.files import make_directory, put_if_absent
 from sarameya_handlers.spark.delta import leftovers
 from sarameya_handlers.spark.delta.adopting import Adopter
@@ -58,10 +59,8 @@ class AdoptedDelta(DeltaTable):
             yield from pq.read_table(file, columns=there).to_batches()
 
     def files(self) -> list[Path]:
-        """As the log has them. Nobody removes any."""
-        commits = sorted((self._root / "_delta_log").glob("*.json"))
-        actions = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
-        return [self._root / action["add"]["path"] for action in actions if "add" in action]
+        """As the log has them."""
+        return files("delta", self._root)
 
     def leftovers(self, spark: Any) -> Sequence[Leftover]:
         return leftovers.leftovers(self._root, lambda: map(str, self.files()), self.staging)

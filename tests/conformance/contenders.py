@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TOLD = (Phase.STAGED, Phase.WRITTEN, Phase.LINKED, Phase.SETTLED, Phase.MARKED)
+TOLD_BY_DELTA = (Phase.STAGED, Phase.READY, Phase.LINKED, Phase.SETTLED, Phase.MARKED)
 
 
 class Runs(StrEnum):
@@ -184,7 +185,7 @@ CONTENDERS = {
             table=_adopted,
             races=300,
             session_timeout=2.0,
-            told=(Phase.STAGED, Phase.READY, Phase.LINKED, Phase.SETTLED, Phase.MARKED),
+            told=TOLD_BY_DELTA,
         ),
         Contender(
             name="parquet-classic",
@@ -197,7 +198,7 @@ CONTENDERS = {
             name="delta",
             runs=Runs.CONNECT,
             table=_delta,
-            told=(Phase.STAGED, Phase.READY, Phase.LINKED, Phase.SETTLED, Phase.MARKED),
+            told=TOLD_BY_DELTA,
             needs_server=True,
         ),
         Contender(name="iceberg", runs=Runs.CONNECT, table=_iceberg, needs_server=True),

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sarameya_handlers import ParquetTable
+from sarameya_handlers.audit.facts import Facts
 from sarameya_handlers.audit.gathering import Audit, read_heads, table_facts
 from sarameya_handlers.audit.verdict import is_proved, judge
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, check_chain
@@ -96,7 +97,12 @@ def prove_audit(table: Table, spark: Any) -> None:
     if isinstance(table, LedgerTable):
         return
     audit = Audit(table=table, by_spark=table.needs_spark)
-    findings = judge(table_facts(spark, audit, read_heads(spark, table), now=0.0))
+    prove_facts(table_facts(spark, audit, read_heads(spark, table), now=0.0))
+
+
+def prove_facts(facts: Facts) -> None:
+    """What `sarameya verify` has found out proves the table."""
+    findings = judge(facts)
     assert is_proved(findings), [finding for finding in findings if finding.counts]
 
 

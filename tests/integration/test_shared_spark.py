@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 
+from bench.land.landed import files
 from sarameya.embedded import EmbeddedCluster
 from tests.integration.lakes import lake_properties
 from tests.integration.processes import children, is_running
@@ -68,16 +69,6 @@ class Service:
         assert landed == {(partition, offset): 1 for partition in range(2) for offset in range(count // 2)}
 
 
-def parquet_files(path: Path) -> list[Path]:
-    return [*path.glob("part-*.parquet")]
-
-
-def delta_files(path: Path) -> list[Path]:
-    """As its log has them, of which no landing takes any away."""
-    lines = [line for commit in (path / "_delta_log").glob("*.json") for line in commit.read_text().splitlines()]
-    return [path / action["add"]["path"] for line in lines if "add" in (action := json.loads(line))]
-
-
 async def until(condition: Callable[[], bool]) -> None:
     with trio.fail_after(DEADLINE):
         while not condition():
@@ -85,9 +76,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def service(
-    directory: Path, table: str, files: Callable[[Path], list[Path]], conf: Mapping[str, str] | None = None
-) -> AsyncIterator[Service]:
+async def service(directory: Path, kind: str, conf: Mapping[str, str] | None = None) -> AsyncIterator[Service]:
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         app = directory / "app.toml"
         app.write_text(
@@ -98,7 +87,7 @@ async def service(
             [handler]
             name = "spark"
             [handler.options]
-            table = "{table}:./landed"
+            table = "{kind}:./landed"
             max_age = 0.5
             transform_sql = "select * from batch"
             [handler.options.spark]
@@ -115,7 +104,7 @@ async def service(
         )
         async with sarameya(directory, "run", str(app), deadline=2 * DEADLINE) as supervisor:
             try:
-                yield Service(supervisor, cluster, lambda: files(directory / "landed"))
+                yield Service(supervisor, cluster, lambda: files(kind, directory / "landed"))
             except trio.TooSlowError:
                 raise AssertionError(supervisor.stderr) from None
 
@@ -123,7 +112,7 @@ async def service(
 async def test_workers_land_through_one_server_which_neither_a_dead_worker_nor_its_own_death_ends(
     tmp_path: Path,
 ) -> None:
-    async with service(tmp_path, "parquet", parquet_files) as running:
+    async with service(tmp_path, "parquet") as running:
         running.produce(20)
         await running.until_landed(20)
         (server,) = running.servers
@@ -152,7 +141,7 @@ async def test_workers_share_a_delta_table_through_one_driver_and_a_killed_super
     tmp_path: Path,
 ) -> None:
     """On a plain file system two drivers would be refused."""
-    async with service(tmp_path, "delta", delta_files, lake_properties(tmp_path)) as running:
+    async with service(tmp_path, "delta", lake_properties(tmp_path)) as running:
         for count in (20, 40):
             running.produce(20)
             await running.until_landed(count)

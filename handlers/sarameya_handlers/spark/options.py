@@ -95,8 +95,6 @@ _SESSION_DEFAULTS = {
     "spark.sql.codegen.useIdInClassName": "false",
 }
 
-_DELTA_SNAPSHOT_TASKS = "4"
-
 
 @attrs.frozen(slots=True, kw_only=True)
 class SparkOptions:
@@ -137,7 +135,7 @@ class SparkOptions:
             # Nobody connects from elsewhere, and a laptop's host name may resolve to nothing.
             defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             # Before each commit Delta makes a job of so many tasks, 50 by default, of which few are any good here.
-            defaults["spark.databricks.delta.snapshotPartitions"] = _DELTA_SNAPSHOT_TASKS
+            defaults["spark.databricks.delta.snapshotPartitions"] = "4"
         chosen = {key: _property(value) for key, value in self.conf.items()}
         if chosen.get("spark.ui.enabled", "false") == "false":
             # Spark writes out each job's plan for the UI, also where there is none: in short, and a landing costs less.

@@ -20,13 +20,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
-from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import attrs
 
+from sarameya import __version__
 from sarameya_handlers.landing.files import UnansweredError, put_if_absent, sync
 from sarameya_handlers.spark.delta.checks import Detail
 from sarameya_handlers.spark.delta.commits import Mark, app_id, txn_version
@@ -205,7 +205,7 @@ def _content(landing: Landing, mark: Mark, file: Path | None) -> bytes:
                     "numOutputBytes": str(size),
                 },
                 "userMetadata": mark.to_json(),
-                "engineInfo": f"Sarameya/{version_of('sarameya')}",
+                "engineInfo": f"Sarameya/{__version__}",
             }
         },
         {

@@ -302,17 +302,14 @@ class DeltaTable(Table):
             root = self.staging.parents[1]
             self._log.is_at(root)
             # Not of a catalog's table, whose name may become another directory's while we land.
-            if self._place.location and holds_lease(_lock_file(root)) and _names_are_given_once(self.staging):
+            lock = _driver_lock(spark, f"file://{root}")
+            if self._place.location and lock and holds_lease(lock) and _names_are_given_once(self.staging):
                 self._adopter = Adopter(root)
 
 
 def _driver_lock(spark: SparkSession, location: str) -> Path | None:
     root = local_root(location)
-    return None if root is None or is_connect(spark) else _lock_file(root)
-
-
-def _lock_file(root: Path) -> Path:
-    return hidden(root) / "driver.lock"
+    return None if root is None or is_connect(spark) else hidden(root) / "driver.lock"
 
 
 def _mark(landing: Landing, known: Found) -> Mark | None:

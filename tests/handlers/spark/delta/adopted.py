@@ -17,6 +17,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.land.landed import files
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.delta.adopting import Adopter, Adoption
@@ -97,12 +98,8 @@ def adopt(root: Path, landing: Landing, **options: Any) -> Adoption:
 
 def offsets(root: Path) -> list[int]:
     """Of all rows, as the log has them."""
-    found: list[int] = []
-    for file in sorted((root / "_delta_log").glob("*.json")):
-        for action in map(json.loads, file.read_text().splitlines()):
-            if "add" in action:
-                found += pq.read_table(root / action["add"]["path"], columns=["offset"])["offset"].to_pylist()
-    return sorted(found)
+    tables = (pq.read_table(file, columns=["offset"]) for file in files("delta", root))
+    return sorted(offset for table in tables for offset in table["offset"].to_pylist())
 
 
 def main(root: Path, links: int) -> None:
