@@ -25,8 +25,9 @@ WALL_CLOCK = {
     "runtime/sarameya/group/consumer_group.py": {"time.time"},
     "runtime/sarameya/group/standalone.py": {"time.time"},
     "runtime/sarameya/service/groups/command.py": {"time.time"},
-    # Dates links and dead letters.
+    # Dates links, Delta's commits and dead letters.
     "handlers/sarameya_handlers/spark/lander.py": {"time.time_ns"},
+    "handlers/sarameya_handlers/spark/delta/adopting.py": {"time.time_ns"},
     "handlers/sarameya_handlers/landing/dead_letter_files.py": {"time.time"},
     # Files and links have dates of the wall clock's: how old is what was left lying?
     "handlers/sarameya_handlers/spark/sink.py": {"time.time"},
