@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.data_files import DataFiles
-from sarameya_handlers.spark.parquet.columns import arrow_types
-from sarameya_handlers.spark.parquet.schema import newest_columns, struct
+from sarameya_handlers.spark.parquet.schema import newest_columns
+from sarameya_handlers.spark.tables.columns import arrow_types, struct
+from sarameya_handlers.spark.tables.reach import spark_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,11 +83,6 @@ def _opened(files: DataFiles, name: str, place: Path) -> pq.ParquetFile:
         with suppress(FileNotFoundError):
             return pq.ParquetFile(path)
     return pq.ParquetFile(next(files.replaced.glob(f"*/{name}"), place))
-
-
-def spark_path(path: Path) -> str:
-    """A local path as Spark reads it, also where its default file system is another (Hadoop decodes no %-escapes)."""
-    return f"file://{path}"
 
 
 def _is_hidden(path: Path) -> bool:

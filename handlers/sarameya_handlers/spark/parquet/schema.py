@@ -19,12 +19,11 @@ import attrs
 from sarameya_handlers.landing.data_files import DataFiles
 from sarameya_handlers.landing.schemas import Schema
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.parquet.columns import Columns, holds, merged, nullable, of_arrow
+from sarameya_handlers.spark.tables.columns import Columns, holds, merged, nullable, of_arrow, struct
 from sarameya_handlers.spark.tables.table import Landing, Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 _SPARKS_OWN = b"org.apache.spark.sql.parquet.row.metadata"
 """Where a file that Spark has written says what its columns are."""
@@ -141,12 +140,6 @@ def columns_of(files: DataFiles, schema: Schema) -> Columns:
     except (ValueError, TypeError, LookupError) as error:
         raise LandingError(f"{files.schemas.path(schema.number)} is no schema of Spark's: {error!r}") from error
     raise LandingError(f"{files.schemas.path(schema.number)} is no schema of Spark's: it is no struct")
-
-
-def struct(columns: Columns) -> StructType:
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(dict(columns))
 
 
 def _text(columns: Columns) -> str:

@@ -37,6 +37,7 @@ from sarameya_handlers.spark.errors import LandingError, of_directory
 from sarameya_handlers.spark.parquet import leftovers, writing
 from sarameya_handlers.spark.parquet.reading import batches, read_landing
 from sarameya_handlers.spark.parquet.schema import DirectorySchema, Fit
+from sarameya_handlers.spark.tables.one_job import TOGETHER
 from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
@@ -52,7 +53,7 @@ class ParquetTable(Table):
     Object stores have no such thing behind a path: land there as Delta or Iceberg.
     """
 
-    landings_a_job = 32
+    landings_a_job = TOGETHER
     needs_spark = False
 
     def __init__(self, path: str | os.PathLike[str], *, layout: Layout | None = None) -> None:

@@ -31,7 +31,7 @@ def check_reads(spark: SparkSession | None, directory: Path) -> None:
     try:
         _write(probes)
         # A condition, or the rows would be counted by the files' footers alone.
-        found = spark.read.schema("number int").parquet(*[f"file://{probe}" for probe in probes])
+        found = spark.read.schema("number int").parquet(*map(spark_path, probes))
         count = found.where("number = 1").count()
     except Exception as error:
         raise HandlerError(_READS.format(directory=directory, found=cause_of(error))) from error
@@ -48,7 +48,7 @@ def check_writes(spark: SparkSession | None, directory: Path) -> None:
         return
     probe = directory / f"probe-{uuid4().hex}"
     try:
-        spark.range(0, _PROBES, 1, _PROBES).write.parquet(f"file://{probe}")
+        spark.range(0, _PROBES, 1, _PROBES).write.parquet(spark_path(probe))
         count = _rows_below(probe)
         shutil.rmtree(probe)
     except Exception as error:
@@ -57,6 +57,11 @@ def check_writes(spark: SparkSession | None, directory: Path) -> None:
         shutil.rmtree(probe, ignore_errors=True)
     if count != _PROBES:
         raise HandlerError(_WRITES.format(directory=directory, found=f"{count} rows of {_PROBES}"))
+
+
+def spark_path(path: Path) -> str:
+    """A local path as Spark reads it, also where its default file system is another (Hadoop decodes no %-escapes)."""
+    return f"file://{path}"
 
 
 def _is_here(spark: SparkSession) -> bool:

@@ -13,6 +13,7 @@ from sarameya_handlers.spark.errors import LandingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 Columns = Mapping[str, Any]
 """`{"type": "struct", "fields": [{"name": ..., "type": ..., "nullable": ..., "metadata": ...}, ...]}`"""
@@ -74,6 +75,13 @@ def merged(table: Any, rows: Any) -> Any:
         return {**table, "fields": kept + [field for key, field in ours.items() if key not in theirs]}
     inside = [key for key in ("elementType", "keyType", "valueType") if key in table and key in rows]
     return {**table, **{key: merged(table[key], rows[key]) for key in inside}}
+
+
+def struct(columns: Columns) -> StructType:
+    """As Spark has them."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(dict(columns))
 
 
 def of_arrow(schema: pa.Schema) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 
 from sarameya.arrow import kafka_schema
 from sarameya_handlers import LandingError
-from sarameya_handlers.spark.parquet.columns import arrow_types, holds, merged, nullable, of_arrow
+from sarameya_handlers.spark.tables.columns import arrow_types, holds, merged, nullable, of_arrow
 
 
 def columns(nulls: bool = True, **fields: DataType) -> dict[str, Any]:

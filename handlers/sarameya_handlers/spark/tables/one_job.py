@@ -1,0 +1,68 @@
+"""Several landings' rows written with one job of Spark's, each into a directory of its own, out of readers' sight."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sarameya_handlers.spark.tables.reach import spark_path
+from sarameya_handlers.spark.tables.settings import changed
+from sarameya_handlers.spark.tables.table import Landing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+TOGETHER = 32
+"""Landings that share a job at most: each is a task of its own."""
+_ATTEMPT = "_sarameya_attempt"
+"""The column by which one job writes each landing's rows into a directory of its own."""
+_SETTINGS = {
+    # Else Spark sorts each task's rows by that column, though they all have the same, for a third of the time.
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # Else the union of frames of one task each is one task, since Spark 4.1, and one core writes them all.
+    "spark.sql.unionOutputPartitioning": "false",
+}
+"""Settings for a job that writes several landings, each in a task of its own."""
+
+
+def write_each(
+    spark: SparkSession,
+    into: Path,
+    landings: Sequence[Landing],
+    frames: Sequence[DataFrame],
+    partition_by: tuple[str, ...] = (),
+) -> None:
+    """Write the rows of each landing, a Parquet file (and one for each partition of the table), into the directory
+    `into`/<attempt>, which may not be there afterwards for one without rows. The frames have the same columns."""
+    single = [frame.coalesce(1) for frame in frames]
+    if len(landings) == 1:
+        _writer(single[0], partition_by).parquet(spark_path(into / landings[0].link.attempt))
+    elif landings:
+        _write_together(spark, into, [landing.link.attempt for landing in landings], single, partition_by)
+
+
+def _write_together(
+    spark: SparkSession, into: Path, attempts: Sequence[str], frames: Sequence[DataFrame], partition_by: tuple[str, ...]
+) -> None:
+    from pyspark.sql.functions import lit
+
+    marked = [frame.withColumn(_ATTEMPT, lit(attempt)) for frame, attempt in zip(frames, attempts, strict=True)]
+    together = into / f"{attempts[0]}-and-others"
+    try:
+        union = reduce(lambda one, other: one.union(other), marked)
+        with changed(spark, _SETTINGS):
+            _writer(union, (_ATTEMPT, *partition_by)).parquet(spark_path(together))
+        for attempt in attempts:
+            written = together / f"{_ATTEMPT}={attempt}"
+            if written.exists():
+                written.rename(into / attempt)
+    finally:
+        shutil.rmtree(together, ignore_errors=True)
+
+
+def _writer(frame: DataFrame, partition_by: tuple[str, ...]) -> DataFrameWriter:
+    writer = frame.write.option("maxRecordsPerFile", 0)
+    return writer.partitionBy(*partition_by) if partition_by else writer
