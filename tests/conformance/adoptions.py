@@ -19,7 +19,9 @@ from sarameya_handlers.spark.delta import leftovers
 from sarameya_handlers.spark.delta.adopting import Adopter
 from sarameya_handlers.spark.delta.checks import Detail
 from sarameya_handlers.spark.delta.log import commit_file
+from sarameya_handlers.spark.delta.rows import records
 from sarameya_handlers.spark.delta.table import DeltaTable
+from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.tables.table import Leftover
 
 _MADE = (
@@ -71,8 +73,8 @@ class AdoptedDelta(DeltaTable):
     def _find(self, spark: Any) -> None:
         pass
 
-    def _ask(self, spark: Any) -> int:
-        return _NEVER
+    def _ask(self, spark: Any) -> Terms:
+        return Terms(columns=records(), checkpoint_interval=_NEVER)
 
     def _transactions(self, spark: Any) -> Mapping[str, int]:  # type: ignore[override]
         return {}

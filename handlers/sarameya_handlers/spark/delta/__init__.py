@@ -1,7 +1,8 @@
 """Delta Lake tables: a link is a commit of its own.
 
 table.py     the table                                   writing.py   created, and appended to, by Spark
-adopting.py  appended to without Spark, where records land as they are
+rows.py      landings' files, by one job of Spark's or as they were staged
+adopting.py  their commits, without Spark               terms.py     which tables' commits may be so (pure)
 file_facts.py    what a commit says of a file
 commits.py   how a link is written into a commit, and read back (pure)
 chains.py    chains in the history, also of a table that was restored (pure)

@@ -8,16 +8,18 @@ partitions have some of their own.
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from stat import S_ISDIR
 from urllib.parse import unquote
 
 import msgspec
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.files import TEMPORARY
+from sarameya_handlers.spark.delta.rows import writing
 from sarameya_handlers.spark.tables.table import Leftover
 
 _STAGED = re.compile(r"[0-9a-f]{32}\.parquet|probe-[0-9a-f]{32}\.parquet")
@@ -41,12 +43,13 @@ class _Action(msgspec.Struct):
 def leftovers(root: Path, current: Callable[[], Iterable[str]], staging: Path) -> list[Leftover]:
     """`current` gives the files of the table as it is now, as Spark names them."""
     staged = [(path, "a staged file") for path in _entries(staging) if _STAGED.fullmatch(path.name)]
+    written = [(path, "data of a landing that has not won") for path in _entries(writing(root))]
     unput = [(path, "a commit that was not made") for path in _entries(root / "_delta_log") if _is_unput(path, root)]
     listed = [(path, "a data file that no version of the table names") for path in _data_files(root)]
     named = {name for path in current() for name in _names(path)} | _named_in_log(root)
     return [
         leftover
-        for path, what in (*staged, *unput, *(one for one in listed if one[0].name not in named))
+        for path, what in (*staged, *written, *unput, *(one for one in listed if one[0].name not in named))
         if (leftover := _leftover(path, what, OTHERS_MAY_TAKE if _DATA.fullmatch(path.name) else 0.0)) is not None
     ]
 
@@ -56,6 +59,9 @@ def remove(leftover: Leftover, root: Path | None, staging: Path | None) -> None:
     path = Path(leftover.name)
     is_staged = staging is not None and path.parent == staging and _STAGED.fullmatch(path.name)
     is_data = root is not None and root in path.parents and _DATA.fullmatch(path.name)
+    if root is not None and path.parent == writing(root):
+        shutil.rmtree(path, ignore_errors=True)
+        return
     if not (is_staged or is_data or _is_unput(path, root)):
         raise HandlerError(f"{path} is no leftover of this table")
     path.unlink(missing_ok=True)
@@ -108,13 +114,13 @@ def _names(path: str) -> tuple[str, str]:
 def _leftover(path: Path, what: str, others_may_take: float) -> Leftover | None:
     """None for one that is gone by now."""
     try:
-        status = os.stat(path)
+        inside = [file.stat() for file in (path, *path.rglob("*"))]
     except FileNotFoundError:
         return None
     return Leftover(
         name=str(path),
-        size_bytes=status.st_size,
-        changed=status.st_mtime,
+        size_bytes=sum(status.st_size for status in inside if not S_ISDIR(status.st_mode)),
+        changed=max(status.st_mtime for status in inside),
         what=what,
         others_may_take=others_may_take,
     )

@@ -2,8 +2,8 @@
 
     rows of one landing ─► append, txn (chain, n), metadata with the link ─► commit ─► the history tells who won
 
-Everything goes through SQL and DataFrames, so that Spark may be in this process or behind Spark Connect; but not where
-records land as they are and this process's driver is the table's only one (adopting.py).
+Everything goes through SQL and DataFrames, so that Spark may be in this process or behind Spark Connect; but where
+this process's driver is the table's only one: then commits are our own (adopting.py), and Spark only writes rows.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from sarameya_handlers.landing.errors import ForgottenChainError
 from sarameya_handlers.landing.files import names_are_given_once
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.delta import leftovers
-from sarameya_handlers.spark.delta.adopting import Adopter, Adoption, checkpoint_interval, lock_of
+from sarameya_handlers.spark.delta.adopting import Adopter, Adoption, lock_of
 from sarameya_handlers.spark.delta.chains import LAST, Found, everything, search
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT, Detail, check_detail, check_session, check_store
 from sarameya_handlers.spark.delta.commits import Mark, app_id, key_of, number_of
 from sarameya_handlers.spark.delta.log import DeltaLog, transactions
 from sarameya_handlers.spark.delta.place import Place, hidden, local_root
+from sarameya_handlers.spark.delta.rows import Rows, writing, written
+from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.delta.writing import Writer
 from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError, of_directory
-from sarameya_handlers.spark.shaping.staged import KAFKA_COLUMNS
+from sarameya_handlers.spark.tables.columns import struct
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.lease import holds_lease, take_lease
-from sarameya_handlers.spark.tables.reach import check_reads
+from sarameya_handlers.spark.tables.one_job import TOGETHER
+from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -67,14 +70,13 @@ class DeltaTable(Table):
     before, and have the group rewound.
 
     OPTIMIZE, VACUUM, DELETE, UPDATE and MERGE may run at any time (in the driver, see above): they change files, not
-    chains. But not through a session of this very process, on a local or mounted file system, where records land as
-    they are: the sink commits those itself (adopting.py), for which only its own works wait. `staging` is a directory
+    chains. But not through a session of this very process, on a local or mounted file system: the sink commits there
+    itself (adopting.py), for which only its own works wait. `staging` is a directory
     that all of Spark's workers can read; it need not be given where the table is on a file system that is mounted
     here as it is there: then it is below the table's root, where neither readers nor VACUUM look, and the log is read
     from there, too.
     """
 
-    landings_a_job = 1
     forgets = True
 
     def __init__(
@@ -145,15 +147,9 @@ class DeltaTable(Table):
         for landing in landings:
             if landing.link.key not in self._known:
                 self._search(spark, {landing.link.key: LAST})
-            if self._detail is None:
-                self._find(spark)
-            if self._detail is None:
-                with self._commits.held(Writer):
-                    self._writer.create(spark, landing, shape, self.staging)
-                self._find(spark)
-            ready = partial(checkpoint, Phase.READY, [landing])
-            if not (self.adopts(shape) and self._adopted(spark, landing, ready)):
-                self._append(spark, landing, shape, ready)
+        self._have(spark, landings[0], shape)
+        for landing in self._adopted(spark, landings, shape, checkpoint):
+            self._append(spark, landing, shape, partial(checkpoint, Phase.READY, [landing]))
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
         # Asked again: constraints come and go while members land.
@@ -211,16 +207,51 @@ class DeltaTable(Table):
 
     # -- the table itself ----------------------------------------------------------------------------
 
-    def _adopted(self, spark: SparkSession, landing: Landing, ready: Callable[[], None]) -> bool:
-        """Commit the staged file itself; False where the commit is to be Spark's."""
+    def _have(self, spark: SparkSession, landing: Landing, shape: Shape) -> None:
+        """Create it, if it is not there."""
+        if self._detail is None:
+            self._find(spark)
+        if self._detail is None:
+            with self._commits.held(Writer):
+                self._writer.create(spark, landing, shape, self.staging)
+            self._find(spark)
+
+    def _adopted(
+        self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint
+    ) -> Sequence[Landing]:
+        """Have files of these landings' rows, and commit them; those of which the commit is to be Spark's."""
+        terms = (
+            self._adopter.terms(self._seen(spark, landings[0]), partial(self._ask, spark)) if self._adopter else None
+        )
+        # Where nothing is to be written, none waits for others.
+        self.landings_a_job = 1 if terms is None or shape.is_plain else TOGETHER
+        if self._adopter is None or terms is None:
+            return landings
+        fitted = partial(self._fitted, terms)
+        with written(spark, self._adopter.root, landings, shape, fitted) as rows:
+            if not shape.is_plain:
+                checkpoint(Phase.WRITTEN, [landing for landing in landings if landing.link.attempt in rows])
+            return [landing for landing in landings if not self._commit(spark, landing, rows, checkpoint)]
+
+    def _commit(self, spark: SparkSession, landing: Landing, rows: Mapping[str, Rows], checkpoint: Checkpoint) -> bool:
+        """False where it is to be Spark's."""
         assert self._adopter is not None
-
-        def read() -> Mark | None:
-            return _mark(landing, self._search(spark, {landing.link.key: LAST})[landing.link.key])
-
+        if landing.link.attempt not in rows:
+            return False
         with self._commits.held(Adopter):
-            adoption = self._adopter.append(landing, read=read, ask=partial(self._ask, spark), ready=ready)
+            adoption = self._adopter.append(
+                landing,
+                rows[landing.link.attempt],
+                read=lambda: _mark(landing, self._search(spark, {landing.link.key: LAST})[landing.link.key]),
+                ask=partial(self._ask, spark),
+                ready=partial(checkpoint, Phase.READY, [landing]),
+            )
         return adoption is not Adoption.SPARKS
+
+    def _fitted(self, terms: Terms, frame: DataFrame) -> DataFrame | None:
+        """None for what has columns that the table lacks, and is to have."""
+        frame = self._writer.fitted(frame, struct(terms.columns))
+        return frame if terms.take(frame.schema.jsonValue()) else None
 
     def _append(self, spark: SparkSession, landing: Landing, shape: Shape, ready: Callable[[], None]) -> None:
         with self._commits.held(Writer):
@@ -229,13 +260,14 @@ class DeltaTable(Table):
                 columns = self._detail.partition_columns if self._detail else ()
                 self._writer.append(spark, landing, shape, mark, columns)
 
-    def _ask(self, spark: SparkSession) -> int | None:
-        """The `checkpoint_interval` of the table as it is."""
+    def _ask(self, spark: SparkSession) -> Terms | None:
+        """Those of the table as it is."""
         self._find(spark)
-        if self._detail is None:
-            return None
-        records = spark.createDataFrame([], KAFKA_COLUMNS).schema
-        return checkpoint_interval(self._detail, self._writer.rows(spark).schema, records)
+        return None if self._detail is None else Terms.of(self._detail, self._writer.rows(spark).schema.jsonValue())
+
+    def _seen(self, spark: SparkSession, landing: Landing) -> int:
+        """The table's newest version."""
+        return self._search(spark, {landing.link.key: LAST})[landing.link.key].seen
 
     def _search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, Found]:
         found = search(self._log.commits(spark), since)
@@ -303,7 +335,7 @@ class DeltaTable(Table):
             self._log.is_at(root)
             # Not of a catalog's table, whose name may become another directory's while we land.
             lock = _driver_lock(spark, f"file://{root}")
-            if self._place.location and lock and holds_lease(lock) and _names_are_given_once(self.staging):
+            if self._place.location and lock and holds_lease(lock) and _may_be_written(spark, writing(root)):
                 self._adopter = Adopter(root)
 
 
@@ -330,8 +362,12 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _names_are_given_once(directory: Path) -> bool:
+def _may_be_written(spark: SparkSession, directory: Path) -> bool:
+    """Whether files that Spark writes there can be moved from here, and names are given once."""
     try:
+        directory.mkdir(parents=True, exist_ok=True)
+        check_writes(spark, directory)
         return names_are_given_once(directory)
-    except OSError:
+    except (OSError, HandlerError) as reason:
+        logger.info("each commit is left to Spark, which takes longer: %s", reason)
         return False

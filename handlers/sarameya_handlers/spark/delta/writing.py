@@ -90,7 +90,7 @@ class Writer:
         if landing.staged is None:
             frame = table.limit(0)
         else:
-            frame = self._fitted(shape.frame(spark, landing), table.schema)
+            frame = self.fitted(shape.frame(spark, landing), table.schema)
             if partitioned_by:
                 require_few_partitions(frame, partitioned_by, self.layout.max_partitions)
         # One task: one file, or one for each of the table's partitions. A landing is no larger than a file should be.
@@ -113,9 +113,10 @@ class Writer:
         """Of a table that has these properties: all that `append` does, but for the commit."""
         schema = self.rows(spark).schema
         required = list(requirements(schema, properties))
-        return lambda frame: to_nowhere(checked(self._fitted(frame, schema), required))
+        return lambda frame: to_nowhere(checked(self.fitted(frame, schema), required))
 
-    def _fitted(self, frame: DataFrame, table: StructType) -> DataFrame:
+    def fitted(self, frame: DataFrame, table: StructType) -> DataFrame:
+        """What rows are made before they are written. Raises SchemaMismatchError."""
         compare(frame.schema, table).require(str(self.place), evolve_schema=self.layout.evolve_schema)
         return conform(frame, table)
 

@@ -24,12 +24,19 @@ from sarameya_handlers.spark.delta.adopting import Adopter, Adoption
 from sarameya_handlers.spark.delta.chains import LAST, Found, search
 from sarameya_handlers.spark.delta.commits import Mark
 from sarameya_handlers.spark.delta.log import DeltaLog, commit_file
+from sarameya_handlers.spark.delta.rows import Rows, records
+from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.delta.kit import KEY, link
 
 NO_SPARK: Any = None
 OFTEN = 1_000_000
 """Commits between two checkpoints, which are Spark's to write."""
+
+
+def plain(checkpoint_interval: int = OFTEN) -> Terms:
+    """Those of a table of records."""
+    return Terms(columns=records(), checkpoint_interval=checkpoint_interval)
 
 
 def create(root: Path) -> Path:
@@ -89,11 +96,15 @@ def adopt(root: Path, landing: Landing, **options: Any) -> Adoption:
     """With a log that is read as it is, of a table that is plain."""
     callables: dict[str, Any] = {
         "read": partial(read_mark, log_of(root), landing.link),
-        "ask": lambda: OFTEN,
+        "ask": plain,
         "ready": lambda: None,
         **options,
     }
-    return Adopter(root).append(landing, **callables)
+    return Adopter(root).append(landing, as_staged(landing), **callables)
+
+
+def as_staged(landing: Landing) -> Rows:
+    return Rows(landing.staged, records())
 
 
 def offsets(root: Path) -> list[int]:
@@ -111,7 +122,8 @@ def main(root: Path, links: int) -> None:
             return
         mine = link(last + 1, attempt=uuid4().hex)
         landing = staged(root, mine)
-        said = adopter.append(landing, read=partial(read_mark, log, mine), ask=lambda: OFTEN, ready=lambda: None)
+        read = partial(read_mark, log, mine)
+        said = adopter.append(landing, as_staged(landing), read=read, ask=plain, ready=lambda: None)
         assert landing.staged is not None
         landing.staged.unlink()
         print(mine.number, mine.attempt, said.name, flush=True)

@@ -8,24 +8,35 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import attrs
 import pytest
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.files import UnansweredError
 from sarameya_handlers.landing.links import Kind
 from sarameya_handlers.spark.delta import adopting
-from sarameya_handlers.spark.delta.adopting import Adopter, Adoption, checkpoint_interval, lock_of
-from sarameya_handlers.spark.delta.checks import Detail
+from sarameya_handlers.spark.delta.adopting import Adopter, Adoption, lock_of
 from sarameya_handlers.spark.delta.commits import Mark, app_id, txn_version
 from sarameya_handlers.spark.delta.log import commit_file
+from sarameya_handlers.spark.delta.rows import Rows, records
+from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.tables.table import Landing
-from tests.handlers.spark.delta.adopted import OFTEN, adopt, chain, commit, create, log_of, offsets, read_mark, staged
+from tests.handlers.spark.delta.adopted import (
+    adopt,
+    as_staged,
+    chain,
+    commit,
+    create,
+    log_of,
+    offsets,
+    plain,
+    read_mark,
+    staged,
+)
 from tests.handlers.spark.delta.kit import KEY, link
 
 ROOT = Path(__file__).parents[4]
@@ -149,7 +160,7 @@ def test_processes_that_race_for_links_each_win_some_and_none_is_there_twice(roo
 class Asked:
     """An adopter of one table, and how often it asks whether that is plain."""
 
-    def __init__(self, root: Path, *answers: int | None) -> None:
+    def __init__(self, root: Path, *answers: Terms | None) -> None:
         self._root = root
         self._adopter = Adopter(root)
         self._answers = list(answers)
@@ -158,15 +169,16 @@ class Asked:
     def land(self, number: int) -> Adoption:
         one, log = link(number), log_of(self._root)
         landing = staged(self._root, one)
-        return self._adopter.append(landing, read=lambda: read_mark(log, one), ask=self._ask, ready=lambda: None)
+        rows, read = as_staged(landing), partial(read_mark, log, one)
+        return self._adopter.append(landing, rows, read=read, ask=self._ask, ready=lambda: None)
 
-    def _ask(self) -> int | None:
+    def _ask(self) -> Terms | None:
         self.count += 1
         return self._answers.pop(0)
 
 
 def test_table_that_asks_for_more_is_left_to_spark_as_long_as_it_does(root: Path) -> None:
-    asked = Asked(root, OFTEN, None, OFTEN)
+    asked = Asked(root, plain(), None, plain())
     assert [asked.land(1), asked.land(2)] == [Adoption.MADE] * 2
     assert asked.count == 1
     commit(root, 3, {"metaData": {"id": "any", "configuration": {"delta.constraints.few": "offset < 5"}}})
@@ -181,65 +193,56 @@ def test_table_is_asked_again_where_commits_have_been_cleaned_up_since(root: Pat
     asked, seen = list[int](), iter((1, 4))
     adopter, one = Adopter(root), link(1)
 
-    def ask() -> int:
+    def ask() -> Terms:
         asked.append(1)
-        return OFTEN
+        return plain()
 
     for _ in range(2):  # versions 2 and 5; of 3 and 4 there is nothing
         landing = staged(root, attrs.evolve(one, attempt=uuid4().hex))
-        mark = Mark(landing.link, next(seen), 0)
-        assert adopter.append(landing, read=lambda mark=mark: mark, ask=ask, ready=lambda: None) is Adoption.MADE  # type: ignore[misc]
+        mark, rows = Mark(landing.link, next(seen), 0), as_staged(landing)
+        said = adopter.append(landing, rows, read=lambda mark=mark: mark, ask=ask, ready=lambda: None)  # type: ignore[misc]
+        assert said is Adoption.MADE
     assert len(asked) == 2
 
 
 def test_commit_with_which_spark_writes_a_checkpoint_is_sparks(root: Path) -> None:
     for number in (1, 2):
-        assert adopt(root, staged(root, link(number)), ask=lambda: 3) is Adoption.MADE
-    assert adopt(root, staged(root, link(3)), ask=lambda: 3) is Adoption.SPARKS
+        assert adopt(root, staged(root, link(number)), ask=partial(plain, 3)) is Adoption.MADE
+    assert adopt(root, staged(root, link(3)), ask=partial(plain, 3)) is Adoption.SPARKS
     commit(root, 3)
-    assert adopt(root, staged(root, link(3)), ask=lambda: 3) is Adoption.MADE
+    assert adopt(root, staged(root, link(3)), ask=partial(plain, 3)) is Adoption.MADE
+
+
+def test_rows_of_other_columns_than_the_table_has_by_now_are_sparks(root: Path) -> None:
+    landing = staged(root, link(1))
+    other = {"type": "struct", "fields": [{"name": "offset", "type": "integer", "nullable": True, "metadata": {}}]}
+    assert adopt(root, landing, ask=lambda: Terms(columns=other)) is Adoption.SPARKS
+    assert [*root.glob("part-*")] == []
+    gap = Landing(link=link(1, kind=Kind.GAP, reason="gone", rows=0), staged=None)
+    assert adopt(root, gap, ask=lambda: Terms(columns=other)) is Adoption.MADE, "it has none"
+
+
+def test_file_that_spark_has_written_is_moved_and_keeps_its_packing_in_its_name(root: Path) -> None:
+    landing = staged(root, link(1))
+    assert landing.staged is not None
+    written = landing.staged.rename(landing.staged.with_name("part-00000-0.c000.zstd.parquet"))
+    said = Adopter(root).append(
+        attrs.evolve(landing, staged=root / "gone"),
+        Rows(written, records()),
+        read=partial(read_mark, log_of(root), landing.link),
+        ask=plain,
+        ready=lambda: None,
+    )
+    assert said is Adoption.MADE
+    assert not written.exists()
+    assert [file.name[-18:] for file in root.glob("part-*")] == ["-c000.zstd.parquet"]
+    assert offsets(root) == list(range(10))
 
 
 def test_table_that_is_gone_is_sparks_to_make(root: Path) -> None:
     commit_file(root, 0).unlink()
     assert adopt(root, staged(root, link(1))) is Adoption.SPARKS
     assert [*(root / "_delta_log").iterdir()] == []
-
-
-RECORDS = StructType([StructField("offset", LongType()), StructField("topic", StringType())])
-
-
-def interval(table: StructType = RECORDS, **detail: Any) -> int | None:
-    plain: dict[str, Any] = {"location": "file:///t", "features": ("appendOnly", "invariants")}
-    return checkpoint_interval(Detail(**{**plain, **detail}), table, RECORDS)
-
-
-def test_spark_commits_each_hundredth_time_or_as_often_as_the_table_says() -> None:
-    assert interval() == 100
-    assert interval(properties={"delta.checkpointInterval": "7", "mine": "x"}) == 7
-    assert interval(table=StructType(RECORDS.fields[::-1])) == 100
-
-
-@pytest.mark.parametrize(
-    "detail",
-    [
-        {"partition_columns": ("topic",)},
-        {"features": ("appendOnly", "invariants", "rowTracking")},
-        {"properties": {"delta.constraints.few": "offset < 5"}},
-        {"properties": {"delta.compatibility.symlinkFormatManifest.enabled": "true"}},
-        {"table": StructType([*RECORDS.fields, StructField("more", StringType())])},
-        {"table": StructType([RECORDS["topic"], StructField("offset", LongType(), nullable=False)])},
-        {"table": StructType([RECORDS["topic"], StructField("offset", IntegerType())])},
-        {
-            "table": StructType(
-                [RECORDS["topic"], StructField("offset", LongType(), metadata={"delta.invariants": "x"})]
-            )
-        },
-    ],
-    ids=["partitions", "feature", "constraint", "hook", "more columns", "not null", "another type", "invariant"],
-)
-def test_of_such_a_table_each_commit_is_sparks(detail: dict[str, Any]) -> None:
-    assert interval(**detail) is None
 
 
 # -- what goes wrong --------------------------------------------------------------------------------------------------

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from sarameya_handlers.spark.delta.file_facts import statistics
+from sarameya_handlers.spark.delta.file_facts import Facts
 from tests.handlers.spark.delta.adopted import staged
 from tests.handlers.spark.delta.kit import link
 
@@ -15,7 +18,7 @@ from tests.handlers.spark.delta.kit import link
 def told(tmp_path: Path, **columns: list[object]) -> dict[str, dict[str, object]]:
     landing = staged(tmp_path, link(1), **columns)
     assert landing.staged is not None
-    facts: dict[str, dict[str, object]] = json.loads(statistics(landing.staged))
+    facts: dict[str, dict[str, object]] = json.loads(Facts.of(landing.staged, 32).statistics)
     return facts
 
 
@@ -46,3 +49,43 @@ def test_column_of_nulls_has_no_span(tmp_path: Path) -> None:
     facts = told(tmp_path, timestamp=[None] * 10)
     assert facts["nullCount"]["timestamp"] == 10
     assert "timestamp" not in facts["minValues"]
+
+
+def of_rows(tmp_path: Path, indexed: int = 32, **columns: object) -> dict[str, dict[str, object]]:
+    """Of a file with such columns."""
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table(columns), file)
+    facts: dict[str, dict[str, object]] = json.loads(Facts.of(file, indexed).statistics)
+    return facts
+
+
+def test_long_text_is_cut_and_stays_between(tmp_path: Path) -> None:
+    facts = of_rows(tmp_path, short=["a", "b"], long=["a" * 40, "b" * 40])
+    assert facts["minValues"] == {"short": "a", "long": "a" * 32}
+    assert facts["maxValues"] == {"short": "b", "long": "b" * 32 + "\U0010ffff"}
+
+
+def test_text_that_nothing_can_be_behind_has_no_span(tmp_path: Path) -> None:
+    facts = of_rows(tmp_path, name=["a", "b" * 32 + "\U0010ffff" * 2])
+    assert facts["maxValues"] == {}
+    assert facts["nullCount"] == {"name": 0}
+
+
+def test_bytes_that_are_no_text_have_no_span(tmp_path: Path) -> None:
+    text = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"], pa.binary()).buffers())
+    assert of_rows(tmp_path, name=text)["maxValues"] == {}
+
+
+def test_dates_have_one_and_booleans_and_fractions_none(tmp_path: Path) -> None:
+    days = [date(2026, 11, 22), None, date(1969, 1, 1)]
+    facts = of_rows(tmp_path, day=days, done=[True, False, None], share=[0.5, float("nan"), 1.0])
+    assert facts["minValues"] == {"day": "1969-01-01"}
+    assert facts["maxValues"] == {"day": "2026-11-22"}
+    assert facts["nullCount"] == {"day": 1, "done": 1, "share": 0}
+
+
+def test_only_as_many_columns_are_told_of_as_the_table_says(tmp_path: Path) -> None:
+    columns = {f"c{number}": [number] for number in range(5)}
+    assert [*of_rows(tmp_path, 2, **columns)["minValues"]] == ["c0", "c1"]
+    assert [*of_rows(tmp_path, -1, **columns)["minValues"]] == [*columns]
+    assert of_rows(tmp_path, 0, **columns)["nullCount"] == {}

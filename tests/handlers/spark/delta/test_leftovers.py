@@ -72,6 +72,19 @@ def test_file_that_is_committed_while_it_is_looked_for_is_none(root: Path) -> No
     assert str(root / "part-lost.parquet") not in left
 
 
+def test_rows_that_were_written_and_not_committed_are_left_behind_as_a_whole(root: Path) -> None:
+    written = root / "_sarameya" / "landing" / ("1" * 32)
+    written.mkdir(parents=True)
+    for name in ("part-0.parquet", "_SUCCESS"):
+        (written / name).write_bytes(b"data")
+    found = next(one for one in leftovers(root, list, root / "_sarameya" / "staging") if one.name == str(written))
+    assert (found.what, found.size_bytes) == ("data of a landing that has not won", 8)
+    assert found.others_may_take == 0.0
+    remove(found, root, None)
+    assert not written.exists()
+    remove(found, root, None)
+
+
 def test_leftover_says_how_large_it_is_and_how_old(root: Path) -> None:
     found = leftovers(root, list, root / "_sarameya" / "staging")
     assert {(one.what, one.size_bytes) for one in found} == {

@@ -1,0 +1,111 @@
+"""Of which Delta tables commits are our own, and which rows are theirs as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    LongType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from sarameya_handlers.spark.delta.checks import Detail
+from sarameya_handlers.spark.delta.terms import Terms
+
+OFFSET, TOPIC = StructField("offset", LongType()), StructField("topic", StringType())
+
+
+def columns(*fields: StructField) -> dict[str, Any]:
+    told: dict[str, Any] = StructType(list(fields)).jsonValue()
+    return told
+
+
+def terms(*fields: StructField, **detail: Any) -> Terms | None:
+    plain: dict[str, Any] = {"location": "file:///t", "features": ("appendOnly", "invariants")}
+    return Terms.of(Detail(**{**plain, **detail}), columns(*(fields or (OFFSET, TOPIC))))
+
+
+def told(**properties: str) -> Terms:
+    made = terms(properties={name.replace("_", "."): text for name, text in properties.items()})
+    assert made is not None
+    return made
+
+
+def test_spark_commits_each_hundredth_time_or_as_often_as_the_table_says() -> None:
+    assert told().checkpoint_interval == 100
+    assert told(delta_checkpointInterval="7", mine="x").checkpoint_interval == 7
+
+
+def test_as_many_columns_are_indexed_as_the_table_says() -> None:
+    assert told().indexed == 32
+    assert told(delta_dataSkippingNumIndexedCols="-1").indexed == -1
+
+
+def inside(field: StructField) -> StructField:
+    return StructField("inner", ArrayType(StructType([field])))
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        {"partition_columns": ("topic",)},
+        {"features": ("appendOnly", "invariants", "rowTracking")},
+        {"properties": {"delta.constraints.few": "offset < 5"}},
+        {"properties": {"delta.compatibility.symlinkFormatManifest.enabled": "true"}},
+    ],
+    ids=["partitions", "feature", "constraint", "hook"],
+)
+def test_of_such_a_table_each_commit_is_sparks(detail: dict[str, Any]) -> None:
+    assert terms(**detail) is None
+
+
+@pytest.mark.parametrize("at", [lambda field: field, inside], ids=["on top", "inside"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        StructField("offset", LongType(), nullable=False),
+        StructField("offset", LongType(), metadata={"delta.invariants": "x"}),
+        StructField("offset", StringType(), metadata={"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}),
+        StructField("offset", NullType()),
+    ],
+    ids=["not null", "invariant", "varchar", "void"],
+)
+def test_of_a_table_with_such_a_column_too(field: StructField, at: Any) -> None:
+    assert terms(TOPIC, at(field)) is None
+
+
+def test_comment_asks_nothing() -> None:
+    assert terms(TOPIC, StructField("offset", LongType(), metadata={"comment": "Kafka's"})) is not None
+
+
+NESTED = StructType([StructField("city", StringType())])
+
+
+@pytest.mark.parametrize(
+    ("rows", "are_taken"),
+    [
+        ([TOPIC, OFFSET], True),
+        ([OFFSET], True),
+        ([StructField("offset", LongType(), nullable=False), TOPIC], True),
+        ([OFFSET, TOPIC, StructField("more", StringType())], False),
+        ([OFFSET, StructField("Topic", StringType())], False),
+        ([StructField("offset", IntegerType()), TOPIC], False),
+    ],
+    ids=["another order", "fewer", "without nulls", "more", "another case", "another type"],
+)
+def test_rows_are_the_tables_as_they_are_where_names_and_types_are(rows: list[StructField], are_taken: bool) -> None:
+    assert told().take(columns(*rows)) == are_taken
+
+
+@pytest.mark.parametrize(("inner", "are_taken"), [(NESTED, True), (StructType([TOPIC]), False)])
+def test_so_it_is_within_structs(inner: DataType, are_taken: bool) -> None:
+    table = terms(StructField("place", NESTED))
+    assert table is not None
+    assert table.take(columns(StructField("place", inner))) == are_taken
