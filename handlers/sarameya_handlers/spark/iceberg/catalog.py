@@ -5,6 +5,7 @@ Judges Spark's settings and a table's properties, which others look up.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -134,7 +135,8 @@ class Catalog:
         if not self.warehouse or self._scheme(setting) != "file":
             return None
         path = urlsplit(self.warehouse).path if "://" in self.warehouse else self.warehouse.removeprefix("file:")
-        return path if path.startswith("/") else None
+        # Hadoop has one that is relative begin where the JVM was started, which is here where that is ours.
+        return os.path.abspath(path)
 
 
 def retention(properties: Mapping[str, str], main_keeps: int | None) -> float:

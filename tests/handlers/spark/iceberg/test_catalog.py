@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,8 +65,9 @@ def test_hadoop_catalog_on_a_store_by_default_is_refused() -> None:
         catalog(type="hadoop", warehouse="/lake", spark__hadoop__fs__defaultFS="s3a://bucket")
 
 
-@pytest.mark.parametrize("warehouse", ["/data/lake", "file:/data/lake", "file:///data/lake"])
-def test_hadoop_catalog_on_local_files_takes_one_driver(warehouse: str) -> None:
+@pytest.mark.parametrize("warehouse", ["/data/lake", "file:/data/lake", "file:///data/lake", "lake", "file:./lake"])
+def test_hadoop_catalog_on_local_files_takes_one_driver(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getcwd", lambda: "/data")
     found = catalog(type="hadoop", warehouse=warehouse)
     assert found.takes_one_driver
     assert found.warehouse == "/data/lake"
