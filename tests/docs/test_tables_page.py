@@ -26,9 +26,11 @@ ROWS = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
 @pytest.mark.parametrize("block", BLOCKS, ids=["parquet", "delta", "iceberg"])
 def test_app_files_options_make_a_sink(block: str, request: pytest.FixtureRequest) -> None:
     options: dict[str, Any] = tomllib.loads(block)["handler"]["options"]
-    assert sink_arguments(options)["table"].name.startswith(f"{request.node.callspec.id}:")
-    if "spark" in options:
-        assert spark_options(options["spark"]).share
+    kind = request.node.callspec.id
+    table = sink_arguments(options)["table"]
+    assert table.name.startswith(f"{kind}:")
+    # As the page says: the supervisor of several workers starts one Spark for them.
+    assert table.takes_one_driver(spark_options(options.get("spark", {})).properties) == (kind != "parquet")
 
 
 def test_packages_are_those_that_the_tests_have() -> None:

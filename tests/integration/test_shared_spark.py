@@ -92,7 +92,7 @@ async def service(directory: Path, kind: str, conf: Mapping[str, str] | None = N
             transform_sql = "select * from batch"
             [handler.options.spark]
             master = "local[2]"
-            share = true
+            {"share = true" if kind == "parquet" else ""}
             conf = {{ {", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in (conf or {}).items())} }}
             [config]
             offset_initial = "oldest"
@@ -140,7 +140,7 @@ async def test_workers_land_through_one_server_which_neither_a_dead_worker_nor_i
 async def test_workers_share_a_delta_table_through_one_driver_and_a_killed_supervisor_leaves_no_process(
     tmp_path: Path,
 ) -> None:
-    """On a plain file system two drivers would be refused."""
+    """Without being told: on a plain file system two drivers would be refused."""
     async with service(tmp_path, "delta", lake_properties(tmp_path)) as running:
         for count in (20, 40):
             running.produce(20)

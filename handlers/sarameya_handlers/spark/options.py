@@ -54,7 +54,7 @@ def without_token(url: str) -> str:
 
 
 def _share(validated: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | None):
         raise ConfigError(attribute.name, value, "must be true or false")
     if value and validated.is_connect:
         raise ConfigError(attribute.name, value, "is not for a Spark Connect server, which all workers share as it is")
@@ -110,8 +110,9 @@ class SparkOptions:
     max_jobs: int = attrs.field(default=2, validator=_count)
     """Landings that are with Spark at once, over all partitions; each has a session of its own."""
 
-    share: bool = attrs.field(default=False, validator=_share)
-    """Whether the workers of `sarameya run --workers N` have one Spark, as a Spark Connect server, not one each."""
+    share: bool | None = attrs.field(default=None, validator=_share)
+    """Whether the workers of `sarameya run --workers N` have one Spark, as a Spark Connect server, not one each; None
+    for where their table takes no more than one driver."""
 
     @property
     def is_connect(self) -> bool:

@@ -23,6 +23,7 @@ from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.keeping import Keeper
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.options import SparkOptions, spark_options
+from sarameya_handlers.spark.sink_options import table_of
 
 logger = logging.getLogger("sarameya.spark")
 
@@ -33,16 +34,21 @@ _PORT = "spark.connect.grpc.binding.port"
 
 @asynccontextmanager
 async def open_shared(options: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    """For a sink with these options, those that its workers have instead: sessions of a server, where they say `share`.
+    """For a sink with these options, those that its workers have instead: sessions of a server, where they say `share`,
+    or do not say, and the table takes no more than one driver.
 
     Raises ConfigError, and HandlerError where Spark does not start.
     """
     spark = spark_options(options.get("spark", {}))
-    if not spark.share:
+    if not (_takes_one(spark, options) if spark.share is None else spark.share):
         yield {}
         return
     async with serve(spark) as url:
         yield {"spark": {"master": url, "max_jobs": spark.max_jobs}}
+
+
+def _takes_one(spark: SparkOptions, options: Mapping[str, Any]) -> bool:
+    return not spark.is_connect and table_of(options).takes_one_driver(spark.properties)
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of SparkSink, by name."""
     check_known(options, {*PLAIN, *LAYOUT, *OTHERS, *SHAPING_OPTIONS})
     return {
-        "table": _table(options),
+        "table": table_of(options),
         "shape": Shaping.from_options(options),
         "spark": spark_options(options.get("spark", {})),
         "dead_letters": dead_letters(options["dead_letters"]) if "dead_letters" in options else None,
@@ -31,7 +31,8 @@ def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _table(options: Mapping[str, Any]) -> Table:
+def table_of(options: Mapping[str, Any]) -> Table:
+    """The one that they name, not opened yet."""
     if ("table" in options) == ("path" in options):
         raise HandlerError(
             "option 'table' is missing, or 'path' beside it: where to land, as parquet:PATH, delta:PATH or "

@@ -106,8 +106,51 @@ def jvms(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJvms]:
 SHARED = {"spark": {"master": "local[2]", "share": True, "max_jobs": 3, "conf": {"spark.plugins": "a.B", "spark.c": 1}}}
 
 
-@pytest.mark.parametrize("options", [{}, {"spark": {"master": "local[2]"}}, {"spark": "sc://localhost:1"}])
+@pytest.mark.parametrize("options", [{"path": "x"}, {"path": "x", "spark": {"master": "local[2]"}}])
 async def test_spark_that_is_not_shared_is_not_started(jvms: FakeJvms, options: dict[str, Any]) -> None:
+    async with open_shared(options) as changes:
+        assert changes == {}
+    assert jvms.all == []
+
+
+LAKE = {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}
+HADOOP = {**LAKE, "spark.sql.catalog.lake.type": "hadoop", "spark.sql.catalog.lake.warehouse": "/lake"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"table": "delta:./orders"},
+        {"table": "delta:file:///lake/orders", "spark": {"master": "spark://host:7077"}},
+        {"table": "iceberg:lake.shop.orders", "spark": {"conf": HADOOP}},
+    ],
+    ids=["delta", "delta on a cluster", "iceberg's files"],
+)
+async def test_spark_is_shared_where_the_table_takes_no_more_than_one_driver(
+    jvms: FakeJvms, options: dict[str, Any]
+) -> None:
+    async with open_shared(options) as changes:
+        assert spark_options(changes["spark"]).is_connect
+    spark = {**options.get("spark", {}), "share": False}
+    async with open_shared({**options, "spark": spark}) as changes:
+        assert changes == {}
+    assert len(jvms.all) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"table": "parquet:./orders"},
+        {"path": "orders"},
+        {"table": "delta:s3a://lake/orders"},
+        {"table": "delta:shop.orders"},
+        {"table": "delta:./orders", "single_driver": True},
+        {"table": "delta:./orders", "spark": "sc://localhost:1"},
+        {"table": "iceberg:lake.shop.orders"},
+        {"table": "iceberg:lake.shop.orders", "spark": {"conf": {**LAKE, "spark.sql.catalog.lake.type": "rest"}}},
+    ],
+)
+async def test_else_each_worker_has_its_own(jvms: FakeJvms, options: dict[str, Any]) -> None:
     async with open_shared(options) as changes:
         assert changes == {}
     assert jvms.all == []

@@ -124,6 +124,9 @@ class DeltaTable(Table):
 
     # -- landing -------------------------------------------------------------------------------------
 
+    def takes_one_driver(self, settings: Mapping[str, str]) -> bool:
+        return local_root(self._place.location) is not None and not self._single_driver
+
     def adopts(self, shape: Shape) -> bool:
         return self._adopter is not None and shape.is_plain and not self._layout.partition_by
 

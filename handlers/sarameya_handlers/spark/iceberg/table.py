@@ -95,6 +95,12 @@ class IcebergTable(Table):
             )
         return self._staging
 
+    def takes_one_driver(self, settings: Mapping[str, str]) -> bool:
+        try:
+            return Catalog.of(self._name.catalog, settings.get).takes_one_driver
+        except HandlerError:  # said when it is opened
+            return False
+
     def open(self, spark: SparkSession) -> None:
         self._check_session(spark)
         try:

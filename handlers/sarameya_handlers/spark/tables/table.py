@@ -137,6 +137,10 @@ class Table(ABC):
         """A directory for records on their way into Spark: all of Spark's workers can read it, readers of the table
         never see it. There once the table is open."""
 
+    def takes_one_driver(self, settings: Mapping[str, str]) -> bool:
+        """Whether members land in it with one Spark driver only, as far as its name and Spark's settings say."""
+        return False
+
     def prepare(self) -> None:
         """What takes a moment and no Spark, which starts afterwards: what is wrong with a directory is told at once.
 
