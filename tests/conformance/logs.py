@@ -10,11 +10,13 @@ import attrs
 import trio
 
 from sarameya import CommittedOffset, TopicPartition
-from sarameya_handlers import ParquetTable, SparkSink
+from sarameya_handlers import SparkSink
 from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.engines.engine import Engine
 from sarameya_handlers.spark.engines.keeping import RETURN_TIMEOUT
 from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.table import Shape, Table
 from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
 from tests.handlers.kit import FakeClaim, FakeSession, batch
 
@@ -90,13 +92,14 @@ class LoopEngine(Engine):
 class World:
     """A table, so many partitions, and what is committed of them. `commits` says whether marks come to be."""
 
-    table: ParquetTable
+    table: Table
     partitions: int = 3
     commits: bool = True
+    shape: Shape = attrs.field(factory=Shaping)
     committed: dict[TopicPartition, CommittedOffset] = attrs.field(factory=dict)
 
     def sink(self, engine: Engine, **options: Any) -> SparkSink:
-        return SparkSink(self.table, spark=engine, max_rows=MOST_ROWS, **options)
+        return SparkSink(self.table, spark=engine, shape=self.shape, max_rows=MOST_ROWS, **options)
 
     async def session(
         self,

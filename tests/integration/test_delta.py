@@ -17,6 +17,7 @@ from sarameya_handlers.landing.links import Kind, check_chain
 from sarameya_handlers.spark.delta.commits import Mark
 from sarameya_handlers.spark.delta.log import DeltaLog
 from sarameya_handlers.spark.delta.table import DeltaTable
+from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -156,6 +157,10 @@ def test_records_land_without_spark_where_its_driver_is_the_only_one(
     land(spark, table, *chain[:2])
     assert table.adopts(Shaping()) == (not is_connect(spark))
     assert not table.adopts(Shaping(transform_sql="select * from batch"))
+    if not is_connect(spark):  # whoever has given us a Spark may commit, too
+        elsewhere = DeltaTable(root.parent / "elsewhere")
+        elsewhere.open(ClassicDriver(spark).open_session())
+        assert not elsewhere.adopts(Shaping())
     spark.sql(f"ALTER TABLE delta.`{root}` ADD CONSTRAINT few CHECK (offset < 20)")
     land(spark, table, chain[2])
     by = [row.engineInfo for row in spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect()]

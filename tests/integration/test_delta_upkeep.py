@@ -200,7 +200,8 @@ def test_chain_that_the_history_has_forgotten_is_not_begun_anew(
     # Whoever lands nevertheless is refused by Delta: the transaction outlives the history.
     ignorant = seen_anew(root)
     ignorant._search(spark, {OTHER: 1})
-    attempt(spark, table, link(1, 0, 7, key=OTHER))
+    for lander in (table, one):
+        attempt(spark, lander, link(1, 0, 7, key=OTHER))
     assert found(spark, ignorant, OTHER) == []
     assert rows(table.read(spark)) == rows_of(forgotten, *chain)
 

@@ -130,6 +130,7 @@ def sweep_document(
                 "what": swept.leftover.what,
                 "size_bytes": swept.leftover.size_bytes,
                 "changed": swept.leftover.changed,
+                "others_may_take": swept.leftover.others_may_take,
                 "due": swept.is_due,
                 "removed": swept.is_removed,
                 "error": swept.error or None,

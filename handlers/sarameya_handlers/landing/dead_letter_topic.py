@@ -95,9 +95,6 @@ class TopicDeadLetters(DeadLetters):
             ) from error
         self._stored.pop(link.attempt, None)
 
-    def _record(self, link: Link, letter: DeadLetter) -> ProducerRecord:
-        return ProducerRecord(self._topic, letter.value, letter.key, letter.headers + _headers(link, letter))
-
 
 def _headers(link: Link, letter: DeadLetter) -> tuple[tuple[str, bytes | None], ...]:
     told = {

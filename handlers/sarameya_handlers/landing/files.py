@@ -10,6 +10,7 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 TEMPORARY = "put-"
 """What names of files begin with that are about to get their own."""
@@ -126,7 +127,9 @@ def put_over(path: Path, content: bytes) -> None:
 
 def _written(directory: Path, content: bytes, *, durably: bool = True) -> Path:
     """A temporary file with this content. Where there is no room for it, nothing of it is left."""
-    descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=TEMPORARY)
+    # Not mkstemp's, which nobody else may read: who reads the table may be another user.
+    temporary = directory / f"{TEMPORARY}{uuid4().hex}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -136,4 +139,4 @@ def _written(directory: Path, content: bytes, *, durably: bool = True) -> Path:
     except OSError:
         os.unlink(temporary)
         raise
-    return Path(temporary)
+    return temporary

@@ -18,12 +18,14 @@ from typing import Any
 import attrs
 import trio
 
+from sarameya import ConfigError
 from sarameya_handlers.spark.engines import starting
 from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.keeping import Keeper
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.options import SparkOptions, spark_options
 from sarameya_handlers.spark.sink_options import table_of
+from sarameya_handlers.spark.tables.table import Table
 
 logger = logging.getLogger("sarameya.spark")
 
@@ -35,20 +37,26 @@ _PORT = "spark.connect.grpc.binding.port"
 @asynccontextmanager
 async def open_shared(options: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
     """For a sink with these options, those that its workers have instead: sessions of a server, where they say `share`,
-    or do not say, and the table takes no more than one driver.
+    or where the table takes no more than one driver.
 
     Raises ConfigError, and HandlerError where Spark does not start.
     """
     spark = spark_options(options.get("spark", {}))
-    if not (_takes_one(spark, options) if spark.share is None else spark.share):
+    if not (spark.share or _must(spark, table_of(options))):
         yield {}
         return
     async with serve(spark) as url:
         yield {"spark": {"master": url, "max_jobs": spark.max_jobs}}
 
 
-def _takes_one(spark: SparkOptions, options: Mapping[str, Any]) -> bool:
-    return not spark.is_connect and table_of(options).takes_one_driver(spark.properties)
+def _must(spark: SparkOptions, table: Table) -> bool:
+    if spark.is_connect or not table.takes_one_driver(spark.properties):
+        return False
+    if spark.share is False:
+        raise ConfigError(
+            "spark.share", False, f"means a driver for each worker, and {table.name} takes one: leave it out"
+        )
+    return True
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sarameya_handlers.landing.files import UnansweredError, put_if_absent
+from sarameya_handlers.landing.files import UnansweredError, put_if_absent, put_over
 
 
 def failing(call: Callable[..., None], code: int, *, before: bool = False) -> Callable[..., None]:
@@ -59,3 +59,15 @@ def test_temporary_name_that_stays_costs_nobody_what_has_become_of_the_other(
         assert not put_if_absent(tmp_path / "7", b"theirs")
     assert (tmp_path / "7").read_bytes() == b"mine"
     assert len(list(tmp_path.glob("put-*"))) == 2
+
+
+@pytest.mark.parametrize("put", [put_if_absent, put_over])
+def test_files_are_for_all_who_may_read_what_the_process_makes(
+    tmp_path: Path, put: Callable[[Path, bytes], object]
+) -> None:
+    before = os.umask(0o022)
+    try:
+        put(tmp_path / "file", b"x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644

@@ -123,8 +123,10 @@ HADOOP = {**LAKE, "spark.sql.catalog.lake.type": "hadoop", "spark.sql.catalog.la
         {"table": "delta:./orders"},
         {"table": "delta:file:///lake/orders", "spark": {"master": "spark://host:7077"}},
         {"table": "iceberg:lake.shop.orders", "spark": {"conf": HADOOP}},
+        {"table": "delta:./orders", "single_driver": True},
+        {"table": "delta:s3a://lake/orders", "single_driver": True},
     ],
-    ids=["delta", "delta on a cluster", "iceberg's files"],
+    ids=["delta", "delta on a cluster", "iceberg's files", "said so", "said so of a store"],
 )
 async def test_spark_is_shared_where_the_table_takes_no_more_than_one_driver(
     jvms: FakeJvms, options: dict[str, Any]
@@ -132,8 +134,9 @@ async def test_spark_is_shared_where_the_table_takes_no_more_than_one_driver(
     async with open_shared(options) as changes:
         assert spark_options(changes["spark"]).is_connect
     spark = {**options.get("spark", {}), "share": False}
-    async with open_shared({**options, "spark": spark}) as changes:
-        assert changes == {}
+    with pytest.raises(ConfigError, match=r"spark.share = False: means a driver for each worker, and .* takes one"):
+        async with open_shared({**options, "spark": spark}):
+            raise AssertionError("unreachable")
     assert len(jvms.all) == 1
 
 
@@ -144,7 +147,7 @@ async def test_spark_is_shared_where_the_table_takes_no_more_than_one_driver(
         {"path": "orders"},
         {"table": "delta:s3a://lake/orders"},
         {"table": "delta:shop.orders"},
-        {"table": "delta:./orders", "single_driver": True},
+        {"table": "parquet:./orders", "spark": {"share": False}},
         {"table": "delta:./orders", "spark": "sc://localhost:1"},
         {"table": "iceberg:lake.shop.orders"},
         {"table": "iceberg:lake.shop.orders", "spark": {"conf": {**LAKE, "spark.sql.catalog.lake.type": "rest"}}},

@@ -35,7 +35,6 @@ from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.table import Landing
 
-Ask = Callable[[], Terms | None]
 _CHANGES = (b'{"metaData":', b'{"protocol":')
 
 
@@ -47,6 +46,10 @@ class Adoption(Enum):
     """Another attempt has landed the link."""
     SPARKS = auto()
     """Nothing was done: this commit is Spark's."""
+
+
+Ask = Callable[[], Terms | None]
+Read = Callable[[], Mark | Adoption]
 
 
 @attrs.define(slots=True)
@@ -70,51 +73,37 @@ class Adopter:
             return self._terms
 
     def append(
-        self, landing: Landing, rows: Rows, *, read: Callable[[], Mark | None], ask: Ask, ready: Callable[[], None]
+        self, landing: Landing, rows: Rows | None, *, read: Read, ask: Ask, ready: Callable[[], None]
     ) -> Adoption:
         """Commit these rows, and the link. As with Spark, a return does not say that it came to be.
 
-        `read` reads the log: the link's mark as it is to be now, None where another attempt has landed it. `ready` is
-        called right before the commit. Raises OSError, UnansweredError where it is not known whether the commit was
-        made, and what those three raise.
+        `read` reads the log: the link's mark as it is to be now, or what has become of it. `ready` is called right
+        before the commit. Raises OSError, UnansweredError where it is not known whether the commit was made, and what
+        those three raise.
         """
-        file = self._named(landing, rows.file)
+        file: Path | None = None
+        stays = False
         try:
-            adoption = self._commit(landing, rows, file, read, ask, ready)
+            while isinstance(mark := read(), Mark):
+                terms = self.terms(mark.seen, ask)
+                if terms is None or not _takes(terms, mark.seen + 1, rows):
+                    return Adoption.SPARKS
+                if rows is not None and file is None:
+                    file = self._named(landing, rows.file)
+                ready()
+                stays = put_if_absent(commit_file(self.root, mark.seen + 1), _content(landing, mark, file, terms))
+                if stays:
+                    return Adoption.MADE
+            return mark
         except UnansweredError:
+            stays = True
             raise
-        except BaseException:
-            _unlink(file)
-            raise
-        if adoption is not Adoption.MADE:
-            _unlink(file)
-        return adoption
+        finally:
+            if file is not None and not stays:
+                _unlink(file)
 
-    def _commit(
-        self,
-        landing: Landing,
-        rows: Rows,
-        file: Path | None,
-        read: Callable[[], Mark | None],
-        ask: Ask,
-        ready: Callable[[], None],
-    ) -> Adoption:
-        while (mark := read()) is not None:
-            version, terms = mark.seen + 1, self.terms(mark.seen, ask)
-            # Version 0 makes the table.
-            if version == 0 or terms is None or version % terms.checkpoint_interval == 0:
-                return Adoption.SPARKS
-            if file is not None and not terms.take(rows.columns):
-                return Adoption.SPARKS
-            ready()
-            if put_if_absent(commit_file(self.root, version), _content(landing, mark, file, terms)):
-                return Adoption.MADE
-        return Adoption.LOST
-
-    def _named(self, landing: Landing, source: Path | None) -> Path | None:
+    def _named(self, landing: Landing, source: Path) -> Path:
         """The file under a name of the table's, on the disk."""
-        if source is None:
-            return None
         # As Delta's writers name theirs, by which `leftovers` tells those that no commit names.
         packed = "".join(source.suffixes[-2:]) if source != landing.staged else ".snappy.parquet"
         file = self.root / f"part-00000-{UUID(landing.link.attempt)}-c000{packed}"
@@ -131,6 +120,14 @@ class Adopter:
         return file
 
 
+def _takes(terms: Terms, version: int, rows: Rows | None) -> bool:
+    """Whether this version, the next one, need not be Spark's."""
+    # Version 0 makes the table.
+    if version % terms.checkpoint_interval == 0:
+        return False
+    return rows is None or terms.take(rows.columns)
+
+
 _locks: dict[Path, GroupLock] = {}
 _locking = threading.Lock()
 
@@ -141,11 +138,10 @@ def lock_of(root: Path) -> GroupLock:
         return _locks.setdefault(root.resolve(), GroupLock())
 
 
-def _unlink(file: Path | None) -> None:
+def _unlink(file: Path) -> None:
     # Else a sweep removes it; what has become of the link is more important to know.
     with suppress(OSError):
-        if file is not None:
-            file.unlink()
+        file.unlink()
 
 
 def _changes_table(commit: Path) -> bool:

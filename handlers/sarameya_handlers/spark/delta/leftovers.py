@@ -59,11 +59,12 @@ def remove(leftover: Leftover, root: Path | None, staging: Path | None) -> None:
     path = Path(leftover.name)
     is_staged = staging is not None and path.parent == staging and _STAGED.fullmatch(path.name)
     is_data = root is not None and root in path.parents and _DATA.fullmatch(path.name)
-    if root is not None and path.parent == writing(root):
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    if not (is_staged or is_data or _is_unput(path, root)):
+    is_written = root is not None and path.parent == writing(root)
+    if not (is_staged or is_data or is_written or _is_unput(path, root)):
         raise HandlerError(f"{path} is no leftover of this table")
+    if path.is_dir():
+        shutil.rmtree(path)
+        return
     path.unlink(missing_ok=True)
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 

@@ -52,11 +52,17 @@ class DeltaLog:
         older: list[Commit] = []
         try:
             for commit in self._read(spark, kept):
-                older.append(commit)
+                if len(kept) + len(older) < _KEPT:
+                    older.append(commit)
                 yield commit
         finally:
             # Also where the caller has had enough.
-            self._kept = (*kept, *older)[:_KEPT]
+            self._kept = (*kept, *older)
+
+    def newest(self, spark: SparkSession) -> int:
+        """The table's newest version; -1 where there is no table."""
+        self._kept = kept = self._renewed(spark)
+        return kept[0].version if kept else next((commit.version for commit in self._read(spark, ())), -1)
 
     def _renewed(self, spark: SparkSession) -> tuple[Commit, ...]:
         """What is kept, with all that has been committed since; nothing of a table that is not there any more."""
@@ -108,8 +114,9 @@ class DeltaLog:
 
     def _newest(self, directory: Path) -> int:
         """The newest version; -1 where there is no table."""
-        if self._kept and (directory / _file_name(self._kept[0].version)).exists():
-            version = self._kept[0].version
+        kept = self._kept  # of other threads', too
+        if kept and (directory / _file_name(kept[0].version)).exists():
+            version = kept[0].version
             while (directory / _file_name(version + 1)).exists():
                 version += 1
             return version

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from sarameya_handlers.spark.delta.place import Place, hidden, local_root
 from sarameya_handlers.spark.delta.rows import Rows, writing, written
 from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.delta.writing import Writer
+from sarameya_handlers.spark.engines.classic import is_given
 from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError, of_directory
 from sarameya_handlers.spark.tables.columns import struct
@@ -70,8 +72,8 @@ class DeltaTable(Table):
     before, and have the group rewound.
 
     OPTIMIZE, VACUUM, DELETE, UPDATE and MERGE may run at any time (in the driver, see above): they change files, not
-    chains. But not through a session of this very process, on a local or mounted file system: the sink commits there
-    itself (adopting.py), for which only its own works wait. `staging` is a directory
+    chains. Where a Spark that the sink has started is the only one, the sink commits itself (adopting.py); through a
+    SparkSession that it was given it does not, since nobody knows what else commits there. `staging` is a directory
     that all of Spark's workers can read; it need not be given where the table is on a file system that is mounted
     here as it is there: then it is below the table's root, where neither readers nor VACUUM look, and the log is read
     from there, too.
@@ -125,7 +127,7 @@ class DeltaTable(Table):
     # -- landing -------------------------------------------------------------------------------------
 
     def takes_one_driver(self, settings: Mapping[str, str]) -> bool:
-        return local_root(self._place.location) is not None and not self._single_driver
+        return self._single_driver or local_root(self._place.location) is not None
 
     def adopts(self, shape: Shape) -> bool:
         return self._adopter is not None and shape.is_plain and not self._layout.partition_by
@@ -151,8 +153,11 @@ class DeltaTable(Table):
             if landing.link.key not in self._known:
                 self._search(spark, {landing.link.key: LAST})
         self._have(spark, landings[0], shape)
-        for landing in self._adopted(spark, landings, shape, checkpoint):
-            self._append(spark, landing, shape, partial(checkpoint, Phase.READY, [landing]))
+        with self._rows(spark, landings, shape, checkpoint) as rows:
+            for landing in landings:
+                ready = partial(checkpoint, Phase.READY, [landing])
+                if landing.link.attempt not in rows or not self._adopted(spark, landing, rows, ready):
+                    self._append(spark, landing, shape, ready)
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
         # Asked again: constraints come and go while members land.
@@ -219,40 +224,43 @@ class DeltaTable(Table):
                 self._writer.create(spark, landing, shape, self.staging)
             self._find(spark)
 
-    def _adopted(
+    @contextmanager
+    def _rows(
         self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint
-    ) -> Sequence[Landing]:
-        """Have files of these landings' rows, and commit them; those of which the commit is to be Spark's."""
-        terms = (
-            self._adopter.terms(self._seen(spark, landings[0]), partial(self._ask, spark)) if self._adopter else None
-        )
+    ) -> Iterator[Mapping[str, Rows | None]]:
+        """Files of these landings' rows, where commits are our own, as far as they are."""
+        adopter = self._adopter
+        terms = adopter.terms(self._log.newest(spark), partial(self._ask, spark)) if adopter else None
         # Where nothing is to be written, none waits for others.
         self.landings_a_job = 1 if terms is None or shape.is_plain else TOGETHER
-        if self._adopter is None or terms is None:
-            return landings
-        fitted = partial(self._fitted, terms)
-        with written(spark, self._adopter.root, landings, shape, fitted) as rows:
+        if adopter is None or terms is None:
+            yield {}
+            return
+        with written(spark, adopter.root, landings, shape, partial(self._fitted, terms)) as rows:
             if not shape.is_plain:
                 checkpoint(Phase.WRITTEN, [landing for landing in landings if landing.link.attempt in rows])
-            return [landing for landing in landings if not self._commit(spark, landing, rows, checkpoint)]
+            yield rows
 
-    def _commit(self, spark: SparkSession, landing: Landing, rows: Mapping[str, Rows], checkpoint: Checkpoint) -> bool:
-        """False where it is to be Spark's."""
-        assert self._adopter is not None
-        if landing.link.attempt not in rows:
-            return False
+    def _adopted(
+        self, spark: SparkSession, landing: Landing, rows: Mapping[str, Rows | None], ready: Callable[[], None]
+    ) -> bool:
+        """Commit it ourselves; False where that is to be Spark's."""
+        assert self._adopter is not None, "there are rows of it"
+
+        def read() -> Mark | Adoption:
+            found = self._search(spark, {landing.link.key: LAST})[landing.link.key]
+            if not found.links and not found.is_whole:
+                return Adoption.SPARKS  # which knows of forgotten chains by their transactions
+            return _mark(landing, found) or Adoption.LOST
+
         with self._commits.held(Adopter):
             adoption = self._adopter.append(
-                landing,
-                rows[landing.link.attempt],
-                read=lambda: _mark(landing, self._search(spark, {landing.link.key: LAST})[landing.link.key]),
-                ask=partial(self._ask, spark),
-                ready=partial(checkpoint, Phase.READY, [landing]),
+                landing, rows[landing.link.attempt], read=read, ask=partial(self._ask, spark), ready=ready
             )
         return adoption is not Adoption.SPARKS
 
     def _fitted(self, terms: Terms, frame: DataFrame) -> DataFrame | None:
-        """None for what has columns that the table lacks, and is to have."""
+        """None for rows that are to change the table's columns, which is Spark's to do."""
         frame = self._writer.fitted(frame, struct(terms.columns))
         return frame if terms.take(frame.schema.jsonValue()) else None
 
@@ -267,10 +275,6 @@ class DeltaTable(Table):
         """Those of the table as it is."""
         self._find(spark)
         return None if self._detail is None else Terms.of(self._detail, self._writer.rows(spark).schema.jsonValue())
-
-    def _seen(self, spark: SparkSession, landing: Landing) -> int:
-        """The table's newest version."""
-        return self._search(spark, {landing.link.key: LAST})[landing.link.key].seen
 
     def _search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, Found]:
         found = search(self._log.commits(spark), since)
@@ -338,7 +342,8 @@ class DeltaTable(Table):
             self._log.is_at(root)
             # Not of a catalog's table, whose name may become another directory's while we land.
             lock = _driver_lock(spark, f"file://{root}")
-            if self._place.location and lock and holds_lease(lock) and _may_be_written(spark, writing(root)):
+            is_ours = lock is not None and holds_lease(lock) and not is_given(spark)
+            if self._place.location and is_ours and _may_be_written(spark, writing(root)):
                 self._adopter = Adopter(root)
 
 
@@ -372,5 +377,5 @@ def _may_be_written(spark: SparkSession, directory: Path) -> bool:
         check_writes(spark, directory)
         return names_are_given_once(directory)
     except (OSError, HandlerError) as reason:
-        logger.info("each commit is left to Spark, which takes longer: %s", reason)
+        logger.warning("each commit is left to Spark until the sink starts anew, which takes longer: %s", reason)
         return False

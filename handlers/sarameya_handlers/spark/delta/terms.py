@@ -29,6 +29,8 @@ _PROPERTIES = frozenset(
     }
 )
 """Of Delta's, those that ask nothing of a commit, or what we give."""
+_FEWEST = 5
+"""With fewer commits from one checkpoint to the next, too much is written by Spark after all."""
 _METADATA = frozenset({"comment"})
 """Of columns', what asks nothing of their values."""
 
@@ -58,7 +60,8 @@ class Terms:
         if not _METADATA.issuperset(_metadata(columns)):
             return None
         told = {"checkpoint_interval": properties.get(_CHECKPOINTS), "indexed": properties.get(_INDEXED)}
-        return cls(columns=columns, **{name: int(text) for name, text in told.items() if text is not None})
+        made = cls(columns=columns, **{name: int(text) for name, text in told.items() if text is not None})
+        return made if made.checkpoint_interval >= _FEWEST else None
 
     def take(self, rows: Columns) -> bool:
         """Whether a file with columns of `rows` is one of the table's as it is: those that it lacks are null."""

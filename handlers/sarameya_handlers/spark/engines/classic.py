@@ -15,8 +15,14 @@ from sarameya_handlers.spark.errors import SparkGoneError, cause_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_GIVEN = "spark.sarameya.given"
 DEATH_TIMEOUT = 1.0
 """Seconds for a JVM to end whose connections have broken, so that its exit code can be told."""
+
+
+def is_given(session: SparkSession) -> bool:
+    """Whether it is of a Spark that somebody else has started, and may be at work with."""
+    return session.conf.get(_GIVEN, "false") == "true"
 
 
 @attrs.define(slots=True, eq=False)
@@ -36,7 +42,10 @@ class ClassicDriver(Driver):
         try:
             # newSession() would start from the driver's own settings, without what was set in the session since.
             java_session = self.base._jsparkSession.cloneSession()
-            return type(self.base)(self.base.sparkContext, java_session)
+            session = type(self.base)(self.base.sparkContext, java_session)
+            if self.jvm is None:
+                session.conf.set(_GIVEN, "true")
+            return session
         except Exception as error:
             if told := self.death(self.base):
                 raise SparkGoneError(told, begun=False) from error

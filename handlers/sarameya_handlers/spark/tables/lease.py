@@ -35,5 +35,9 @@ def take_lease(file: Path, refusal: str) -> None:
 
 
 def holds_lease(file: Path) -> bool:
-    """Whether this process has taken it."""
-    return file.resolve() in _leases
+    """Whether this process has taken it, and it is still there: one of a directory that was made anew is another."""
+    descriptor = _leases.get(file.resolve())
+    try:
+        return descriptor is not None and os.path.samestat(os.fstat(descriptor), file.stat())
+    except FileNotFoundError:
+        return False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.reach import spark_path
 from sarameya_handlers.spark.tables.settings import changed
 from sarameya_handlers.spark.tables.table import Landing
@@ -28,20 +30,33 @@ _SETTINGS = {
 """Settings for a job that writes several landings, each in a task of its own."""
 
 
+class GoneError(LandingError):
+    """Files are not where they were written."""
+
+    passes = True
+
+
 def write_each(
     spark: SparkSession,
     into: Path,
     landings: Sequence[Landing],
     frames: Sequence[DataFrame],
     partition_by: tuple[str, ...] = (),
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write the rows of each landing, a Parquet file (and one for each partition of the table), into the directory
-    `into`/<attempt>, which may not be there afterwards for one without rows. The frames have the same columns."""
+    `into`/<attempt>. The frames have the same columns, by name and in order. Raises LandingError where what was written
+    is not seen."""
+    attempts = [landing.link.attempt for landing in landings]
     single = [frame.coalesce(1) for frame in frames]
-    if len(landings) == 1:
-        _writer(single[0], partition_by).parquet(spark_path(into / landings[0].link.attempt))
-    elif landings:
-        _write_together(spark, into, [landing.link.attempt for landing in landings], single, partition_by)
+    with changed(spark, settings):
+        if len(attempts) == 1:
+            _writer(single[0], partition_by).parquet(spark_path(into / attempts[0]))
+        elif attempts:
+            _write_together(spark, into, attempts, single, partition_by)
+    for attempt in attempts:
+        if not (into / attempt).is_dir():
+            raise GoneError(f"what Spark has written into {into / attempt} is not there: was it swept away?")
 
 
 def _write_together(
@@ -55,10 +70,12 @@ def _write_together(
         union = reduce(lambda one, other: one.union(other), marked)
         with changed(spark, _SETTINGS):
             _writer(union, (_ATTEMPT, *partition_by)).parquet(spark_path(together))
-        for attempt in attempts:
+        for attempt in attempts if together.is_dir() else ():
             written = together / f"{_ATTEMPT}={attempt}"
             if written.exists():
                 written.rename(into / attempt)
+            else:
+                (into / attempt).mkdir()  # it has no rows
     finally:
         shutil.rmtree(together, ignore_errors=True)
 

@@ -84,12 +84,12 @@ def chain(root: Path) -> Found:
     return search(log_of(root).commits(NO_SPARK), {KEY: 1})[KEY]
 
 
-def read_mark(log: DeltaLog, of: Link) -> Mark | None:
+def read_mark(log: DeltaLog, of: Link) -> Mark | Adoption:
     """As a table reads it."""
     known = search(log.commits(NO_SPARK), {of.key: LAST})[of.key]
     last = known.links[-1].number if known.links else 0
     assert of.number <= last + 1
-    return None if of.number <= last else Mark(of, known.seen, known.term)
+    return Adoption.LOST if of.number <= last else Mark(of, known.seen, known.term)
 
 
 def adopt(root: Path, landing: Landing, **options: Any) -> Adoption:
@@ -103,8 +103,8 @@ def adopt(root: Path, landing: Landing, **options: Any) -> Adoption:
     return Adopter(root).append(landing, as_staged(landing), **callables)
 
 
-def as_staged(landing: Landing) -> Rows:
-    return Rows(landing.staged, records())
+def as_staged(landing: Landing) -> Rows | None:
+    return None if landing.staged is None else Rows(landing.staged, records())
 
 
 def offsets(root: Path) -> list[int]:

@@ -239,6 +239,12 @@ def test_file_that_spark_has_written_is_moved_and_keeps_its_packing_in_its_name(
     assert offsets(root) == list(range(10))
 
 
+def test_link_of_which_the_log_cannot_tell_is_sparks(root: Path) -> None:
+    """Its transactions outlive the history."""
+    assert adopt(root, staged(root, link(1)), read=lambda: Adoption.SPARKS) is Adoption.SPARKS
+    assert [*root.glob("part-*")] == []
+
+
 def test_table_that_is_gone_is_sparks_to_make(root: Path) -> None:
     commit_file(root, 0).unlink()
     assert adopt(root, staged(root, link(1))) is Adoption.SPARKS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,23 @@ def test_rows_that_were_written_and_not_committed_are_left_behind_as_a_whole(roo
     remove(found, root, None)
     assert not written.exists()
     remove(found, root, None)
+
+    written.touch()  # of a probe
+    remove(found, root, None)
+    assert not written.exists()
+
+
+def test_what_cannot_be_removed_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = root / "_sarameya" / "landing" / ("1" * 32)
+    (written / "below").mkdir(parents=True)
+    found = next(one for one in leftovers(root, list, root / "_sarameya" / "staging") if one.name == str(written))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("somebody else's")
+
+    monkeypatch.setattr(os, "rmdir", refuse)
+    with pytest.raises(PermissionError):
+        remove(found, root, None)
 
 
 def test_leftover_says_how_large_it_is_and_how_old(root: Path) -> None:

@@ -126,6 +126,20 @@ def test_files_that_came_since_are_found_and_those_of_a_table_made_anew(tmp_path
     assert marks(list(log.commits(NO_SPARK))) == [None] * 30
 
 
+def test_newest_version_is_known_without_reading_further(tmp_path: Path) -> None:
+    made, log = history(20), DeltaLog("t")
+    log.is_at(tmp_path)
+    assert log.newest(NO_SPARK) == -1
+    write_log(tmp_path, made.commits)
+    (tmp_path / "_delta_log" / f"{18:020d}.json").write_text('{"commitInfo": torn')
+    assert log.newest(NO_SPARK) == 19
+    write_log(tmp_path, made.commits)
+    made.landed(21)
+    assert len(list(log.commits(NO_SPARK))) == 20
+    write_log(tmp_path, made.commits)
+    assert log.newest(NO_SPARK) == 20
+
+
 def test_files_that_are_no_commits_are_passed_over(tmp_path: Path) -> None:
     write_log(tmp_path, history(3).commits)
     log = tmp_path / "_delta_log"

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import attrs
 import pytest
 
-from sarameya_handlers.landing.links import Link
+from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.delta.commits import Mark
+from sarameya_handlers.spark.delta.log import commit_file
+from sarameya_handlers.spark.delta.rows import records
 from sarameya_handlers.spark.delta.table import DeltaTable
+from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Phase
+from tests.conformance.adoptions import AdoptedDelta
+from tests.handlers.spark.delta.adopted import staged
 from tests.handlers.spark.delta.kit import FakeHistorySpark, History, link
+
+NO_SPARK: Any = None
 
 
 class Spark(FakeHistorySpark):
@@ -62,3 +72,51 @@ def test_landing_that_nobody_wants_any_more_is_not_appended(tmp_path: Path) -> N
     with pytest.raises(Unwanted):
         table.land(spark, land, Shaping(), checkpoint)
     assert len(writer.appended) == 1
+
+
+class Sparks(AdoptedDelta):
+    """What is left to Spark becomes a commit like any other, and is told of."""
+
+    def __init__(self, root: Path, terms: Terms) -> None:
+        super().__init__(root)
+        self._terms_told = terms
+        self.by_spark: list[int] = []
+
+    def _ask(self, spark: Any) -> Terms:
+        return self._terms_told
+
+    def _append(self, spark: Any, landing: Landing, shape: Any, ready: Any) -> None:
+        known = self._search(spark, {landing.link.key: 1})[landing.link.key]
+        mark = Mark(landing.link, known.seen, known.term)
+        told = {"timestamp": 1, "operation": "WRITE", "userMetadata": mark.to_json()}
+        version = known.seen + 1
+        commit_file(self.staging.parents[1], version).write_text(
+            json.dumps({"commitInfo": told}, separators=(",", ":"))
+        )
+        self.by_spark.append(version)
+
+
+def test_of_a_flush_only_the_commit_with_the_checkpoint_is_sparks(tmp_path: Path) -> None:
+    """Those behind it are our own again."""
+    table = Sparks(tmp_path, Terms(columns=records(), checkpoint_interval=5))
+    table.open(NO_SPARK)
+    keys = [ChainKey("sink", "orders", partition) for partition in range(7)]
+    landings = [staged(tmp_path, attrs.evolve(link(1), key=key, attempt=uuid4().hex)) for key in keys]
+    table.land(NO_SPARK, landings, Shaping(), lambda phase, landings: None)
+    assert table.by_spark == [5]
+    assert {key: head.number for key, head in table.heads(NO_SPARK, keys).items()} == dict.fromkeys(keys, 1)
+
+
+def test_chain_of_which_the_log_has_nothing_any_more_is_sparks_to_refuse(tmp_path: Path) -> None:
+    table = Sparks(tmp_path, Terms(columns=records()))
+    table.open(NO_SPARK)
+    ours, other = link(1), attrs.evolve(link(1), key=ChainKey("sink", "orders", 9), attempt=uuid4().hex)
+    for one in (ours, other):
+        table.land(NO_SPARK, [staged(tmp_path, one)], Shaping(), lambda phase, landings: None)
+    for version in (0, 1):
+        commit_file(tmp_path, version).unlink()
+    anew = Sparks(tmp_path, Terms(columns=records()))
+    anew._log.is_at(tmp_path)
+    again = staged(tmp_path, attrs.evolve(ours, attempt=uuid4().hex))
+    anew.land(NO_SPARK, [again], Shaping(), lambda phase, landings: None)
+    assert anew.by_spark == [3]

@@ -58,9 +58,10 @@ def inside(field: StructField) -> StructField:
         {"partition_columns": ("topic",)},
         {"features": ("appendOnly", "invariants", "rowTracking")},
         {"properties": {"delta.constraints.few": "offset < 5"}},
+        {"properties": {"delta.checkpointInterval": "2"}},
         {"properties": {"delta.compatibility.symlinkFormatManifest.enabled": "true"}},
     ],
-    ids=["partitions", "feature", "constraint", "hook"],
+    ids=["partitions", "feature", "constraint", "checkpoints all the time", "hook"],
 )
 def test_of_such_a_table_each_commit_is_sparks(detail: dict[str, Any]) -> None:
     assert terms(**detail) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from sarameya import HandlerError
 from sarameya_handlers import LandingError
-from sarameya_handlers.spark.tables.lease import take_lease
+from sarameya_handlers.spark.tables.lease import holds_lease, take_lease
 
 HOLD = """
 import sys
@@ -59,3 +60,23 @@ def test_lease_where_nothing_can_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HandlerError, match=r"cannot write .*choose a directory"):
         take_lease(tmp_path / "file" / "lock", "no")
+
+
+def test_lease_goes_with_the_directory_that_it_was_in(tmp_path: Path) -> None:
+    """Of one that was made anew another process may have taken it."""
+    file = tmp_path / "table" / "lock"
+    take_lease(file, "no")
+    assert holds_lease(file)
+    shutil.rmtree(file.parent)
+    assert not holds_lease(file)
+    file.parent.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(HandlerError, match="somebody else has it"):
+            take_lease(file, "somebody else has it")
+        other.kill()
+    take_lease(file, "somebody else has it")
+    assert holds_lease(file)
