@@ -164,8 +164,8 @@ def _ledger(place: Place) -> Table:
     return LedgerTable(place.directory / "table")
 
 
-# Starting a JVM for each member takes long: members with classic Spark are killed only, and at one phase.
-# What is different about them is whose driver commits; whether several may is for the adapters' own tests.
+# Starting a JVM for each member takes long: members with classic Spark are killed only, and at one phase; what needs no
+# members is run with them, too (`every`). Whether several drivers may commit is for the adapters' own tests.
 CONTENDERS = {
     contender.name: contender
     for contender in (
@@ -233,8 +233,14 @@ def shared() -> list[ParameterSet]:
     return [_parameter(one) for one in CONTENDERS.values() if one.runs is not Runs.CLASSIC]
 
 
+def every() -> pytest.MarkDecorator:
+    """Have a test run with the classic ones, too: for one that has no members, but lands in its own process."""
+    return each(*CONTENDERS)
+
+
 def _parameter(contender: Contender) -> ParameterSet:
     marks = [] if contender.runs is Runs.THREADS else [pytest.mark.integration]
     if contender.runs is Runs.CLASSIC:
-        marks.append(pytest.mark.cold)
+        # pyspark leaves each socket that rows come over to the garbage collector.
+        marks += [pytest.mark.cold, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
     return pytest.param(contender, id=contender.name, marks=marks)

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from sarameya_handlers.spark.tables.table import Landing, Phase
-from tests.conformance.contenders import Contender, Place
+from tests.conformance.contenders import Contender, Place, every
 from tests.conformance.lives import MOST_SECONDS, live, nothing_of_use_is_left
 
 
@@ -36,6 +36,7 @@ class Hook:
             self.ended.set()
 
 
+@every()
 async def test_landing_that_is_cancelled_in_its_thread_is_finished_by_the_next_owner(
     contender: Contender, place: Place
 ) -> None:

@@ -134,7 +134,7 @@ def committed(table: Path) -> set[str]:
     return {path.name for path in (table / "_delta_log").glob("*.json")}
 
 
-@each("parquet-classic")
+@each("parquet-classic", "delta-classic")
 async def test_jvm_that_is_killed_is_replaced(contender: Contender, place: Place) -> None:
     began = trio.current_time()
     async with one_member(contender, place) as (log, member):

@@ -12,7 +12,7 @@ import pytest
 from sarameya_handlers.landing.chain import Chain, Outcome, Settled
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Shape, Table
-from tests.conformance.contenders import Contender, Place
+from tests.conformance.contenders import Contender, Place, every
 from tests.conformance.lives import KEY, live, nothing_of_use_is_left
 from tests.conformance.proof import chain_of
 
@@ -53,6 +53,7 @@ class Unanswering:
         monkeypatch.setattr(self.table, "links", unanswering_links)
 
 
+@every()
 async def test_landing_that_nobody_answers_for_is_found_and_not_tried_again(
     contender: Contender, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
