@@ -1,80 +1,84 @@
-"""A world for chains: one partition's log, a table, the group's commit, and owners of which all but one are zombies.
+"""A world for chains: partitions' logs, a table, the group's commits, members that share the partitions, and zombies.
 
 An owner reads, tries, settles and commits as a sink does, out of the pure core alone; everything that can come between
 is a step of its own, so that a schedule decides it: a write that arrives late or never, an answer or a commit that is
-lost, an owner that wakes when another has long taken over.
+lost, a member that wakes when others have long taken over, a table that forgets what nobody has stated anew.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import attrs
 
 from sarameya import CommittedOffset
 from sarameya_handlers.landing.chain import Chain, Outcome, State
-from sarameya_handlers.landing.links import ChainKey, Link, Note, Origin
+from sarameya_handlers.landing.errors import ChainError, ForgottenChainError
+from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin, check_chain
 from sarameya_handlers.landing.starting import Log, begin
+from tests.model.landing_tables import RETENTION, Table
 
-KEY = ChainKey("sink", "orders", 0)
 ORIGIN = Origin(group="billing", topic_id="0" * 31 + "1")
-_HIDDEN_EVERY = 7
-"""Each so many-th offset is a control record's: it is in the log's numbers, and nobody is shown it."""
+RESTATE_AFTER = RETENTION // 4
+_MOST_MEMBERS = 3
 
 
-def is_shown(offset: int) -> bool:
-    return offset % _HIDDEN_EVERY != _HIDDEN_EVERY - 1
+class LandedTwiceError(AssertionError):
+    """Records are in the table more than once."""
 
 
-@attrs.define
-class Table:
-    """Links and the offsets of their rows; at most one link of each number."""
+class NotLandedError(AssertionError):
+    """Records are behind the end of what has landed, and not in the table."""
 
-    links: list[Link] = attrs.field(factory=list)
-    rows: list[tuple[int, ...]] = attrs.field(factory=list)
-    """Of each link."""
 
-    def append(self, link: Link, rows: tuple[int, ...]) -> bool:
-        """The compare-and-swap: whether it was the next."""
-        if not self.may_append(link):
-            return False
-        self.links.append(link)
-        self.rows.append(rows)
-        return True
-
-    def may_append(self, link: Link) -> bool:
-        return link.number == len(self.links) + 1
-
-    def read(self, head: Link | None) -> list[Link]:
-        """All links from `head` on."""
-        return self.links[head.number - 1 :] if head else list(self.links)
+class ForgottenError(AssertionError):
+    """A table has forgotten a chain that somebody looked after."""
 
 
 @attrs.define
-class Pending:
-    """A write that is on its way to the table."""
+class Records:
+    """A partition's log: some of its numbers are records that readers are shown. The others are those of control
+    records, of aborted transactions, or of records that compaction has removed."""
 
-    link: Link
-    rows: tuple[int, ...]
-    owner: Owner
+    shown: list[int] = attrs.field(factory=list)
+    ever: set[int] = attrs.field(factory=set)
+    """All that were ever shown: some member may have read them in time."""
+    end: int = 0
+
+    def write(self, records: int, *, are_shown: bool) -> None:
+        if are_shown:
+            self.shown += range(self.end, self.end + records)
+            self.ever |= {*range(self.end, self.end + records)}
+        self.end += records
+
+    def compact(self, which: int) -> None:
+        if self.shown:
+            del self.shown[which % len(self.shown)]
 
 
 @attrs.define(eq=False)
-class Owner:
-    """A member that owns, or thinks that it owns, the partition."""
+class Claim:
+    """A partition, as a member has it that owns it, or thinks that it does."""
 
-    world: World
+    member: Member
+    key: ChainKey
     chain: Chain
     position: int
     buffer: list[int] = attrs.field(factory=list)
     told: bool | None = None
     """What the table's answer to the last try said, where one came."""
+    _mark: int = attrs.field(default=attrs.Factory(lambda claim: claim.position, takes_self=True))
+
+    @property
+    def world(self) -> World:
+        return self.member.world
 
     def read(self, most: int) -> None:
-        upto = min(self.position + most, self.world.end)
-        self.buffer += [offset for offset in range(self.position, upto) if is_shown(offset)]
+        log = self.world.logs[self.key]
+        upto = min(self.position + most, log.end)
+        self.buffer += [offset for offset in log.shown if self.position <= offset < upto]
         self.position = max(upto, self.position)
 
     def propose(self, records: int) -> None:
@@ -83,114 +87,265 @@ class Owner:
             return
         rows = tuple(self.buffer[: max(records, 1)])
         is_all = len(rows) == len(self.buffer)
-        to_offset = self.position if is_all else self.buffer[len(rows)]
+        self._try(self.world.end_of(self, rows, self.position if is_all else self.buffer[len(rows)]), rows)
+
+    def stay(self) -> None:
+        """Nothing has come for a while: a table that forgets is reminded of where the chain ends."""
+        head = self.chain.head
+        if head is None or self.buffer or self.chain.state is not State.READY or not self.world.restates:
+            return
+        if self.world.now - head.tried_at > RESTATE_AFTER:
+            self._try(head.to_offset, (), Kind.RESTATED)
+
+    def settle(self) -> None:
+        """Also: end the member where the table does not tell any more of what it has landed."""
+        if self.chain.state is not State.TRYING:
+            return
+        since = self.chain.head.number if self.chain.head else 1
+        try:
+            settled = self.world.find(self, self.world.table.links(self.key, since))
+        except ChainError:
+            if not self.world.table.has_forgotten(self.key, since):
+                raise
+            self.world.crash(self.member)
+            return
+        if settled is not Outcome.ABSENT:
+            assert self.chain.head is not None
+            behind = self.chain.head.to_offset
+            self.buffer = [offset for offset in self.buffer if offset >= behind]
+            self.position = max(self.position, behind)
+
+    def marked(self) -> CommittedOffset | None:
+        """What may be committed: where nothing is buffered, what lies behind the head is nothing that could be landed.
+        Marks only move forward."""
+        if (head := self.chain.head) is None:
+            return None
+        self._mark = max(self._mark, head.to_offset if self.buffer else self.position)
+        return CommittedOffset(self._mark, Note.of(head).to_metadata())
+
+    def _try(self, to_offset: int, rows: tuple[int, ...], kind: Kind = Kind.RECORDS) -> None:
         link = self.chain.propose(
-            self.world.first_offset, to_offset, attempt=f"{next(self.world.attempts):032x}", rows=len(rows)
+            0,
+            to_offset,
+            attempt=f"{next(self.world.attempts):032x}",
+            rows=len(rows),
+            kind=kind,
+            tried_at=self.world.now,
         )
         self.told = None
         self.world.pending.append(Pending(link, rows, self))
 
-    def settle(self) -> None:
-        if self.chain.state is not State.TRYING:
-            return
-        settled = self.world.find(self)
-        if settled is not Outcome.ABSENT:
-            self.trim()
 
-    def trim(self) -> None:
-        """Drop what the table has already."""
-        assert self.chain.head is not None
-        behind = self.chain.head.to_offset
-        self.buffer = [offset for offset in self.buffer if offset >= behind]
-        self.position = max(self.position, behind)
+@attrs.define(eq=False)
+class Member:
+    """A process of the group. One that was taken for dead has its claims still, and commits nothing."""
+
+    world: World
+    claims: dict[ChainKey, Claim] = attrs.field(factory=dict)
+
+    def flush(self, records: int) -> None:
+        """Try all of its partitions at once."""
+        for claim in self.claims.values():
+            claim.propose(records)
 
     def commit(self) -> None:
-        head = self.chain.head
-        if head is None or self.world.owner is not self:  # all others are fenced by their generation
-            return
-        # What lies between the head and the position is nothing that could be landed.
-        offset = head.to_offset if self.buffer else self.position
-        self.world.committed = CommittedOffset(offset, Note.of(head).to_metadata())
+        if self not in self.world.members:
+            return  # fenced by its generation
+        for key, claim in self.claims.items():
+            before, marked = self.world.committed.get(key), claim.marked()
+            if marked is not None:
+                assert before is None or marked.offset >= before.offset, f"{key}: committed backwards"
+                self.world.committed[key] = marked
 
 
-def by_reading_back(owner: Owner) -> Outcome:
+@attrs.define
+class Pending:
+    """A write that is on its way to the table. `looked_at`: when it saw that it was its turn."""
+
+    link: Link
+    rows: tuple[int, ...]
+    claim: Claim
+    looked_at: int | None = None
+
+
+def by_reading_back(claim: Claim, found: list[Link]) -> Outcome:
     """What has become of a try: what the table has."""
-    return owner.chain.settle(owner.world.table.read(owner.chain.head)).outcome
+    return claim.chain.settle(found).outcome
 
 
-def by_what_was_told(owner: Owner) -> Outcome:
+def by_what_was_told(claim: Claim, found: list[Link]) -> Outcome:
     """The bug of taking a call that did not raise for a landing."""
-    if owner.told is None:
-        return by_reading_back(owner)
-    link = next(iter(owner.chain._tried.values()))
-    owner.chain.settle([*([owner.chain.head] if owner.chain.head else []), link])
+    if claim.told is None:
+        return by_reading_back(claim, found)
+    link = next(iter(claim.chain._tried.values()))
+    claim.chain.settle([*([claim.chain.head] if claim.chain.head else []), link])
     return Outcome.LANDED
+
+
+def by_position(claim: Claim, rows: tuple[int, ...], behind: int) -> int:
+    """Where a link ends that brings these: where what is read next begins."""
+    return behind
+
+
+def by_count(claim: Claim, rows: tuple[int, ...], behind: int) -> int:
+    """The bug of counting records, where the log has gaps."""
+    return (claim.chain.head.to_offset if claim.chain.head else 0) + len(rows)
 
 
 @attrs.define(eq=False)
 class World:
     table: Table = attrs.field(factory=Table)
-    find: Callable[[Owner], Outcome] = by_reading_back
-    end: int = 0
-    """Of the log."""
-    first_offset: int = 0
-    committed: CommittedOffset | None = None
-    owner: Owner | None = None
-    zombies: list[Owner] = attrs.field(factory=list)
+    partitions: int = 1
+    find: Callable[[Claim, list[Link]], Outcome] = by_reading_back
+    end_of: Callable[[Claim, tuple[int, ...], int], int] = by_position
+    restates: bool = True
+    now: int = 0
+    logs: dict[ChainKey, Records] = attrs.field(init=False)
+    committed: dict[ChainKey, CommittedOffset] = attrs.field(factory=dict)
+    members: list[Member] = attrs.field(factory=list)
+    """Who is in the group."""
+    zombies: list[Member] = attrs.field(factory=list)
     pending: list[Pending] = attrs.field(factory=list)
     attempts: count[int] = attrs.field(factory=lambda: count(1))
+    is_rewound: bool = False
+    """Whether the table was restored, and the group was not brought to match."""
 
-    def take_over(self) -> None:
-        """A rebalance: somebody else owns the partition, and who did may not know it yet. Raises ChainError."""
-        if self.owner is not None:
-            self.zombies.append(self.owner)
-        self.owner = None
-        head = self.table.links[-1] if self.table.links else None
-        found = begin(KEY, ORIGIN, head, self.committed, Log(start=0, end=self.end))
-        offset = self.first_offset if found.offset is None else found.offset
-        self.owner = Owner(self, Chain(KEY, ORIGIN, head), offset)
+    def __attrs_post_init__(self) -> None:
+        self.logs = {ChainKey("sink", "orders", number): Records() for number in range(self.partitions)}
 
-    def crash(self, which: int) -> None:
-        """An owner, or zombie, is gone; what it has sent is still on its way."""
-        everybody = [*self.zombies, self.owner]
-        gone = everybody[which % len(everybody)]
-        if gone is self.owner:
-            self.owner = None
-        else:
-            self.zombies.remove(gone)  # type: ignore[arg-type]
+    def claims(self) -> Iterator[Claim]:
+        for member in (*self.zombies, *self.members):
+            yield from member.claims.values()
 
-    def arrive(self, which: int, answered: bool) -> None:
-        """A write that is on its way comes to the table; whoever sent it may hear nothing of it."""
-        if self.pending:
-            write = self.pending.pop(which % len(self.pending))
-            won = self.table.append(write.link, write.rows)
-            if answered and write.link.attempt in write.owner.chain._tried:
-                write.owner.told = won
+    # -- the group -----------------------------------------------------------------------------------
 
-    def restore(self, version: int) -> None:
-        """All members are stopped, and the table is put back to an older version."""
-        self.owner, self.zombies, self.pending = None, [], []
-        del self.table.links[version:], self.table.rows[version:]
+    def join(self) -> None:
+        if len(self.members) < _MOST_MEMBERS:
+            self.members.append(Member(self))
+
+    def fence(self, which: int) -> None:
+        """A member is thought dead: it goes on, and does not know it."""
+        if self.members:
+            self.zombies.append(self.members.pop(which % len(self.members)))
+
+    def crash(self, member: Member) -> None:
+        """It is gone; what it has sent is still on its way."""
+        for group in (self.members, self.zombies):
+            if member in group:
+                group.remove(member)
+
+    def rebalance(self, turn: int, *, is_eager: bool) -> None:
+        """Deal the partitions out. Who keeps one, under a cooperative assignor, goes on with it; who loses one drops
+        what it has of it. Raises ChainError."""
+        if not self.members:
+            self.join()
+        for number, key in enumerate(self.logs):
+            owner = self.members[(number + turn) % len(self.members)]
+            if is_eager or key not in owner.claims:
+                for member in self.members:
+                    member.claims.pop(key, None)
+                owner.claims[key] = self._claim(owner, key)
+
+    def _claim(self, member: Member, key: ChainKey) -> Claim:
+        try:
+            head = self.table.head(key)
+        except ForgottenChainError:
+            idle = self.now - self.table.commits[key][-1].at
+            if idle <= RETENTION:
+                raise ForgottenError(f"{key} was forgotten after {idle}") from None
+            raise
+        found = begin(key, ORIGIN, head, self.committed.get(key), Log(start=0, end=self.logs[key].end))
+        return Claim(member, key, Chain(key, ORIGIN, head), found.offset or 0)
+
+    # -- the table -----------------------------------------------------------------------------------
+
+    def arrive(self, which: int, *, goes_through: bool, is_answered: bool) -> None:
+        """A write that is on its way looks whether it is its turn, or lands; or both at once. Whoever sent it may hear
+        nothing of it."""
+        if not self.pending:
+            return
+        write = self.pending[which % len(self.pending)]
+        if write.looked_at is None:
+            if not self.table.is_next(write.link):
+                self._answer(write, False, is_answered)
+                return
+            write.looked_at = self.now
+            if not goes_through:
+                return
+        won = self.table.append(write.link, write.rows, now=self.now, looked_at=write.looked_at)
+        self._answer(write, won, is_answered)
+        self.check(write.link.key)
+
+    def _answer(self, write: Pending, won: bool, is_answered: bool) -> None:
+        self.pending.remove(write)
+        if is_answered and write.link.attempt in write.claim.chain._tried:
+            write.claim.told = won
+
+    def restore(self, version: int, *, rewinds: bool) -> None:
+        """All members are stopped, and the table is put back to an older version; the group is brought to match, too,
+        or not."""
+        self.members, self.zombies, self.pending = [], [], []
+        self.table.restore(version)
+        self.is_rewound = not rewinds
+        for key in self.logs if rewinds else ():
+            commits = self.table.commits.get(key)
+            self.committed[key] = CommittedOffset(0)
+            if commits:
+                head = commits[-1].link
+                self.committed[key] = CommittedOffset(head.to_offset, Note.of(head).to_metadata())
+
+    # -- the end -------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Let the last owner land what is left, with nobody in its way. Raises ChainError."""
+        """Let a last member land what is left, with nobody in its way, and stay for long after. Raises ChainError."""
         self.pending.clear()
-        self.take_over()
-        assert self.owner is not None
-        for _ in range(2):
-            self.owner.read(self.end)
-            self.owner.propose(self.end)
-            while self.pending:
-                self.arrive(0, answered=True)
-            self.owner.settle()
-            self.owner.commit()
+        while self.members:
+            self.fence(0)
+        self.rebalance(0, is_eager=True)
+        (member,) = self.members
+        for claim in member.claims.values():
+            for _ in range(2):
+                claim.read(claim.world.logs[claim.key].end)
+                claim.propose(len(claim.buffer))
+                self._land_all()
+        member.commit()
+        for key in self.logs:
+            self.check(key, is_over=True)
+        for _ in range(2 * RETENTION // RESTATE_AFTER):
+            self.now += RESTATE_AFTER + 1
+            for claim in member.claims.values():
+                claim.stay()
+            self._land_all()
+            self.table.forget(self.now)
+        try:
+            self.rebalance(0, is_eager=True)
+        except ForgottenChainError as error:
+            raise ForgottenError(f"{error}, though its owner has stayed") from error
 
-    def check(self) -> None:
-        """Each record that a link covers is in the table once, whatever has happened."""
-        landed = Counter(offset for rows in self.table.rows for offset in rows)
-        assert not (twice := {offset: times for offset, times in landed.items() if times > 1}), f"landed twice: {twice}"
-        if self.table.links:
-            covered = range(self.table.links[0].from_offset, self.table.links[-1].to_offset)
-            missing = {offset for offset in covered if is_shown(offset)} - landed.keys()
-            assert not missing, f"covered and not landed: {sorted(missing)}"
-            assert landed.keys() <= set(covered), "landed and not covered"
+    def _land_all(self) -> None:
+        while self.pending:
+            self.arrive(0, goes_through=True, is_answered=True)
+        for claim in list(self.claims()):
+            claim.settle()
+
+    def check(self, key: ChainKey, *, is_over: bool = False) -> None:
+        """Each record that is behind the end of a chain is in the table once, whatever has happened."""
+        commits, log = self.table.commits.get(key, []), self.logs[key]
+        landed = Counter(offset for commit in commits for offset in commit.rows)
+        if twice := sorted(offset for offset, times in landed.items() if times > 1):
+            raise LandedTwiceError(f"{key}: {twice}")
+        end = log.end if is_over else max((commit.link.to_offset for commit in commits), default=0)
+        if missing := [offset for offset in log.shown if offset < end and offset not in landed]:
+            raise NotLandedError(f"{key}: {missing}")
+        if is_over and log.shown:
+            committed = self.committed.get(key)
+            assert committed is not None, f"{key}: nothing was committed"
+            assert committed.offset == log.end, f"{key}: {committed} of {log.end}"
+
+    def check_links(self, key: ChainKey) -> None:
+        """What the links say is what is there."""
+        check_chain(commit.link for commit in self.table.commits.get(key, []))
+        for commit in self.table.commits.get(key, []):
+            link = commit.link
+            assert all(link.from_offset <= offset < link.to_offset for offset in commit.rows), f"{link}: {commit.rows}"
+            assert self.logs[key].ever.issuperset(commit.rows), f"{link}: nobody has written {commit.rows}"

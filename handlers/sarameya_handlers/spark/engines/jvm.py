@@ -20,6 +20,7 @@ from sarameya_handlers.spark.engines.jvm_launch import end_process, launch
 from sarameya_handlers.spark.engines.jvm_output import Output
 from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.options import SparkOptions
+from sarameya_handlers.spark.tables.lease import share_leases
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -112,6 +113,7 @@ def start(
     try:
         context = SparkContext(conf=conf, gateway=gateway)
         _choose_python(context)
+        share_leases()
         return Jvm(SparkSession(context), gateway, output)
     except Exception as error:
         cause = cause_of(error)  # while there is a JVM to tell it

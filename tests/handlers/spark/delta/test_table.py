@@ -12,6 +12,7 @@ from uuid import uuid4
 import attrs
 import pytest
 
+from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.delta.commits import Mark
 from sarameya_handlers.spark.delta.log import commit_file
@@ -120,3 +121,10 @@ def test_chain_of_which_the_log_has_nothing_any_more_is_sparks_to_refuse(tmp_pat
     again = staged(tmp_path, attrs.evolve(ours, attempt=uuid4().hex))
     anew.land(NO_SPARK, [again], Shaping(), lambda phase, landings: None)
     assert anew.by_spark == [3]
+
+
+def test_leftovers_on_an_object_store_are_for_vacuum(tmp_path: Path) -> None:
+    table = DeltaTable("s3a://lake/orders", staging=tmp_path, single_driver=True)
+    spark: Any = Spark(History().commits)
+    with pytest.raises(HandlerError, match=r"s3a://lake/orders cannot be listed from here; VACUUM removes it"):
+        table.leftovers(spark)

@@ -13,6 +13,7 @@ import pytest
 
 from sarameya import HandlerError
 from sarameya_handlers import LandingError
+from sarameya_handlers.spark.tables import lease
 from sarameya_handlers.spark.tables.lease import holds_lease, take_lease
 
 HOLD = """
@@ -23,6 +24,14 @@ take_lease(Path(sys.argv[1]), "no")
 print("held", flush=True)
 sys.stdin.read()
 """
+
+ORPHAN = """
+import fcntl, os, sys
+fcntl.lockf(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX, 1, 1)
+print("held", flush=True)
+sys.stdin.read()
+"""
+"""What a JVM holds whose process has died."""
 
 
 def test_lease_is_taken_once_and_again_by_the_same_process(tmp_path: Path) -> None:
@@ -42,6 +51,38 @@ def test_lease_of_another_process_is_refused_until_it_has_ended_however_that_was
         with pytest.raises(HandlerError, match=r"^somebody else has it \(.*lock is locked\)$"):
             take_lease(file, "somebody else has it")
         other.kill()
+    take_lease(file, "somebody else has it")
+
+
+def test_jvm_that_has_outlived_its_process_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, waited = tmp_path / "lock", []
+
+    def end(seconds: float) -> None:
+        waited.append(seconds)
+        orphan.kill()
+        orphan.wait()
+
+    monkeypatch.setattr(lease.time, "sleep", end)
+    with subprocess.Popen(
+        [sys.executable, "-c", ORPHAN, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as orphan:
+        assert orphan.stdout is not None
+        assert orphan.stdout.readline() == "held\n"
+        take_lease(file, "somebody else has it")
+    assert len(waited) == 1
+
+
+def test_jvm_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "lock"
+    monkeypatch.setattr(lease, "ORPHAN_ENDS_WITHIN", 0.0)
+    with subprocess.Popen(
+        [sys.executable, "-c", ORPHAN, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as orphan:
+        assert orphan.stdout is not None
+        assert orphan.stdout.readline() == "held\n"
+        with pytest.raises(HandlerError, match=r"somebody else has it .*JVM of a process that has died.* kill it"):
+            take_lease(file, "somebody else has it")
+        orphan.kill()
     take_lease(file, "somebody else has it")
 
 
