@@ -18,11 +18,16 @@ from pyspark.sql import DataFrame
 
 from sarameya import HandlerError
 from sarameya_handlers import ParquetTable, SparkOptions, SparkSink
+from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.engines.engine import SparkEngine
-from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.errors import LandingError, SparkGoneError
+from sarameya_handlers.spark.poison.blame import passes
+from sarameya_handlers.spark.tables.one_job import write_each
 from sarameya_handlers.spark.tables.reach import check_reads, check_writes
+from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
+from tests.integration.delta_stage import link
 from tests.integration.processes import children, is_running
 
 pytestmark = [pytest.mark.integration, pytest.mark.cold]
@@ -92,6 +97,23 @@ async def test_directory_that_the_driver_alone_can_read_is_refused_with_what_to_
         with pytest.raises(HandlerError, match=r"does not read what Spark writes to .*choose a directory"):
             await engine.run(lambda spark, _: check_writes(spark, staging), tag="t2")
     assert os.listdir(staging) == []
+
+
+async def test_rows_that_executors_have_written_where_nobody_sees_them_are_missed() -> None:
+    """As by one that has come later, and has a directory of its own where the mount should be."""
+    into = Path("/proc/self/cwd/landing")
+    os.mkdir(into)
+
+    def work(spark: Any, _: object) -> None:
+        for partitions in (1, 2):
+            chains = [link(1, 0, 5, key=ChainKey("sink", "orders", number)) for number in range(partitions)]
+            landings, frames = [Landing(link=one, staged=None) for one in chains], [spark.range(5)] * partitions
+            with pytest.raises(LandingError, match=r"of 5 rows .* 0 are there: have all of its machines") as told:
+                write_each(spark, into, landings, frames)
+            assert passes(told.value)
+
+    async with SparkEngine(OPTIONS) as engine:
+        await engine.run(work, tag="t")
 
 
 async def test_driver_that_is_killed_under_work_takes_its_executors_along_and_is_replaced() -> None:

@@ -25,7 +25,7 @@ def check_reads(spark: SparkSession | None, directory: Path) -> None:
 
     A machine that gets none of the job's tasks is not asked; nor is anybody where there is no Spark at all.
     """
-    if spark is None or _is_here(spark):
+    if spark is None or is_here(spark):
         return
     probes = [directory / f"probe-{uuid4().hex}.parquet" for _ in range(_PROBES)]
     try:
@@ -44,12 +44,12 @@ def check_reads(spark: SparkSession | None, directory: Path) -> None:
 
 def check_writes(spark: SparkSession | None, directory: Path) -> None:
     """The other way round: unless this process reads, and may remove, what Spark writes to `directory`."""
-    if spark is None or _is_here(spark):
+    if spark is None or is_here(spark):
         return
     probe = directory / f"probe-{uuid4().hex}"
     try:
         spark.range(0, _PROBES, 1, _PROBES).write.parquet(spark_path(probe))
-        count = _rows_below(probe)
+        count = rows_below(probe)
         shutil.rmtree(probe)
     except Exception as error:
         raise HandlerError(_WRITES.format(directory=directory, found=cause_of(error))) from error
@@ -64,7 +64,7 @@ def spark_path(path: Path) -> str:
     return f"file://{path}"
 
 
-def _is_here(spark: SparkSession) -> bool:
+def is_here(spark: SparkSession) -> bool:
     """Whether all of Spark is a process of this machine."""
     # Spark Connect's sessions have no context, and its server may be anywhere.
     context = getattr(spark, "sparkContext", None)
@@ -80,10 +80,11 @@ def _write(probes: list[Path]) -> None:
         pq.write_table(rows, probe)
 
 
-def _rows_below(directory: Path) -> int:
+def rows_below(directory: Path) -> int:
+    """In Parquet files, by what they say of themselves."""
     import pyarrow.parquet as pq
 
-    return sum(int(pq.read_metadata(file).num_rows) for file in directory.glob("part-*.parquet"))
+    return sum(int(pq.read_metadata(file).num_rows) for file in directory.rglob("*.parquet"))
 
 
 _ADVICE = (
