@@ -37,7 +37,7 @@ Transform = Callable[[DataFrame], DataFrame]
 
 @pytest.fixture(scope="module", params=["classic", "connect"])
 def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with either(request) as session:
+    with either(request, compiles=True) as session:
         yield session
 
 
