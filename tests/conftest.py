@@ -39,10 +39,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where pytest-xdist deals files to several processes, those that take longest go first: none is waited for at the
-    end. A file's tests stay together, since they share the programs that they have started."""
+    end. Of these, those that measure time are last: who is to be alone waits for no long test of another process. A
+    file's tests stay together, since they share the programs that they have started."""
     if hasattr(config, "workerinput"):
-        long = {item.path for item in items if item.get_closest_marker("integration")}
-        items.sort(key=lambda item: item.path not in long)
+        long, alone = (
+            {item.path for item in items if item.get_closest_marker(mark)} for mark in ("integration", "alone")
+        )
+        items.sort(key=lambda item: (item.path not in long, item.path in alone))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

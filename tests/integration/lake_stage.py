@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,14 +33,18 @@ def classic(directory: Path, *, iceberg: str = "hadoop") -> Iterator[SparkSessio
 
 
 @contextmanager
-def either(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """What a fixture's parameter says: a classic session, or one of the server that all tests share."""
-    if request.param == "classic":
-        with classic(request.getfixturevalue("tmp_path_factory").mktemp("lake")) as session:
-            yield session
-    else:
-        with request.getfixturevalue("lake_server").session() as session:
-            yield session
+def either(request: pytest.FixtureRequest, *, compiles: bool = False) -> Iterator[SparkSession]:
+    """What a fixture's parameter says: a classic session, or one of the server that all tests share. It `compiles`
+    expressions where a test is about these, as Spark does for users."""
+    with ExitStack() as stack:
+        if request.param == "classic":
+            directory = request.getfixturevalue("tmp_path_factory").mktemp("lake")
+            session = stack.enter_context(classic(directory))
+        else:
+            session = stack.enter_context(request.getfixturevalue("lake_server").session())
+        if compiles:
+            session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
+        yield session
 
 
 def landing_of(table: Table, of: Link, *, days: int = 1) -> Landing:

@@ -9,8 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.named import table_named
 from tests.integration.class_data import DIRECTORY, archive_of
 from tests.integration.connect_server import ConnectServer
+from tests.integration.delta_stage import link
+from tests.integration.lake_stage import KEY, found, landing_of, rows, rows_of
 from tests.integration.lakes import lake_properties
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.cluster import GROUP_COMMAND
@@ -34,17 +38,21 @@ def main() -> None:
 
 def _archive_spark(directory: Path) -> None:
     """A Connect server that has done what most tests do."""
-    rows, delta = str(directory / "rows"), str(directory / "delta")
+    plain = str(directory / "plain")
     properties = lake_properties(directory) | {"spark.driver.extraJavaOptions": _RECORD}
     with ConnectServer(directory, properties) as server:
         with server.session() as spark:
-            spark.range(1000).selectExpr("id", "cast(id as string) as value").write.parquet(rows)
-            for _ in range(2):
-                spark.read.parquet(rows).write.format("delta").mode("append").save(delta)
-            assert spark.read.format("delta").load(delta).count() == 2000
-            spark.sql("create table ice.a.b (id bigint, value string) using iceberg")
-            spark.read.parquet(rows).writeTo("ice.a.b").append()
-            assert spark.table("ice.a.b").groupBy("id").count().toArrow().num_rows == 1000
+            spark.range(1000).selectExpr("id", "cast(id as string) as value").write.parquet(plain)
+            assert spark.read.parquet(plain).groupBy("id").count().toArrow().num_rows == 1000
+            for table in (table_named(f"delta:{directory / 'delta'}"), table_named("iceberg:ice.a.b")):
+                table.open(spark)
+                chain = [link(1, 0, 5), link(2, 5, 8)]
+                for one in chain:
+                    table.heads(spark, [KEY])
+                    table.land(spark, [landing_of(table, one)], Shaping(), lambda phase, landings: None)
+                assert found(spark, table) == [(one.number, one.attempt) for one in chain]
+                assert rows(table.read(spark)) == rows_of(*chain)
+                table.leftovers(spark)
         _archive(server.pid, "spark")
 
 

@@ -27,13 +27,17 @@ from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
+from tests.integration.class_data import quick
 from tests.integration.delta_stage import link
 from tests.integration.processes import children, is_running
 
 pytestmark = [pytest.mark.integration, pytest.mark.cold]
 
 DEADLINE = 240.0
-OPTIONS = SparkOptions(master="local-cluster[2,1,512]", conf={"spark.executor.memory": "512m"})
+OPTIONS = SparkOptions(
+    master="local-cluster[2,1,512]",
+    conf={"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": " ".join(quick("spark"))},
+)
 
 
 @pytest.fixture(autouse=True)

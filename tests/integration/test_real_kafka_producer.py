@@ -204,6 +204,8 @@ class Senders:
     topic: str
     sent: dict[int, list[int]] = attrs.field(factory=dict)
     slowest: float = 0.0
+    pause: float = 0.0
+    """Seconds between what a task sends."""
     is_done: bool = False
 
     async def run(self, partitions: Iterable[int]) -> None:
@@ -225,6 +227,7 @@ class Senders:
             place = await self.producer.send(self.topic, b"%d" % len(offsets), partition=partition)
             offsets.append(place.offset)
             self.slowest = max(self.slowest, trio.current_time() - began)
+            await trio.sleep(self.pause)
 
 
 @pytest.mark.parametrize("end", [Node.stop, Node.kill], ids=["stopped", "killed"])
@@ -237,9 +240,11 @@ async def test_brokers_that_end_one_after_the_other_cost_no_record_and_repeat_no
         senders = Senders(producer, topic)
         nursery.start_soon(senders.run, range(6))
         for node in kafka.nodes:
+            senders.pause = 0.0  # something is always on its way when a broker ends
             await trio.sleep(1)
             await trio.to_thread.run_sync(end, node)
             await senders.have_sent_on(ENDED_SECONDS)
+            senders.pause = 0.05  # while one starts it has the machine mostly to itself
             await trio.to_thread.run_sync(node.start)
             await trio.to_thread.run_sync(await_all_in_step, kafka)
         senders.is_done = True

@@ -31,7 +31,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module", params=["classic", "connect"])
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    with either(request) as session:
+    with either(request, compiles=True) as session:
         yield session
 
 

@@ -51,7 +51,7 @@ KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestamp
 
 @pytest.fixture(scope="module", params=["classic", "connect"])
 def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with either(request) as session:
+    with either(request, compiles=True) as session:
         yield session
 
 
