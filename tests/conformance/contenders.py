@@ -6,13 +6,14 @@ A contender is told by its name, so that other processes (racers, members) make 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pyarrow.parquet as pq
 import pytest
 from _pytest.mark.structures import ParameterSet
 
@@ -21,10 +22,9 @@ from sarameya_handlers.spark.engines.connect import new_session
 from sarameya_handlers.spark.engines.engine import Engine, SparkEngine
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.named import table_named
-from sarameya_handlers.spark.tables.table import Phase, Shape, Table
+from sarameya_handlers.spark.tables.table import Landing, Phase, Shape, Table
 from tests.conformance.adoptions import AdoptedDelta
 from tests.conformance.engines import ThreadEngine
-from tests.conformance.ledgers import LedgerTable, StagedRows
 from tests.integration.lakes import lake_options
 
 if TYPE_CHECKING:
@@ -82,6 +82,20 @@ def rows_by_spark(frame: DataFrame) -> DataFrame:
 def rows_by_slow_spark(frame: DataFrame) -> DataFrame:
     """The same, a twentieth of a second for each row: long enough for what is to happen in the middle of it."""
     return rows_by_spark(frame).where("reflect('java.lang.Thread', 'sleep', 50L) = 'null'")
+
+
+class StagedRows:
+    """A shape whose frames are the staged records, as Arrow has them."""
+
+    is_plain = True
+
+    def frame(self, spark: Any, landing: Landing) -> Any:
+        return self.frames(spark, [landing])[0]
+
+    def frames(self, spark: Any, landings: Sequence[Landing]) -> list[Any]:
+        return [
+            pq.read_table(landing.staged, columns=["topic", "partition", "offset", "value"]) for landing in landings
+        ]
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -161,6 +175,9 @@ def _adopted(place: Place) -> Table:
 
 
 def _ledger(place: Place) -> Table:
+    # Here: members and racers of other tables, of which there are many, need no database.
+    from tests.conformance.ledgers import LedgerTable
+
     return LedgerTable(place.directory / "table")
 
 

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from sqlalchemy import Column, Engine, Integer, LargeBinary, MetaData, String, Table, create_engine, event, select
 
 from examples.ledger import SqlLedger, links
 from examples.ledger import tables as ledger_tables
 from sarameya_handlers import ForeachBatch
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.tables.table import Landing
 
 _tables = MetaData()
 _rows = Table(
@@ -26,19 +24,6 @@ _rows = Table(
     Column("offset", Integer),
     Column("value", LargeBinary),
 )
-_COLUMNS = ["topic", "partition", "offset", "value"]
-
-
-class StagedRows:
-    """A shape whose frames are the staged records, as Arrow has them."""
-
-    is_plain = True
-
-    def frame(self, spark: Any, landing: Landing) -> Any:
-        return self.frames(spark, [landing])[0]
-
-    def frames(self, spark: Any, landings: Sequence[Landing]) -> list[Any]:
-        return [pq.read_table(landing.staged, columns=_COLUMNS) for landing in landings]
 
 
 class LedgerTable(ForeachBatch):

@@ -113,7 +113,7 @@ def test_every_field_of_the_documents_is_told() -> None:
     )
     assert fields(report_document(facts, judge(facts))) == named("verify")
     sweep = sweep_document("x", plan_sweep([left], 0.0, 1.0), [gap], 0.0, executed=False)
-    assert fields(sweep) - {"what", "name", "size_bytes", "changed"} == named("sweep")
+    assert fields(sweep) - {"what", "name", "size_bytes", "changed", "others_may_take"} == named("sweep")
     assert fields(rewind_document("x", "y", moves(), executed=False)) == named("rewind")
 
 
