@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.tables.table import Layout, Phase
+from sarameya_handlers.spark.tables.table import Landing, Layout, Phase
 from tests.integration.delta_stage import attempt, land, link
 from tests.integration.lake_stage import KEY, OTHER, either, found, rows, rows_of
 
@@ -348,6 +348,23 @@ def test_mark_of_a_commit_says_what_its_writer_knew(spark: SparkSession, table: 
     # Spark is told what was known before the table was made.
     seen = -1 if is_connect(spark) else 0
     assert [mark and (mark.link.number, mark.seen, mark.term) for mark in marks] == [(2, 1, 0), (1, seen, 0), None]
+
+
+def test_landing_goes_on_beside_a_compaction(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+    """Committed when the landing has looked at the table, and is about to commit itself."""
+    chain = [link(n, n, n + 1) for n in (1, 2, 3)]
+    land(spark, table, *chain[:2])
+    told: list[Phase] = []
+
+    def compact(phase: Phase, landings: Sequence[Landing]) -> None:
+        if not told:
+            assert spark.sql(f"OPTIMIZE delta.`{root}`").collect()[0].metrics.numFilesRemoved == 2
+        told.append(phase)
+
+    land(spark, table, chain[2], checkpoint=compact)
+    assert told == [Phase.READY] * (1 if is_connect(spark) else 2), "our own commit looks again"
+    assert found(spark, table) == [(one.number, one.attempt) for one in chain]
+    assert rows(table.read(spark)) == rows_of(*chain)
 
 
 def test_landing_is_read_by_whoever_reads_delta_lake(spark: SparkSession, table: DeltaTable, root: Path) -> None:

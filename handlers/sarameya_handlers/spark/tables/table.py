@@ -110,7 +110,7 @@ class Table(ABC):
     """
 
     landings_a_job: int = 1
-    """How many landings `land` can append with one Spark job."""
+    """How many landings `land` can append with one Spark job; it may change while it lands."""
 
     restate_after: float | None = None
     """Seconds after which an idle chain's head has to be re-stated by an empty link, because the table forgets."""
