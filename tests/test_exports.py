@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
@@ -64,3 +66,11 @@ def test_types_of_public_methods_are_exported(owner: type, modules: list[ModuleT
 
 def test_assignors_that_can_be_named_in_a_config_can_be_imported() -> None:
     assert names(sarameya).issuperset(ASSIGNORS.values())
+
+
+@pytest.mark.parametrize(
+    "module", ["sarameya", "sarameya.embedded", "sarameya.testing", "sarameya_handlers", "sarameya_main"]
+)
+def test_who_turns_warnings_into_errors_can_import_it(module: str) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", f"import {module}"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -7,6 +7,7 @@ protocol/   pure state machines, formats  embedded/  a broker in the process
 model, errors, config, observe            testing/   the test kit        service/  the command line
 """
 
+from sarameya import _kafka_python as _kafka_python  # before all that imports kafka-python
 from sarameya._version import __version__
 from sarameya.config import Config, TopicConfig
 from sarameya.error_codes import ErrorCode
