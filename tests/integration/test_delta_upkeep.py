@@ -13,12 +13,10 @@ import pytest
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainError, RewoundTableError
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.spark.delta.chains import Found
 from sarameya_handlers.spark.delta.commits import app_id
 from sarameya_handlers.spark.delta.log import transactions
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.shaping.shaping import Shaping
 from tests.integration.delta_stage import attempt, land, link
 from tests.integration.lake_stage import KEY, OTHER, classic, found, rows, rows_of
 
@@ -139,16 +137,17 @@ def test_number_is_taken_once_after_a_restore_too(
 
 
 def test_member_that_lands_on_over_a_restore_is_found_out(
-    spark: SparkSession, table: DeltaTable, root: Path, name: str
+    spark: SparkSession, table: DeltaTable, root: Path, name: str, tmp_path: Path
 ) -> None:
     chain = landed(spark, table, 3)
     table.heads(spark, [KEY])
+    by_spark = DeltaTable(root, staging=tmp_path)
+    by_spark.open(spark)
+    by_spark.heads(spark, [KEY])
     spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF 1").collect()
     with pytest.raises(LandingError, match="the table has no link 3, only 1"):
         attempt(spark, table, link(4, 15, 18))  # who commits without Spark looks once more
-    table._known[KEY] = Found([chain[-1]], seen=3)
-    by_spark = Shaping(transform=lambda frame: frame)
-    attempt(spark, table, link(4, 15, 18), shape=by_spark)  # as who has not looked since
+    attempt(spark, by_spark, link(4, 15, 18))  # which has not looked since
     for one in (table, seen_anew(root)):
         with pytest.raises(BrokenChainError, match="restore the table once more"):
             one.links(spark, KEY, 3)
