@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import attrs
@@ -82,7 +83,9 @@ class FakeFrame:
 
 
 class FakeSpark:
-    """A SparkSession that can read one Parquet file."""
+    """A SparkSession of this machine that can read one Parquet file."""
+
+    sparkContext = SimpleNamespace(master="local[1]")
 
     def __init__(self, *, sees_files: bool = True) -> None:
         self._sees_files = sees_files
