@@ -12,7 +12,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from stat import S_ISDIR
 from urllib.parse import unquote
 
 import msgspec
@@ -50,7 +49,7 @@ def leftovers(root: Path, current: Callable[[], Iterable[str]], staging: Path) -
     return [
         leftover
         for path, what in (*staged, *written, *unput, *(one for one in listed if one[0].name not in named))
-        if (leftover := _leftover(path, what, OTHERS_MAY_TAKE if _DATA.fullmatch(path.name) else 0.0)) is not None
+        if (leftover := Leftover.at(path, what, OTHERS_MAY_TAKE if _DATA.fullmatch(path.name) else 0.0)) is not None
     ]
 
 
@@ -110,18 +109,3 @@ def _names(path: str) -> tuple[str, str]:
     """A file's name, whether it was told with percent-escapes or without."""
     name = path.rpartition("/")[2]
     return name, unquote(name)
-
-
-def _leftover(path: Path, what: str, others_may_take: float) -> Leftover | None:
-    """None for one that is gone by now."""
-    try:
-        inside = [file.stat() for file in (path, *path.rglob("*"))]
-    except FileNotFoundError:
-        return None
-    return Leftover(
-        name=str(path),
-        size_bytes=sum(status.st_size for status in inside if not S_ISDIR(status.st_mode)),
-        changed=max(status.st_mtime for status in inside),
-        what=what,
-        others_may_take=others_may_take,
-    )

@@ -6,7 +6,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from stat import S_ISDIR
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.data_files import DataFiles
@@ -26,7 +25,7 @@ def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
         *((path, "a schema that was not put") for path in files.schemas.unfinished()),
         *((path, f"what compaction {path.name} has replaced") for path in files.replaced.glob("*")),
     ]
-    return [leftover for path, what in found if (leftover := _leftover(path, what)) is not None]
+    return [leftover for path, what in found if (leftover := Leftover.at(path, what)) is not None]
 
 
 def remove(files: DataFiles, leftover: Leftover) -> None:
@@ -38,13 +37,3 @@ def remove(files: DataFiles, leftover: Leftover) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _leftover(path: Path, what: str) -> Leftover | None:
-    """None if it is gone already."""
-    try:
-        inside = [file.stat() for file in (path, *path.rglob("*"))]
-    except FileNotFoundError:
-        return None
-    size = sum(stat.st_size for stat in inside if not S_ISDIR(stat.st_mode))
-    return Leftover(name=str(path), size_bytes=size, changed=max(stat.st_mtime for stat in inside), what=what)

@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from stat import S_ISDIR
+from typing import TYPE_CHECKING, Protocol, Self
 
 import attrs
 
@@ -96,6 +97,21 @@ class Leftover:
     """In words: the data of a landing that did not win, a staged file ..."""
     others_may_take: float = 0.0
     """Seconds for which it may be on its way in somebody else's job (an OPTIMIZE), which no link of ours can stop."""
+
+    @classmethod
+    def at(cls, path: Path, what: str, others_may_take: float = 0.0) -> Self | None:
+        """A file, or a directory with all that is in it; None for one that is gone by now."""
+        try:
+            inside = [file.stat() for file in (path, *path.rglob("*"))]
+        except FileNotFoundError:
+            return None
+        return cls(
+            name=str(path),
+            size_bytes=sum(status.st_size for status in inside if not S_ISDIR(status.st_mode)),
+            changed=max(status.st_mtime for status in inside),
+            what=what,
+            others_may_take=others_may_take,
+        )
 
 
 class Table(ABC):
