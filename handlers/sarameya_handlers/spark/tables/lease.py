@@ -12,13 +12,16 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
-from sarameya import HandlerError
+from sarameya import HandlerError, SarameyaError
 from sarameya_handlers.spark.errors import LandingError, of_directory
+
+T = TypeVar("T")
 
 ORPHAN_ENDS_WITHIN = 15.0
 """Seconds that a JVM is given whose process has died."""
@@ -80,13 +83,8 @@ def _taken(file: Path, refusal: str) -> int:
         # Of the process, not of the descriptor: a fork has none, and another open file of ours would end it.
         if not _locks(descriptor, _OWN):
             raise HandlerError(f"{refusal} ({file} is locked)")
-        patience = time.monotonic() + ORPHAN_ENDS_WITHIN
-        while not _locks(descriptor, _JVMS):
-            if time.monotonic() >= patience:
-                raise HandlerError(
-                    f"{refusal} ({file} is locked by the JVM of a process that has died, and it does not end: kill it)"
-                )
-            time.sleep(_LOOK_AGAIN)
+        it_stays = f"{refusal} ({file} is locked by the JVM of a process that has died, and it does not end: kill it)"
+        _soon(lambda: _locks(descriptor, _JVMS), HandlerError(it_stays))
         fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, _JVMS)
     except BaseException:
         os.close(descriptor)
@@ -102,6 +100,16 @@ def _locks(descriptor: int, byte: int) -> bool:
     return True
 
 
+def _soon(take: Callable[[], T], refusal: SarameyaError) -> T:
+    """What `take` gives, once it gives anything: as long as an orphan may take to end. Raises `refusal`."""
+    patience = time.monotonic() + ORPHAN_ENDS_WITHIN
+    while not (taken := take()):
+        if time.monotonic() >= patience:
+            raise refusal
+        time.sleep(_LOOK_AGAIN)
+    return taken
+
+
 def _share(file: Path) -> None:
     """With the JVM of this process, if it has one. Java's locks of files are a process's, as ours are."""
     lease, gateway = _leases[file], _gateway()
@@ -111,12 +119,9 @@ def _share(file: Path) -> None:
 
     try:
         channel = gateway.jvm.java.io.RandomAccessFile(str(file), "rw").getChannel()
-        patience = time.monotonic() + ORPHAN_ENDS_WITHIN
+        it_stays = f"Spark's JVM cannot lock {file}: another one holds it, and does not end"
         # One of ours that hung and was killed may not have gone yet.
-        while (lock := channel.tryLock(_JVMS, 1, False)) is None:
-            if time.monotonic() >= patience:
-                raise LandingError(f"Spark's JVM cannot lock {file}: another one holds it, and does not end")
-            time.sleep(_LOOK_AGAIN)
+        lock = _soon(lambda: channel.tryLock(_JVMS, 1, False), LandingError(it_stays))
     except Py4JError as error:
         raise LandingError(f"Spark's JVM cannot lock {file}") from error
     lease.jvm, lease.lock = gateway, lock

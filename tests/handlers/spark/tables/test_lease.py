@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,16 @@ sys.stdin.read()
 """What a JVM holds whose process has died."""
 
 
+@contextmanager
+def holding(program: str, file: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which holds what the program says; it is to be ended."""
+    command = [sys.executable, "-c", program, str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+
+
 def test_lease_is_taken_once_and_again_by_the_same_process(tmp_path: Path) -> None:
     file = tmp_path / "below" / "lock"
     take_lease(file, "somebody else has it")
@@ -43,11 +55,7 @@ def test_lease_is_taken_once_and_again_by_the_same_process(tmp_path: Path) -> No
 
 def test_lease_of_another_process_is_refused_until_it_has_ended_however_that_was(tmp_path: Path) -> None:
     file = tmp_path / "lock"
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+    with holding(HOLD, file) as other:
         with pytest.raises(HandlerError, match=r"^somebody else has it \(.*lock is locked\)$"):
             take_lease(file, "somebody else has it")
         other.kill()
@@ -63,11 +71,7 @@ def test_jvm_that_has_outlived_its_process_is_waited_for(tmp_path: Path, monkeyp
         orphan.wait()
 
     monkeypatch.setattr(lease.time, "sleep", end)
-    with subprocess.Popen(
-        [sys.executable, "-c", ORPHAN, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as orphan:
-        assert orphan.stdout is not None
-        assert orphan.stdout.readline() == "held\n"
+    with holding(ORPHAN, file) as orphan:
         take_lease(file, "somebody else has it")
     assert len(waited) == 1
 
@@ -75,11 +79,7 @@ def test_jvm_that_has_outlived_its_process_is_waited_for(tmp_path: Path, monkeyp
 def test_jvm_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "lock"
     monkeypatch.setattr(lease, "ORPHAN_ENDS_WITHIN", 0.0)
-    with subprocess.Popen(
-        [sys.executable, "-c", ORPHAN, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as orphan:
-        assert orphan.stdout is not None
-        assert orphan.stdout.readline() == "held\n"
+    with holding(ORPHAN, file) as orphan:
         with pytest.raises(HandlerError, match=r"somebody else has it .*JVM of a process that has died.* kill it"):
             take_lease(file, "somebody else has it")
         orphan.kill()
@@ -111,11 +111,7 @@ def test_lease_goes_with_the_directory_that_it_was_in(tmp_path: Path) -> None:
     shutil.rmtree(file.parent)
     assert not holds_lease(file)
     file.parent.mkdir()
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+    with holding(HOLD, file) as other:
         with pytest.raises(HandlerError, match="somebody else has it"):
             take_lease(file, "somebody else has it")
         other.kill()
