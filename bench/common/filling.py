@@ -57,7 +57,7 @@ def fill(kafka: RealKafka, topic: str, contents: Contents) -> Filled:
     if ends != wanted:
         raise FillingError(f"{topic} has ends {ends}, not {wanted}")
     os.sync()  # or else the disk is written to while the first contenders read
-    logs = (kafka.nodes[0].directory / "data").glob(f"{topic}-*/*.log")
+    logs = (kafka.nodes[0].directory / "data").glob(f"{topic}-[0-9]*/*.log")
     return Filled(topic, ends, sum(log.stat().st_size for log in logs))
 
 

@@ -9,14 +9,14 @@ for the oldest offset as the start, headers in Spark's source, so that both tabl
 budget of ours (`programs.sarameya_lander`). Each lands in a Parquet directory and in a Delta table, the records as they
 are, and the columns of the events, which Spark's from_json gets out of them in both.
 
-Before the clock starts, the program lands another topic, a tenth as long, so that Spark is there and the JVM's
-compilers have seen all code. (They are not done by then. The less is landed before, the more of their work is in the
-figures, and there it is more for Spark's source than for ours: --warm.) THE FIGURE is rows / the seconds from before a
-consumer is made until all rows are in the table and their offsets are committed: ours to Kafka, Spark's to its
-checkpoint. CPU seconds are the program's and its JVM's in that time, peak RSS is the most that the program and all that
-it starts had at once, from its start to its end. The broker shares the machine and is in neither. "files" are those
-that readers see. Below each table stands where the seconds went, by each one's own account; what several threads do at
-once counts for each there.
+Before the clock starts, the program lands another topic, half as long, so that Spark is there and the JVM's compilers
+have seen all code and are nearly done. (The less is landed before, the more of their work is in the figures, and there
+it is more for Spark's source than for ours: --warm.) THE FIGURE is rows / the seconds from before a consumer is made
+until all rows are in the table and their offsets are committed: ours to Kafka, Spark's to its checkpoint. CPU seconds
+are the program's and its JVM's in that time, peak RSS is the most that the program and all that it starts had at once,
+from its start to its end. The broker shares the machine and is in neither. "files" are those that readers see. Below
+each table stands where the seconds went, by each one's own account; what several threads do at once counts for each
+there.
 
 The contenders take turns, each into a fresh local directory, which pyarrow reads in the end. A landing whose table has
 not each message once, by partition, offset and value (or columns), and nothing else, is shown as failed and makes the
@@ -55,18 +55,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--messages", type=positive, metavar="N", help=f"in all (default: {MESSAGES}, quick: {_QUICK_MESSAGES})"
     )
-    parser.add_argument("--warm", type=positive, metavar="N", help="messages landed before (default: a tenth of those)")
+    parser.add_argument("--warm", type=positive, metavar="N", help="messages landed before (default: half as many)")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure and print, ten minutes by default; 1 where a landing has failed. Raises JarsError, FillingError."""
+    """Measure and print, fifteen minutes by default; 1 where a landing has failed. Raises JarsError, FillingError."""
     messages = options.messages or (_QUICK_MESSAGES if options.quick else MESSAGES)
     plan = Plan(
         cases=[case for case in CASES if case.name in options.cases],
         contenders=[contender for contender in CONTENDERS if contender.name in options.contenders],
         repeats=rounds_asked(options, REPEATS),
         messages=messages,
-        warm_messages=options.warm or max(1, messages // 10),
+        warm_messages=options.warm or max(1, messages // 2),
     )
     about = (
         f"Apache Kafka {KAFKA_VERSION}, one broker on this machine, {PARTITIONS} partitions, {messages} messages"

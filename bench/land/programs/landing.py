@@ -1,4 +1,4 @@
-"""What both landing programs share: what they are told and tell, their Spark, the clock.
+"""What both landing programs share: what they are told and tell, what their Spark is like, the clock.
 
 One argument, a `Task` as JSON, and one line of JSON on standard output, `Outcome`. Standard error is for people.
 """
@@ -9,8 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -69,10 +68,6 @@ TABLE = "table"
 Stages = Mapping[str, float]
 """Seconds by what they were for; what several threads do at once counts for each."""
 
-Land = Callable[["SparkSession", Source, Path], tuple[Stages, int]]
-"""Lands all that a topic has in a directory that is not there yet, and returns once it is there and its offsets are
-committed: its stages, and how many landings there were."""
-
 
 @attrs.frozen
 class Outcome:
@@ -95,37 +90,27 @@ class Outcome:
         return cls(**json.loads(text))
 
 
-def main(task: Task, land: Land) -> None:
-    """Start Spark, land the one topic, then the other with the clock running, and tell what that came to."""
-    from sarameya_handlers.spark.engines import jvm
+class Stopwatch:
+    """Runs from when it is made, for this program and its JVM."""
 
-    running = jvm.start(_options(task))
-    try:
-        land(running.session, task.warm, Path(task.directory, "warm"))
-        outcome = _measured(running.session, lambda: land(running.session, task.full, Path(task.directory, TABLE)))
-    finally:
-        running.stop()
-    print(outcome.to_json(), flush=True)
+    def __init__(self, jvm_pid: int) -> None:
+        self._pids = (os.getpid(), jvm_pid)
+        self._cpu_began, self._began = self._cpu(), time.perf_counter()
 
+    def outcome(self, stages: Stages, landings: int) -> Outcome:
+        seconds = time.perf_counter() - self._began
+        return Outcome(seconds, self._cpu() - self._cpu_began, stages, landings)
 
-def _measured(spark: SparkSession, work: Callable[[], tuple[Stages, int]]) -> Outcome:
-    pids = [os.getpid(), _jvm_pid(spark)]
-    before, began = _cpu(pids), time.perf_counter()
-    stages, landings = work()
-    seconds = time.perf_counter() - began
-    return Outcome(seconds, _cpu(pids) - before, stages, landings)
+    def _cpu(self) -> float:
+        return sum(map(cpu_seconds, self._pids))
 
 
-def _cpu(pids: Sequence[int]) -> float:
-    return sum(map(cpu_seconds, pids))
-
-
-def _jvm_pid(spark: SparkSession) -> int:
+def jvm_pid(spark: SparkSession) -> int:
     jvm_view: Any = spark.sparkContext._jvm
     return int(jvm_view.java.lang.ProcessHandle.current().pid())
 
 
-def _options(task: Task) -> SparkOptions:
+def options(task: Task) -> SparkOptions:
     """The same for both, but for the jars: the sink's, with all of its defaults."""
     from sarameya_handlers import SparkOptions
 

@@ -3,6 +3,8 @@
 In the Python API, not by `sarameya run`: a service does not end where its topic does. Here each claim does, as
 availableNow has it for Spark: at the end that the topic had at the beginning. What the sink has collected by then
 lands at once, as at the end of any claim.
+
+Spark is started by the sink's engine, as in a service: where it is somebody else's, Delta's commits are left to it.
 """
 
 from __future__ import annotations
@@ -11,16 +13,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import trio
-from pyspark.sql import SparkSession
 
 from bench.common.events import parse
-from bench.land.programs.landing import Source, Stages, Task, main
+from bench.land.programs.landing import TABLE, Outcome, Source, Stopwatch, Task, jvm_pid, options
 from bench.land.programs.stages import StageClock, TimedEngine, timed
 from sarameya import Claim, Config, ConsumerGroup, MessageBatch, Session
-from sarameya_handlers import ParquetTable, SparkSink
+from sarameya_handlers import ParquetTable, SparkOptions, SparkSink
 from sarameya_handlers.spark import Table
 from sarameya_handlers.spark.delta.table import DeltaTable
-from sarameya_handlers.spark.engines.engine import AdoptedEngine
+from sarameya_handlers.spark.engines.engine import SparkEngine
 
 FETCH_BUFFER_BYTES = 512 * 2**20
 """For what four partitions have collected, and what of them is landing: see Claim.has_room."""
@@ -72,19 +73,30 @@ class BoundedSink(SparkSink):
         await self._done.wait()
 
 
-async def _land(task: Task, spark: SparkSession, source: Source, place: Path) -> tuple[Stages, int]:
+async def _main(task: Task) -> Outcome:
+    """Land the one topic, then the other with the clock running."""
+    spark = options(task)
+    # One Spark for both sinks, which enter it with engines of their own.
+    async with SparkEngine(spark) as engine:
+        pid = await engine.run(lambda session, _: jvm_pid(session), tag="pid")
+        await _land(task, spark, task.warm, Path(task.directory, "warm"))
+        stopwatch = Stopwatch(pid)
+        clock = await _land(task, spark, task.full, Path(task.directory, TABLE))
+        return stopwatch.outcome(clock.stages(), clock.flushes)
+
+
+async def _land(task: Task, spark: SparkOptions, source: Source, place: Path) -> StageClock:
     clock = StageClock()
     config = Config(offset_initial="oldest", fetch_buffer_bytes=FETCH_BUFFER_BYTES)
     table = timed(DeltaTable if task.kind == "delta" else ParquetTable, clock)(place)
-    engine = TimedEngine(AdoptedEngine(spark), clock)
+    engine = TimedEngine(SparkEngine(spark), clock)
     async with (
         ConsumerGroup([task.bootstrap], f"{task.group}-{source.topic}", config) as group,
         BoundedSink(table, source.ends, group, transform=parse if task.is_parsed else None, spark=engine) as sink,
     ):
         await group.consume([source.topic], sink)
-    return clock.stages(), clock.flushes
+    return clock
 
 
 if __name__ == "__main__":
-    _task = Task.of_command_line()
-    main(_task, lambda *what: trio.run(_land, _task, *what))
+    print(trio.run(_main, Task.of_command_line()).to_json(), flush=True)
