@@ -345,7 +345,7 @@ class DeltaTable(Table):
             is_ours = lock is not None and holds_lease(lock) and not is_given(spark)
             if self._place.location and is_ours and _may_be_written(spark, writing(root)):
                 self._adopter = Adopter(root)
-                self.landings_a_job = TOGETHER  # until the table tells its terms; the first to come may have to make it
+                self.landings_a_job = TOGETHER  # until its terms are known: also of those that find no table yet
 
 
 def _driver_lock(spark: SparkSession, location: str) -> Path | None:
