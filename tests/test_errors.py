@@ -23,6 +23,7 @@ from sarameya.errors import (
     LogTruncatedError,
     NoCommittedOffsetError,
     OffsetOutOfRangeError,
+    PropertiesError,
     Reaction,
     Request,
     RequestTimeoutError,
@@ -84,6 +85,7 @@ def test_retriable_are_the_errors_drawn_so():
 
 EXAMPLES = [
     (ConfigError("autocommit", 5, "must be true or false"), "autocommit = 5: must be true or false"),
+    (PropertiesError(("a = 1: no", "b = 2: no")), "a = 1: no\nb = 2: no"),
     (ConnectError("localhost:9092: refused"), "localhost:9092: refused"),
     (ConnectionLostError("closed"), "closed"),
     (RequestTimeoutError("no answer"), "no answer"),

@@ -18,6 +18,6 @@ def schemas_are_read() -> Iterator[None]:
 
 
 with schemas_are_read():
-    for _name in ("admin", "consumer", "metadata", "producer"):
+    for _name in ("admin", "consumer", "metadata", "producer", "sasl"):
         importlib.import_module(f"kafka.protocol.{_name}")
     importlib.import_module("kafka.coordinator.assignors.sticky.user_data")

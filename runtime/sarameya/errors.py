@@ -2,7 +2,11 @@
 
     SarameyaError
     ├── ConfigError                     an option has a value it may not have (also a ValueError)
+    ├── PropertiesError                 properties of Kafka's that cannot be options here (also a ValueError)
     ├── ConnectError                    no broker could be reached at the addresses given
+    ├── AuthenticationError             a broker does not take who we are, or is not shown to be who it should be
+    │   └── TlsError                    by certificates
+    ├── TokenError                      there is no token to show a broker now             (retriable)
     ├── ConnectionLostError             a connection ended with requests in flight          (retriable)
     ├── RequestTimeoutError             a broker did not answer within the deadline         (retriable)
     ├── ProtocolError                   bytes that are no Kafka answer
@@ -11,6 +15,8 @@
     ├── KafkaError                      a broker answered with an error code
     │   ├── UnknownTopicError
     │   ├── TopicAuthorizationError
+    │   ├── TopicError                  a topic cannot be made, or changed, as asked for
+    │   │   └── TopicExistsError
     │   ├── MessageTooLargeError        a record is larger than may be sent, or than its topic takes
     │   └── GroupError                  the group cannot be used as configured
     │       ├── GroupAuthorizationError
@@ -45,6 +51,7 @@ from typing import Self
 
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
+from sarameya.secret import masked
 
 
 class SarameyaError(Exception):
@@ -66,9 +73,13 @@ class SarameyaError(Exception):
 
 
 class ConfigError(SarameyaError, ValueError):
-    """An option's value is not allowed. Names the option, the value and what is allowed."""
+    """An option's value is not allowed. Names the option, the value and what is allowed.
+
+    A value that is a secret, or looks like one by its option's name, is not in it: `***` stands in its place.
+    """
 
     def __init__(self, option: str, value: object, allowed: str) -> None:
+        value = masked(option, value)
         super().__init__(option, value, allowed)
         self.option = option
         self.value = value
@@ -78,8 +89,46 @@ class ConfigError(SarameyaError, ValueError):
         return f"{self.option} = {self.value!r}: {self.allowed}"
 
 
+class PropertiesError(SarameyaError, ValueError):
+    """Properties by Kafka's names that cannot be options here. `problems` holds one line for each, by name, value and
+    reason, after the file's name where they come from one."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
+
+
 class ConnectError(SarameyaError):
     """No broker could be reached. The message lists each address with its cause."""
+
+    retriable = True
+
+
+class AuthenticationError(SarameyaError):
+    """A broker does not take who we are, or has not shown that it is who it should be: trying again cannot help.
+
+    `address` is the broker's, `problem` what is wrong, `remedy` what can be done about it.
+    """
+
+    def __init__(self, address: str, problem: str, remedy: str = "") -> None:
+        super().__init__(address, problem, remedy)
+        self.address = address
+        self.problem = problem
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.address}: {self.problem}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+class TlsError(AuthenticationError):
+    """A certificate was not taken, the broker's by us or ours by the broker; or the two cannot speak TLS together."""
+
+
+class TokenError(SarameyaError):
+    """`Config.sasl_token` raised, or gave what is no token: no broker can be told who we are until it does."""
 
     retriable = True
 
@@ -128,6 +177,14 @@ class UnknownTopicError(KafkaError):
 
 class TopicAuthorizationError(KafkaError):
     """The principal may not use the topic: it lacks the READ, WRITE or DESCRIBE ACL on it."""
+
+
+class TopicError(KafkaError):
+    """The cluster does not make the topic, or change it, as asked for; its own words are in the advice."""
+
+
+class TopicExistsError(TopicError):
+    """There is a topic of this name already."""
 
 
 class MessageTooLargeError(KafkaError):

@@ -68,6 +68,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """Where it was read."""
         return TopicPartition(self.topic, self.partition)
 
     def replace(self, **changes: Any) -> Message:

@@ -1,4 +1,4 @@
-"""What an option can be: tests of its value, and the words for what is allowed. Which options there are, `config.py`
+"""What an option can be: tests of its value, and the words for what is allowed. Which options there are, `config/`
 says. A test raises `ConfigError`, which names the option, the value and what is allowed.
 """
 
@@ -13,6 +13,7 @@ import attrs
 
 from sarameya.errors import ConfigError
 from sarameya.offset_policy import OffsetPolicy, parse_policy
+from sarameya.secret import HIDDEN, Secret
 
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
@@ -76,6 +77,11 @@ def boolean(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         raise ConfigError(attribute.name, value, "must be true or false")
 
 
+def function(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not callable(value):
+        raise ConfigError(attribute.name, value, "must be a function without arguments")
+
+
 def instance_id(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not (isinstance(value, str) and _INSTANCE_ID.fullmatch(value)):
         raise ConfigError(attribute.name, value, "must be 1 to 249 of the characters 0-9 a-z A-Z . _ -")
@@ -96,6 +102,16 @@ def policy(value: Any, attribute: attrs.Attribute[Any]) -> OffsetPolicy:
 
 def policy_or_none(value: Any, attribute: attrs.Attribute[Any]) -> OffsetPolicy | None:
     return None if value is None else policy(value, attribute)
+
+
+def _secret_or_none(value: Any, attribute: attrs.Attribute[Any]) -> Secret | None:
+    """A converter: a Secret, or what `Secret.of` makes one of."""
+    if value is None or isinstance(value, Secret):
+        return value
+    try:
+        return Secret.of(value)
+    except ValueError as error:
+        raise ConfigError(attribute.name, HIDDEN, str(error)) from None
 
 
 def _anything(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -127,6 +143,11 @@ def seconds(default: float, doc: str, *, above: bool = True, kafka: str = "") ->
 def size(default: int, doc: str, *, low: int = 1, kafka: str = "") -> Any:
     """A number of bytes."""
     return option(default, whole(low), doc, kafka=kafka)
+
+
+def secret(doc: str, *, kafka: str = "") -> Any:
+    """A `Secret`, or a text that says where it is (`Secret.of`); None where it is not given."""
+    return converted(_secret_or_none, None, doc, kafka=kafka)
 
 
 def unknown_option(key: str, known: set[str]) -> str:

@@ -7,11 +7,13 @@ names the option, the value and what is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
 import attrs
 
+from sarameya.config.properties import from_properties
+from sarameya.config.security import check_security
 from sarameya.errors import ConfigError
 from sarameya.offset_policy import OffsetPolicy
 from sarameya.option_kinds import (
@@ -19,6 +21,7 @@ from sarameya.option_kinds import (
     as_tuple,
     boolean,
     converted,
+    function,
     instance_id,
     number,
     one_of,
@@ -27,14 +30,21 @@ from sarameya.option_kinds import (
     policy,
     policy_or_none,
     seconds,
+    secret,
     size,
     text,
     unknown_option,
     whole,
 )
+from sarameya.secret import Secret
+from sarameya.token import Token
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+TokenSource = Callable[[], Token | str | Awaitable[Token | str]]
+"""Gives a token that is good now; called in a worker thread, or awaited where it is an async function."""
 RebalanceStrategy = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
 """The built-in assignors, by Kafka's names; `protocol.assignors.ASSIGNORS` has each one's class."""
 
@@ -103,7 +113,11 @@ class Config:
 
     # -- the wire --------------------------------------------------------------------------------
     client_id: str = option("sarameya", text, "named in the broker's logs and quotas", kafka="client.id")
-    connect_timeout: float = seconds(4.0, "seconds for one connection attempt, negotiation included")
+    connect_timeout: float = seconds(
+        4.0,
+        "seconds for one connection attempt, negotiation included",
+        kafka="socket.connection.setup.timeout.ms",
+    )
     request_timeout: float = seconds(30.0, "seconds to wait for an ordinary answer", kafka="request.timeout.ms")
     max_response_bytes: int = size(100 * 2**20, "an answer larger than this is a protocol error", low=1024)
     retry_backoff: float = seconds(0.1, "seconds before the first retry; doubles, jittered", kafka="retry.backoff.ms")
@@ -126,6 +140,46 @@ class Config:
     )
     metadata_max_age: float = seconds(
         300.0, "seconds after which metadata is refreshed unasked", kafka="metadata.max.age.ms"
+    )
+    # -- security --------------------------------------------------------------------------------
+    security_protocol: SecurityProtocol = option(
+        "PLAINTEXT",
+        one_of(*get_args(SecurityProtocol)),
+        "what the listener speaks: ..SSL is TLS, SASL_.. asks who we are",
+        kafka="security.protocol",
+    )
+    tls_ca_file: str | None = option(
+        None,
+        optional(text),
+        "PEM file of the certificates by which brokers are known; None: those that this system trusts",
+        kafka="ssl.truststore.location",
+    )
+    tls_cert_file: str | None = option(
+        None,
+        optional(text),
+        "PEM file of the certificate by which this client is known, with those between it and the brokers' CA",
+        kafka="ssl.keystore.location",
+    )
+    tls_key_file: str | None = option(
+        None, optional(text), "PEM file of that certificate's key; None: it stands in tls_cert_file, too"
+    )
+    tls_key_password: Secret | None = secret("what decrypts the key", kafka="ssl.key.password")
+    tls_check_hostname: bool = option(
+        True,
+        boolean,
+        "whether a broker's certificate must be for the host that is connected to; without, any that is known will do",
+        kafka="ssl.endpoint.identification.algorithm",
+    )
+    sasl_mechanism: SaslMechanism | None = option(
+        None, optional(one_of(*get_args(SaslMechanism))), "how brokers are told who we are", kafka="sasl.mechanism"
+    )
+    sasl_username: str | None = option(None, optional(text), "who we are, by PLAIN or SCRAM")
+    sasl_password: Secret | None = secret("and what shows it")
+    sasl_token: TokenSource | None = option(
+        None,
+        optional(function),
+        "by OAUTHBEARER: what gives a `sarameya.Token`, or its text, whenever a broker has to be told who we are; may "
+        "be async, and else runs in a thread",
     )
     # -- the group -------------------------------------------------------------------------------
     session_timeout: float = seconds(
@@ -252,6 +306,7 @@ class Config:
                 self.rebalance_margin,
                 f"must be below rebalance_timeout ({self.rebalance_timeout:g})",
             )
+        check_security(self)
 
     def offset_initial_of(self, topic: str) -> OffsetPolicy:
         """`offset_initial`, as it is for this topic."""
@@ -271,6 +326,18 @@ class Config:
         the option is named with `prefix` before it.
         """
         return _from_mapping(cls, values, prefix)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> Config:
+        """A Config from Kafka's own properties, `{"session.timeout.ms": "6000"}`; values may be text, as in a file,
+        or numbers, switches and lists.
+
+        Raises PropertiesError, which lists every property that is unknown (with the nearest known one), not supported,
+        without meaning here, or has a value not allowed: none is ignored. What is always so here may be said
+        (`acks=all`). `auto.offset.reset` is `offset_initial` alone: a position that is no longer in the log still
+        meets `offset_out_of_range`.
+        """
+        return from_properties(cls, properties)
 
 
 def _from_mapping(options: type[_Options], values: Mapping[str, Any], prefix: str) -> _Options:

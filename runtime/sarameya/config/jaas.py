@@ -1,0 +1,56 @@
+"""`sasl.jaas.config`, as far as it says who a client is: a login module of Kafka's, its options. Pure.
+
+org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="...";
+"""
+
+from __future__ import annotations
+
+import re
+
+from sarameya.secret import Secret
+
+JAAS = "sasl.jaas.config"
+OPTIONS = ("sasl_username", "sasl_password")
+"""What it gives."""
+
+_ENTRY = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?P<flag>\w+)(?P<options>.*?);?\s*", re.DOTALL)
+_OPTION = re.compile(
+    r"""\s+(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(?:\\.|[^"\\])*)"|'(?P<single>[^']*)'|(?P<bare>[^\s;]+))"""
+)
+_BY_PASSWORD = ("PlainLoginModule", "ScramLoginModule")
+
+
+def credentials(text: str) -> dict[str, str | Secret]:
+    """The options that it means: `sasl_username`, and `sasl_password` as it stands, which is no reference to where one
+    is. Raises ValueError, which shows none of it."""
+    entry = _ENTRY.fullmatch(text)
+    if entry is None:
+        raise ValueError("is no JAAS entry: a module, 'required', its options, ';'")
+    module = entry["module"].rpartition(".")[2]
+    if module == "OAuthBearerLoginModule":
+        raise ValueError("cannot say here what gives tokens: leave it out, and give Config(sasl_token=...)")
+    if module not in _BY_PASSWORD:
+        raise ValueError(f"names {module}; {' and '.join(_BY_PASSWORD)} are known here")
+    options = _options(entry["options"])
+    for name in options:
+        if name not in ("username", "password"):
+            raise ValueError(f"has {name}, which is not known here")
+    for name in ("username", "password"):
+        if not options.get(name):
+            raise ValueError(f"has no {name}")
+    return {"sasl_username": options["username"], "sasl_password": Secret(options["password"])}
+
+
+def _options(text: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    end = 0
+    for option in _OPTION.finditer(text):
+        if text[end : option.start()].strip():
+            break
+        end = option.end()
+        quoted = option["quoted"]
+        value = option["single"] or option["bare"] or "" if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        options[option["name"]] = value
+    if text[end:].strip():
+        raise ValueError('has options that are no name="value"')
+    return options

@@ -1,0 +1,164 @@
+"""The names of Kafka's client properties (4.1: consumer, producer, admin client) that are no options here, and why.
+
+Those that are options stand with these (`kafka` in a field's metadata). Each name of Kafka's is in one of the tables
+or an option's; a test holds them against the names in Kafka's own jar. Pure data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+GIVEN_APART = {
+    "bootstrap.servers": "bootstrap_servers",
+    "group.id": "group_id",
+}
+"""What is no option, but given to ConsumerGroup, Consumer and Producer themselves, as what."""
+
+_TO_PEM = (
+    "a Java keystore becomes one by `keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12` and "
+    "`openssl pkcs12 -in FILE.p12 -nodes -out FILE.pem`"
+)
+
+ALWAYS: Mapping[str, tuple[frozenset[str], str]] = {
+    name: (frozenset(values), reason)
+    for name, values, reason in (
+        ("acks", ("all", "-1"), "every record is acknowledged by all in-sync replicas"),
+        ("allow.auto.create.topics", ("false",), "reading a topic never creates it"),
+        ("client.dns.lookup", ("use_all_dns_ips",), "all addresses of a host are tried"),
+        ("connections.max.idle.ms", ("-1",), "connections are kept for as long as brokers keep them"),
+        ("enable.idempotence", ("true",), "the producer is always idempotent"),
+        ("enable.metrics.push", ("false",), "no metrics are pushed to brokers (KIP-714)"),
+        ("exclude.internal.topics", ("true",), "patterns never match internal topics; one that is named is read"),
+        ("group.protocol", ("classic",), "groups are joined by the classic protocol; KIP-848's is not spoken"),
+        ("key.deserializer", ("org.apache.kafka.common.serialization.ByteArrayDeserializer",), "keys are bytes"),
+        ("key.serializer", ("org.apache.kafka.common.serialization.ByteArraySerializer",), "keys are bytes"),
+        ("linger.ms", ("0",), "records are sent at once; those that come while a broker is busy go together"),
+        ("max.in.flight.requests.per.connection", ("1",), "a broker is sent one request with records at a time"),
+        ("metadata.recovery.strategy", ("rebootstrap",), "bootstrap_servers are asked again where brokers are gone"),
+        ("receive.buffer.bytes", ("-1",), "the operating system chooses the socket's buffers"),
+        (
+            "retries",
+            ("2147483647",),
+            "retry_max_attempts, retry_timeout and delivery_timeout bound what is tried again",
+        ),
+        ("send.buffer.bytes", ("-1",), "the operating system chooses the socket's buffers"),
+        ("ssl.keystore.type", ("PEM",), f"keys are read from PEM files; {_TO_PEM}"),
+        ("ssl.truststore.type", ("PEM",), f"certificates are read from PEM files; {_TO_PEM}"),
+        ("value.deserializer", ("org.apache.kafka.common.serialization.ByteArrayDeserializer",), "values are bytes"),
+        ("value.serializer", ("org.apache.kafka.common.serialization.ByteArraySerializer",), "values are bytes"),
+    )
+}
+"""What is always so here: the values that say it, and why there are no others."""
+
+
+def _all(names: str, reason: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), reason)
+
+
+UNSUPPORTED: Mapping[str, str] = {
+    **_all("bootstrap.controllers", "controllers are not spoken to, only brokers: give bootstrap.servers"),
+    **_all("buffer.memory", "`send` waits for its records; who calls it bounds how many there are"),
+    **_all(
+        "compression.gzip.level compression.lz4.level compression.zstd.level",
+        "each codec compresses at its usual level",
+    ),
+    **_all("default.api.timeout.ms", "bootstrap_timeout and retry_timeout bound what is tried again"),
+    **_all("group.remote.assignor", "groups are joined by the classic protocol; KIP-848's is not spoken"),
+    **_all("max.block.ms", "bootstrap_timeout bounds the wait for a topic's metadata"),
+    **_all("metadata.max.idle.ms", "a producer looks up all topics that it has sent to, until it is closed"),
+    **_all(
+        "metadata.recovery.rebootstrap.trigger.ms", "bootstrap_servers are asked as soon as no known broker answers"
+    ),
+    **_all(
+        "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class"
+        " partitioner.ignore.keys",
+        "records go where Kafka's own partitioner puts their keys, or to the `partition` that `send` is told",
+    ),
+    **_all("reconnect.backoff.max.ms", "retry.backoff.max.ms bounds the wait before a new connection, too"),
+    **_all("reconnect.backoff.ms", "retry.backoff.ms is the wait before a new connection, too"),
+    **_all("share.acknowledgement.mode", "there are no share groups (KIP-932)"),
+    **_all("socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms holds for each attempt"),
+    **_all(
+        "transaction.timeout.ms transaction.two.phase.commit.enable transactional.id",
+        "the producer has no transactions",
+    ),
+    **_all(
+        "ssl.cipher.suites ssl.enabled.protocols ssl.protocol",
+        "TLS is spoken as this system's OpenSSL has it, from 1.2 on",
+    ),
+    **_all("ssl.keystore.password ssl.truststore.password", "PEM files have none; a key's own is ssl.key.password"),
+    **_all(
+        "ssl.keystore.certificate.chain ssl.keystore.key ssl.truststore.certificates",
+        "certificates and keys are read from files: ssl.keystore.location, ssl.truststore.location",
+    ),
+    **_all(
+        "sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name"
+        " sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor",
+        "there is no Kerberos (GSSAPI) so far",
+    ),
+    **_all(
+        "sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds"
+        " sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter"
+        " sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.oauthbearer.assertion.algorithm"
+        " sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds"
+        " sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include"
+        " sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub"
+        " sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file"
+        " sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file"
+        " sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret"
+        " sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer"
+        " sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.refresh.ms"
+        " sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"
+        " sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name"
+        " sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url",
+        "tokens come from Config(sasl_token=...), a function of yours that is asked whenever one is needed",
+    ),
+}
+"""What Kafka's own clients can do and we cannot, or do otherwise."""
+
+_OF_JAVA = "it names a class of Java's"
+
+MEANINGLESS: Mapping[str, str] = {
+    **_all("interceptor.classes", f"{_OF_JAVA}; ConsumerGroup(interceptors=[...]) takes ConsumerInterceptors"),
+    **_all(
+        "internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported", "it is Kafka Streams' own"
+    ),
+    **_all(
+        "max.poll.records",
+        "nothing polls; max.partition.fetch.bytes and fetch.max.bytes bound what a handler is given at a time",
+    ),
+    **_all(
+        "auto.include.jmx.reporter metric.reporters metrics.num.samples metrics.recording.level"
+        " metrics.sample.window.ms",
+        "it is about the metrics of Java's clients",
+    ),
+    **_all(
+        "sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class"
+        " sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class security.providers"
+        " ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation"
+        " ssl.trustmanager.algorithm",
+        f"{_OF_JAVA}, or a service of its security providers",
+    ),
+}
+"""What there is nothing here for to change."""
+
+ELSEWHERE: Mapping[str, str] = {
+    "auto.commit.enable": "enable.auto.commit",
+    "compression.codec": "compression.type",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "message.max.bytes": "max.request.size",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "metadata.broker.list": "bootstrap.servers",
+    "queue.buffering.max.ms": "linger.ms",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.password": "sasl.jaas.config",
+    "sasl.username": "sasl.jaas.config",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.certificate.location": "ssl.keystore.location",
+    "ssl.key.location": "ssl.keystore.location",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+}
+"""librdkafka's names (confluent-kafka's) and those of Kafka's that mean the same: for hints only."""

@@ -1,0 +1,245 @@
+"""Options by Kafka's own property names: `session.timeout.ms = 6000` is `session_timeout=6.0`.
+
+Owns what a value of Kafka's means here. What cannot be an option is told, all of it at once, and never ignored: a
+property that changes nothing is one that somebody relies on. Pure.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, get_origin, get_type_hints
+
+import attrs
+
+from sarameya.config.jaas import JAAS, OPTIONS, credentials
+from sarameya.config.kafka_names import ALWAYS, ELSEWHERE, GIVEN_APART, MEANINGLESS, UNSUPPORTED
+from sarameya.errors import ConfigError, PropertiesError
+from sarameya.offset_policy import OffsetPolicy
+from sarameya.option_kinds import MOST_SECONDS
+from sarameya.secret import Secret, masked
+
+_Options = TypeVar("_Options", bound=attrs.AttrsInstance)
+
+
+def from_properties(options: type[_Options], properties: Mapping[str, Any]) -> _Options:
+    """The options that Kafka's properties mean. Raises PropertiesError, which lists all that cannot be."""
+    values, problems = _read(options, properties)
+    names = {field.name: field.metadata.get("kafka") for field in attrs.fields(options)}
+    if JAAS in properties:
+        names |= dict.fromkeys(OPTIONS, JAAS)
+    while True:
+        try:
+            made = options(**values)
+        except ConfigError as error:  # options that do not go together
+            problem = f"as {error.option} = {error.value!r}, it {error.allowed}"
+            problems.setdefault(names.get(error.option) or error.option, problem)
+            if error.option in values:
+                del values[error.option]
+                continue
+        if problems:
+            raise _refused(properties, problems)
+        return made
+
+
+def values_of(options: type[_Options], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of those options that Kafka's properties mean, each allowed by itself: they may still lack others, or
+    not go together. Raises PropertiesError, which lists all that cannot be."""
+    values, problems = _read(options, properties)
+    if problems:
+        raise _refused(properties, problems)
+    return values
+
+
+def _read(options: type[_Options], properties: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Values by option, and what is wrong by property."""
+    fields = {field.metadata["kafka"]: field for field in attrs.fields(options) if field.metadata.get("kafka")}
+    types = get_type_hints(options)
+    values: dict[str, Any] = {}
+    problems = _java_stores(properties)
+    for name, given in properties.items():
+        text = _text(given)
+        try:
+            if name == JAAS:
+                values |= credentials(text)
+            elif name in fields:
+                field = fields[name]
+                read = _NAMED.get(name) or _reader(types[field.name])
+                values[field.name] = _allowed(field, read(text))
+            elif problem := _why_not(name, text, fields):
+                problems[name] = problem
+        except ConfigError as error:
+            problems[name] = f"as {error.option} = {error.value!r}, it {error.allowed}"
+        except ValueError as error:
+            problems[name] = str(error)
+    return values, problems
+
+
+def _allowed(field: attrs.Attribute[Any], value: Any) -> Any:
+    """The value, which is as an option has it afterwards. Raises ConfigError."""
+    convert = field.converter
+    if isinstance(convert, attrs.Converter):
+        converted = convert.converter(value, field)  # type: ignore[attr-defined]  # its stub has no attributes
+    else:
+        converted = value if convert is None else convert(value)
+    if field.validator is not None:
+        field.validator(None, field, converted)
+    return value
+
+
+def _refused(properties: Mapping[str, Any], problems: Mapping[str, str]) -> PropertiesError:
+    return PropertiesError(tuple(_line(name, properties.get(name), problem) for name, problem in problems.items()))
+
+
+def _line(name: str, given: Any, problem: str) -> str:
+    value = "" if given is None else f" = {masked(name, given)!r}"
+    return f"{name}{value}: {problem}"
+
+
+def _text(given: Any) -> str:
+    """A value as a file has it; dictionaries for other clients have numbers, switches and lists, too."""
+    match given:
+        case bool():
+            return "true" if given else "false"
+        case Secret():
+            return given.reveal()
+        case list() | tuple():
+            return ",".join(map(str, given))
+    return str(given).strip()
+
+
+def _why_not(name: str, text: str, mapped: Mapping[str, Any]) -> str | None:
+    """Why a property is no option; None for what is so anyway."""
+    if name in ALWAYS:
+        values, reason = ALWAYS[name]
+        allowed = " or ".join(map(repr, sorted(values)))
+        return None if text in values else f"can only be {allowed} here: {reason}"
+    if name in GIVEN_APART:
+        return f"is no option: ConsumerGroup, Consumer and Producer take {GIVEN_APART[name]}; ClientProperties has both"
+    if name in UNSUPPORTED:
+        return f"is not supported: {UNSUPPORTED[name]}"
+    if name in MEANINGLESS:
+        return f"has no meaning here: {MEANINGLESS[name]}"
+    return _unknown(name, [JAAS, *mapped, *ALWAYS, *GIVEN_APART, *UNSUPPORTED, *MEANINGLESS], mapped)
+
+
+def _java_stores(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Stores of Java's, which Kafka takes a file for that is not said to be another."""
+    return {
+        location: f"is a Java keystore without {kind} = PEM: {ALWAYS[kind][1]}"
+        for location, kind in _STORES.items()
+        if location in properties and kind not in properties
+    }
+
+
+_STORES = {
+    "ssl.keystore.location": "ssl.keystore.type",
+    "ssl.truststore.location": "ssl.truststore.type",
+}
+
+
+def _unknown(name: str, known: list[str], mapped: Mapping[str, Any]) -> str:
+    ours = {field.name: kafkas for kafkas, field in mapped.items()}
+    if name in ours:
+        return f"is our own name: Config has it; Kafka's is {ours[name]!r}"
+    if name in ELSEWHERE:
+        return f"is librdkafka's name: Kafka's is {ELSEWHERE[name]!r}"
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"is no property of Kafka's clients{hint}"
+
+
+# -- what a value means --------------------------------------------------------------------------
+
+_WITHOUT_END = 2**31 - 1
+"""Java's largest int, which stands for durations without end."""
+
+
+def _seconds(text: str) -> float:
+    milliseconds = _whole(text, "must be a whole number of milliseconds")
+    return MOST_SECONDS if milliseconds >= _WITHOUT_END else milliseconds / 1000
+
+
+def _whole(text: str, problem: str = "must be a whole number") -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(problem) from None
+
+
+def _boolean(text: str) -> bool:
+    match text.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError("must be true or false")
+
+
+_POLICIES = {"earliest": "oldest", "latest": "newest", "none": "fail"}
+
+
+def _policy(text: str) -> str:
+    if text in _POLICIES:
+        return _POLICIES[text]
+    if text.startswith("by_duration:"):  # KIP-1106
+        return text
+    raise ValueError("must be 'earliest', 'latest', 'none' or, for example, 'by_duration:PT1H'")
+
+
+_ASSIGNORS = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+def _strategies(text: str) -> tuple[str, ...]:
+    """Assignors by their classes in Java, or by the names that they have in the protocol and in librdkafka."""
+    names = tuple(_ASSIGNORS.get(name, name) for name in _listed(text))
+    for name in names:
+        if name not in _ASSIGNORS.values():
+            raise ValueError(
+                f"{name!r} is none of Kafka's assignors ({', '.join(_ASSIGNORS)}); one of your own is given to "
+                "ConsumerGroup(assignors=[...])"
+            )
+    return names
+
+
+def _listed(text: str) -> Iterator[str]:
+    return (part.strip() for part in text.split(",") if part.strip())
+
+
+def _text_or_none(text: str) -> str | None:
+    return text or None
+
+
+def _identification(text: str) -> bool:
+    match text.lower():
+        case "https":
+            return True
+        case "":
+            return False
+    raise ValueError("must be 'https', or empty for no check of the host's name")
+
+
+_NAMED: Mapping[str, Callable[[str], Any]] = {"ssl.endpoint.identification.algorithm": _identification}
+"""Those whose type does not say how they are read."""
+
+
+_READERS: Mapping[Any, Callable[[str], Any]] = {
+    float: _seconds,
+    int: _whole,
+    bool: _boolean,
+    OffsetPolicy: _policy,
+    str | None: _text_or_none,
+    Secret | None: Secret,
+}
+
+
+def _reader(kind: Any) -> Callable[[str], Any]:
+    """What reads an option of this type; words and text are what they are."""
+    if get_origin(kind) is tuple:
+        return _strategies
+    return _READERS.get(kind, str)

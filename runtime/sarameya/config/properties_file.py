@@ -1,0 +1,73 @@
+"""Java's `.properties` syntax, as java.util.Properties has it: text in, names and values out. Pure.
+
+Lines end at LF, CR or both; space, tab and form feed are blank; `#` and `!` begin comments; an odd number of
+backslashes at its end continues a line; `=`, `:` or blanks end a name; of a name that is given twice, the last value
+holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_BLANKS = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_LAST_BACKSLASHES = re.compile(r"\\*\Z")
+_PROPERTY = re.compile(r"(?P<name>(?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(?P<value>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<other>.))", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Names and their values. Raises ValueError for a `\\u` without its four digits, and names the line."""
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        match = _PROPERTY.fullmatch(line)
+        assert match is not None  # it takes any text
+        try:
+            properties[_unescaped(match["name"])] = _unescaped(match["value"])
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return properties
+
+
+def decode(content: bytes) -> str:
+    """The text of a file: UTF-8, or else Latin-1, as of Java 9 (JEP 226)."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """What is neither blank nor comment, each with the lines that continue it, and the number of the first."""
+    lines = enumerate((line.lstrip(_BLANKS) for line in _LINE_END.split(text)), 1)
+    for number, line in lines:
+        if line.startswith(("#", "!")) or not line:
+            continue
+        pieces = [line]
+        while _is_continued(pieces[-1]):
+            pieces[-1] = pieces[-1][:-1]
+            _, following = next(lines, (0, ""))
+            pieces.append(following)
+        yield number, "".join(pieces)
+
+
+def _is_continued(line: str) -> bool:
+    match = _LAST_BACKSLASHES.search(line)
+    return match is not None and len(match[0]) % 2 == 1
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    # What stands outside Unicode's first plane is written as two codes: UTF-16 joins them.
+    return _ESCAPE.sub(_meant, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def _meant(escape: re.Match[str]) -> str:
+    if escape["code"]:
+        return chr(int(escape["code"], 16))
+    if escape["other"] == "u":
+        raise ValueError(r"\u must be followed by four hexadecimal digits")
+    return _ESCAPED.get(escape["other"], escape["other"])

@@ -1,0 +1,107 @@
+"""Which of the security options go together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from sarameya.errors import ConfigError
+from sarameya.secret import Secret
+
+
+class SecurityOptions(Protocol):
+    """Those of `Config`."""
+
+    @property
+    def security_protocol(self) -> str: ...
+
+    @property
+    def tls_ca_file(self) -> str | None: ...
+
+    @property
+    def tls_cert_file(self) -> str | None: ...
+
+    @property
+    def tls_key_file(self) -> str | None: ...
+
+    @property
+    def tls_key_password(self) -> Secret | None: ...
+
+    @property
+    def tls_check_hostname(self) -> bool: ...
+
+    @property
+    def sasl_mechanism(self) -> str | None: ...
+
+    @property
+    def sasl_username(self) -> str | None: ...
+
+    @property
+    def sasl_password(self) -> Secret | None: ...
+
+    @property
+    def sasl_token(self) -> Any: ...
+
+
+def speaks_tls(options: SecurityOptions) -> bool:
+    return options.security_protocol.endswith("SSL")
+
+
+def asks_who(options: SecurityOptions) -> bool:
+    """Whether brokers ask who we are, by SASL."""
+    return options.security_protocol.startswith("SASL_")
+
+
+def check_security(options: SecurityOptions) -> None:
+    """Raises ConfigError for an option that would change nothing, or lacks another one."""
+    _check_tls(options)
+    _check_sasl(options)
+
+
+def _check_tls(options: SecurityOptions) -> None:
+    if not speaks_tls(options):
+        for name in ("tls_ca_file", "tls_cert_file", "tls_key_file", "tls_key_password"):
+            if (value := getattr(options, name)) is not None:
+                raise ConfigError(name, value, _NO_TLS)
+        if not options.tls_check_hostname:
+            raise ConfigError("tls_check_hostname", False, _NO_TLS)
+    if options.tls_cert_file is None:
+        for name in ("tls_key_file", "tls_key_password"):
+            if (value := getattr(options, name)) is not None:
+                raise ConfigError(name, value, "must go with tls_cert_file, the certificate that the key belongs to")
+
+
+def _check_sasl(options: SecurityOptions) -> None:
+    if not asks_who(options):
+        for name in ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_token"):
+            if (value := getattr(options, name)) is not None:
+                raise ConfigError(name, value, _NO_SASL)
+        return
+    if options.sasl_mechanism is None:
+        raise ConfigError(
+            "sasl_mechanism", None, f"must be given with security_protocol = {options.security_protocol!r}"
+        )
+    wanted = _CREDENTIALS[options.sasl_mechanism]
+    for name in ("sasl_username", "sasl_password", "sasl_token"):
+        value = getattr(options, name)
+        if name in wanted and not value:
+            raise ConfigError(name, value, f"must be given: it is what {options.sasl_mechanism} tells the broker")
+        if name not in wanted and value is not None:
+            raise ConfigError(
+                name, value, f"has no meaning to {options.sasl_mechanism}, which tells {' and '.join(wanted)}"
+            )
+    if options.sasl_username is not None and "\0" in options.sasl_username:
+        raise ConfigError("sasl_username", options.sasl_username, "must not have a NUL in it")
+
+
+_BY_PASSWORD = ("sasl_username", "sasl_password")
+_CREDENTIALS: Mapping[str, tuple[str, ...]] = {
+    "PLAIN": _BY_PASSWORD,
+    "SCRAM-SHA-256": _BY_PASSWORD,
+    "SCRAM-SHA-512": _BY_PASSWORD,
+    "OAUTHBEARER": ("sasl_token",),
+}
+"""What each mechanism tells the broker."""
+
+_NO_SASL = "must go with security_protocol = 'SASL_SSL' or 'SASL_PLAINTEXT', without which no broker asks who we are"
+_NO_TLS = "must go with security_protocol = 'SSL' or 'SASL_SSL', without which nothing is encrypted or certified"

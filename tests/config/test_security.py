@@ -1,0 +1,68 @@
+"""Options of security: which go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sarameya import Config, ConfigError, Secret
+
+ALICE = {"sasl_username": "alice", "sasl_password": "sesame"}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"tls_ca_file": "ca.pem"}, "tls_ca_file = 'ca.pem': must go with security_protocol = 'SSL'"),
+        ({"tls_check_hostname": False}, "tls_check_hostname = False: must go with security_protocol = 'SSL'"),
+        ({"security_protocol": "SSL", "tls_key_file": "k"}, "tls_key_file = 'k': must go with tls_cert_file"),
+        ({"security_protocol": "SSL", "tls_key_password": "k"}, r"tls_key_password = \*\*\*: must go with tls_cert_f"),
+        ({"security_protocol": "TLS"}, "security_protocol = 'TLS': must be one of 'PLAINTEXT', 'SSL'"),
+        ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism = 'PLAIN': must go with security_protocol = 'SASL_SSL'"),
+        ({"security_protocol": "SASL_SSL"}, "sasl_mechanism = None: must be given with security_protocol = 'SASL_SSL'"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}, "sasl_username = None: must be given"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
+            "sasl_token = .*: must be given: it is what OAUTHBEARER tells",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", **ALICE, "sasl_token": len},
+            "sasl_token = .*: has no meaning to PLAIN",
+        ),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "sasl_mechanism = 'GSSAPI': must be one of"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_token": "x"}, "must be a function"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "a\0b", "sasl_password": "x"},
+            "must not have a NUL",
+        ),
+        ({"security_protocol": "SSL", "tls_check_hostname": 1}, "tls_check_hostname = 1: must be true or false"),
+        ({"security_protocol": "SSL", "tls_ca_file": 1}, "tls_ca_file = 1: must be a string"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        Config(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"security_protocol": "SSL"},
+        {"security_protocol": "SSL", "tls_ca_file": "ca.pem", "tls_cert_file": "me.pem", "tls_key_password": "x"},
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", **ALICE},
+        {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", **ALICE, "tls_check_hostname": False},
+        {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_token": str},
+    ],
+)
+def test_what_does_is_taken(options: dict[str, Any]) -> None:
+    config = Config(**options)
+    assert all(
+        name in ("sasl_password", "tls_key_password") or getattr(config, name) == options[name] for name in options
+    )
+
+
+def test_password_is_a_secret_that_no_text_shows() -> None:
+    config = Config(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", **ALICE)
+    assert config.sasl_password == Secret("sesame")
+    assert "sesame" not in repr(config)

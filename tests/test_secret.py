@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from pathlib import Path
+
+import attrs
+import pytest
+
+from sarameya import ConfigError, Secret
+from sarameya.option_kinds import secret
+from sarameya.secret import looks_secret, masked, masked_text
+from sarameya.service.app_file import AppFileError, load_app
+
+CANARY = "kAnarienv0gel"
+
+
+@attrs.frozen
+class Options:
+    """As a Config that has a secret."""
+
+    word: Secret | None = secret("what opens it")
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        repr,
+        str,
+        ascii,
+        "{}".format,
+        "{!r:>40}".format,
+        "{:>20}".format,
+        lambda one: f"{one:s}",
+        lambda one: f"{one=}",
+        lambda one: "%s %r" % (one, [one]),  # noqa: UP031
+        lambda one: str({"password": one}),
+        lambda one: repr(Options(word=one)),
+        lambda one: repr(attrs.asdict(Options(word=one))),
+        lambda one: str(ConfigError("anything", one, "must be something else")),
+        lambda one: repr(dir(one)),
+    ],
+)
+def test_secret_is_not_shown(show: object) -> None:
+    assert callable(show)
+    shown = show(Secret(CANARY))
+    assert CANARY not in shown
+    assert "***" in shown or "reveal" in shown
+
+
+def test_secret_is_revealed_when_asked_for() -> None:
+    assert Secret(CANARY).reveal() == CANARY
+
+
+def test_secret_is_no_json_and_has_no_attributes() -> None:
+    with pytest.raises(TypeError):
+        json.dumps(Secret(CANARY))
+    with pytest.raises(TypeError):
+        vars(Secret(CANARY))
+
+
+def test_secrets_are_equal_as_their_values_are() -> None:
+    assert Secret("größe") == Secret("größe") != Secret("grösse")
+    assert Secret(CANARY) != CANARY
+    assert {Secret(CANARY), Secret(CANARY), Secret("another")} == {Secret("another"), Secret(CANARY)}
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_secret_is_the_same_after_it_was_copied_or_pickled(again: object) -> None:
+    assert callable(again)
+    assert again(Secret(CANARY)) == Secret(CANARY)
+
+
+@pytest.mark.parametrize("value", [b"bytes", None, 5, ""])
+def test_secret_is_a_text_that_is_not_empty(value: object) -> None:
+    with pytest.raises(ValueError, match="must be a string"):
+        Secret(value)  # type: ignore[arg-type]
+
+
+# -- where it comes from ---------------------------------------------------------------------------
+
+
+def test_text_is_the_secret_itself() -> None:
+    assert Secret.of(CANARY) == Secret(CANARY)
+    assert Secret.of("environment:x") == Secret("environment:x")
+
+
+def test_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_WORD", CANARY)
+    assert Secret.of("env:SOME_WORD") == Secret(CANARY)
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
+def test_secret_of_a_file_ends_before_its_last_line_break(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "word").write_bytes(f" {CANARY}\nü {ending}".encode())
+    assert Secret.of(f"file:{tmp_path}/word") == Secret(f" {CANARY}\nü ")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("env:NO_SUCH_WORD", "the environment variable NO_SUCH_WORD is not set"),
+        ("env:EMPTY_WORD", "the environment variable EMPTY_WORD is empty"),
+        ("env:", "must name an environment variable after 'env:'"),
+        ("file:", "must name a file after 'file:'"),
+        ("file:{tmp}/none", "the file {tmp}/none cannot be read: No such file or directory"),
+        ("file:{tmp}", "the file {tmp} cannot be read: Is a directory"),
+        ("file:{tmp}/empty", "the file {tmp}/empty is empty"),
+        ("file:{tmp}/latin", "the file {tmp}/latin is not UTF-8 text"),
+    ],
+)
+def test_secret_that_cannot_be_had_is_told_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    monkeypatch.setenv("EMPTY_WORD", "")
+    monkeypatch.delenv("NO_SUCH_WORD", raising=False)
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "latin").write_bytes(CANARY.encode() + b"\xff")
+    with pytest.raises(ValueError, match=r"file|environment") as caught:
+        Secret.of(text.format(tmp=tmp_path))
+    assert str(caught.value) == problem.format(tmp=tmp_path)
+    assert CANARY not in repr(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_option_takes_a_secret_or_what_it_can_be_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_WORD", CANARY)
+    assert Options().word is None
+    assert (
+        Options(word="env:SOME_WORD").word
+        == Options(word=CANARY).word
+        == Options(word=Secret(CANARY)).word
+        == Secret(CANARY)
+    )
+    assert pickle.loads(pickle.dumps(Options(word=CANARY))) == Options(word=CANARY)
+
+
+@pytest.mark.parametrize("value", ["env:NO_SUCH_WORD", 12345678, [CANARY], ""])
+def test_option_refuses_what_is_no_secret_without_showing_it(value: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Options(word=value)
+    assert str(caught.value).startswith("word = ***: ")
+    assert "12345678" not in repr(caught.value)
+    assert CANARY not in repr(caught.value)
+
+
+# -- what looks like one ---------------------------------------------------------------------------
+
+LOOK_SECRET = [
+    "sasl_password",
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "sasl.pasword",
+    "sasl_passwrod",
+    "SARAMEYA_CONFIG_SASL_PASSWORD",
+    "sasl.jaas.config",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "basic.auth.user.info",
+    "handler.options.registry.basicAuthUserInfo",
+    "handler.options.conf.spark.hadoop.fs.s3a.access.key",
+    "handler.options.conf.spark.hadoop.fs.azure.account.key.store.dfs.core.windows.net",
+    "apiKey",
+    "tls_key",
+    "bearer_token",
+    "tokn",
+    "db_pwd",
+    "config.sasl_pass",
+    "http.authorization",
+    "proxyAuthorization",
+    "session_cookie",
+    "fs.azure.sas.lake.account.blob.core.windows.net",
+    "sasKey",
+    "connection_string",
+    "eventhubs.connectionString",
+    "connectionStrings",
+    "registry.auth",
+    "auth",
+]
+LOOK_OPEN = [
+    "session_timeout",
+    "client_id",
+    "key.deserializer",
+    "key_format",
+    "ssl.keystore.location",
+    "tls_key_file",
+    "SARAMEYA_CONFIG_SASL_PASSWORD_FILE",
+    "sasl.oauthbearer.token.endpoint.url",
+    "monkey",
+    "bypass",
+    "compass",
+    "max.request.size",
+    "sasl.kerberos.kinit.cmd",
+    "sasl_mechanism",
+    "author",
+    "authors",
+    "authenticate",
+    "spark.authenticate.enabled",
+    "auth_type",
+    "sasquatch",
+    "connection_timeout",
+    "strings",
+]
+
+
+@pytest.mark.parametrize("name", LOOK_SECRET)
+def test_value_under_a_name_that_looks_secret_is_masked(name: str) -> None:
+    assert looks_secret(name)
+    error = ConfigError(name, CANARY, "no such option")
+    assert str(error) == f"{name} = ***: no such option"
+    assert CANARY not in repr(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize("name", LOOK_OPEN)
+def test_value_under_any_other_name_is_shown(name: str) -> None:
+    assert not looks_secret(name)
+    assert str(ConfigError(name, "value", "no such option")) == f"{name} = 'value': no such option"
+
+
+def test_secrets_within_a_value_are_masked() -> None:
+    value = {
+        "user": "me",
+        "password": CANARY,
+        "nested": [{"token": CANARY, "n": 1}],
+        "keys": ({"api_key": [CANARY]},),
+    }
+    assert repr(masked("handler", value)) == (
+        "{'user': 'me', 'password': ***, 'nested': [{'token': ***, 'n': 1}], 'keys': ({'api_key': ***},)}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"https://me:{CANARY}@registry:8081/", "https://me:***@registry:8081/"),
+        (f"https://{CANARY}@registry/", "https://***@registry/"),
+        (f"sc://host:15002/;user_id=me;token={CANARY};x=y", "sc://host:15002/;user_id=me;token=***;x=y"),
+        (f"jdbc:db://h/d?user=me&password={CANARY}&ssl=true", "jdbc:db://h/d?user=me&password=***&ssl=true"),
+        (
+            f'...LoginModule required username="me" password="{CANARY} a";',
+            '...LoginModule required username="me" password=***;',
+        ),
+        (rf'username="me" password="a\"{CANARY}" x="y"', 'username="me" password=*** x="y"'),
+        (
+            f"DefaultEndpointsProtocol=https;AccountName=lake;AccountKey={CANARY}+/==;EndpointSuffix=core.windows.net",
+            "DefaultEndpointsProtocol=https;AccountName=lake;AccountKey=***;EndpointSuffix=core.windows.net",
+        ),
+        (
+            f"Endpoint=sb://hub/;SharedAccessKeyName=Root;SharedAccessKey={CANARY}=;EntityPath=e",
+            "Endpoint=sb://hub/;SharedAccessKeyName=Root;SharedAccessKey=***;EntityPath=e",
+        ),
+        (f"https://lake/x?sv=2022&sig={CANARY}%3D&se=2027", "https://lake/x?sv=2022&sig=***&se=2027"),
+        (f"https://s3/x?X-Amz-Signature={CANARY}&a=b", "https://s3/x?X-Amz-Signature=***&a=b"),
+        (f"GET /v1?api_key={CANARY}&q=1", "GET /v1?api_key=***&q=1"),
+        (f"GET /v1?apiKey={CANARY}", "GET /v1?apiKey=***"),
+        (f"refused: Bearer {CANARY}.x-y_z, sorry", "refused: Bearer ***, sorry"),
+        (f"{{'Authorization': 'Basic {CANARY}=='}}", "{'Authorization': 'Basic ***'}"),
+        ("Authorization: Bearer short", "Authorization: Bearer ***"),
+        (f"https://me:a/{CANARY}@b/c@registry:8081/", "https://me:***@registry:8081/"),
+        (
+            f"https://me:{CANARY}/@registry, https://you:{CANARY}@there",
+            "https://me:***@registry, https://you:***@there",
+        ),
+        (f"https://me:{CANARY}@here,https://you:{CANARY}@there", "https://me:***@here,https://you:***@there"),
+        (f"https://{CANARY}@x@registry/", "https://***@registry/"),
+        ("orders@example", "orders@example"),
+        ("localhost:9092", "localhost:9092"),
+    ],
+)
+def test_secrets_within_a_text_are_masked(text: str, shown: str) -> None:
+    assert masked("url", text) == shown
+    assert masked_text(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://registry:8081/subjects/orders@v2 has none",
+        "https://lake.example/a/b@c",
+        "Bearer authentication is needed, not a bearer token: see Bearer tokens",
+        "authorization: denied by the broker",
+        "the design=of it, sig nothing, config=x, key=orders-0, keys=3, primary_key=id, partition_key=day",
+        "SharedAccessKeyName=Root",
+        pytest.param("a" * 200_000 + " " + "token" * 20_000, id="long"),
+        "b/10:9092, a:1: connection refused; mailto a@b",
+    ],
+)
+def test_text_without_a_secret_is_shown_as_it_is(text: str) -> None:
+    assert masked_text(text) == text
+
+
+@pytest.mark.parametrize("value", [True, False, None])
+def test_switch_is_no_secret_whatever_its_name(value: object) -> None:
+    assert masked("use_password", value) is value
+
+
+def test_lines_about_a_file_mask_what_looks_secret(tmp_path: Path) -> None:
+    path = tmp_path / "app.toml"
+    path.write_text(
+        'bootstrap_servers = ["a:1"]\ngroup = "g"\ntopics = ["t"]\n'
+        f'config.sasl_pasword = "{CANARY}"\nhandler = {{ name = "print", pasword = "{CANARY}" }}\n'
+        f'service = {{ workers = {{ token = "{CANARY}" }} }}\nsecret = "{CANARY}"\n'
+    )
+    with pytest.raises(AppFileError) as caught:
+        load_app(path)
+    assert len(caught.value.problems) == 4
+    assert CANARY not in str(caught.value) + repr(caught.value)
