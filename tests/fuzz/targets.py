@@ -21,7 +21,7 @@ from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
 from sarameya.embedded.framing import FrameReader, Request, decode_request, encode_answer
 from sarameya.errors import ProtocolError, RecordError
 from sarameya.model import TopicPartition
-from sarameya.protocol import described_groups, metadata
+from sarameya.protocol import described_groups, described_topics, metadata
 from sarameya.protocol.assignors.sticky import decode_claim
 from sarameya.protocol.batches import V2_HEADER
 from sarameya.protocol.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
@@ -70,6 +70,9 @@ def _understand(api: Api, got: Any) -> None:
         case Api.METADATA:
             found = metadata.from_response(got)
             found.layouts(found.topics)
+            [described_topics.described_topic(topic) for topic in got.topics]
+        case Api.DESCRIBE_CONFIGS:
+            [described_topics.own_settings(resource) for resource in got.results]
         case Api.LIST_GROUPS:
             described_groups.listed_groups(got, here)
         case Api.DESCRIBE_GROUPS:

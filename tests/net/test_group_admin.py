@@ -171,9 +171,30 @@ async def test_refusal_for_good_is_raised_at_once_with_the_group_s_name(
 ) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
         cluster.fail_next(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        with pytest.raises(GroupAuthorizationError, match=r"'g': GROUP_AUTHORIZATION_FAILED \(30\); grant"):
+        with pytest.raises(GroupAuthorizationError, match=r"'g': GROUP_AUTHORIZATION_FAILED \(30\); it takes"):
             await ask(admin)
         assert events == []
+
+
+@pytest.mark.parametrize(
+    ("api", "ask", "acl"),
+    [
+        (Api.FIND_COORDINATOR, lambda admin: admin.describe("g"), "DESCRIBE on the group"),
+        (Api.DESCRIBE_GROUPS, lambda admin: admin.describe("g"), "DESCRIBE on the group"),
+        (Api.OFFSET_FETCH, lambda admin: admin.committed("g"), "DESCRIBE on the group"),
+        (Api.OFFSET_COMMIT, lambda admin: admin.commit("g", {ORDERS_0: 0}), "READ on the group"),
+        (Api.OFFSET_DELETE, lambda admin: admin.delete_offsets("g", [ORDERS_0]), "DELETE on the group"),
+        (Api.DELETE_GROUPS, lambda admin: admin.delete_group("g"), "DELETE on the group"),
+    ],
+)
+async def test_who_may_not_is_told_which_acl_it_takes(api: Api, ask: Any, acl: str, autojump_clock: MockClock) -> None:
+    async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
+        await admin.commit("g", {ORDERS_0: 0})
+        if api is Api.FIND_COORDINATOR:
+            admin._coordinators.clear()
+        cluster.fail_next(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        with pytest.raises(GroupAuthorizationError, match=f"; it takes the ACL {acl}$"):
+            await ask(admin)
 
 
 async def test_answer_that_leaves_the_group_out_is_a_protocol_error(

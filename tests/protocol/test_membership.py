@@ -711,7 +711,9 @@ def test_every_state_that_heartbeats_can_lose_the_membership() -> None:
 def test_state_changes_are_told_with_their_cause() -> None:
     driver = Driver()
     driver.receive(JoinWanted("the member starts"))
-    assert driver.get(StateChanged) == StateChanged("UNJOINED", "PREPARING_REBALANCE", "the member starts")
+    assert driver.get(StateChanged) == StateChanged(
+        "UNJOINED", "PREPARING_REBALANCE", "the member starts", "join_wanted"
+    )
 
 
 REACTIONS = [

@@ -1,5 +1,13 @@
 import pytest
-from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
 from kafka.protocol.consumer import (
     FetchRequest,
     HeartbeatRequest,
@@ -14,6 +22,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from sarameya.errors import UnsupportedVersionError
 from sarameya.protocol.schemas import ConsumerGroupDescribeRequest
@@ -33,12 +42,20 @@ MESSAGES = {
     Api.SYNC_GROUP: SyncGroupRequest,
     Api.DESCRIBE_GROUPS: DescribeGroupsRequest,
     Api.LIST_GROUPS: ListGroupsRequest,
+    Api.SASL_HANDSHAKE: SaslHandshakeRequest,
     Api.API_VERSIONS: ApiVersionsRequest,
+    Api.CREATE_TOPICS: CreateTopicsRequest,
+    Api.DELETE_TOPICS: DeleteTopicsRequest,
     Api.INIT_PRODUCER_ID: InitProducerIdRequest,
     Api.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest,
+    Api.DESCRIBE_CONFIGS: DescribeConfigsRequest,
+    Api.SASL_AUTHENTICATE: SaslAuthenticateRequest,
+    Api.CREATE_PARTITIONS: CreatePartitionsRequest,
     Api.DELETE_GROUPS: DeleteGroupsRequest,
     Api.OFFSET_DELETE: OffsetDeleteRequest,
     Api.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeRequest,
+    Api.SASL_HANDSHAKE: SaslHandshakeRequest,
+    Api.SASL_AUTHENTICATE: SaslAuthenticateRequest,
 }
 
 

@@ -9,7 +9,7 @@ memory) are trio; all else is pure: `framing` (bytes <-> requests), `apis` (a fi
 brokers know), `fetch_sessions`, `topics`, `replicas`, `partition_log` with what it remembers (`epoch_cache`,
 `transaction_index`, `producer_state`, `offset_index`), `coordinators` (which broker has which group),
 `group_coordinator` with `groups`, `offsets_journal` with `offsets_records` (`__consumer_offsets`), `purgatory` (who
-waits), `faults`.
+waits), `faults`, `sasl` (who clients are).
 """
 
 from sarameya.embedded.cluster import EmbeddedCluster
@@ -19,6 +19,7 @@ from sarameya.embedded.groups.states import GroupState
 from sarameya.embedded.networks import Network
 from sarameya.embedded.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
+from sarameya.embedded.sasl import SaslConfig
 from sarameya.protocol.compression import Codec
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "Network",
     "PartitionLog",
     "Refused",
+    "SaslConfig",
 ]

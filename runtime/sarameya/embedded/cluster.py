@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import random
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from types import TracebackType
 
 import attrs
@@ -23,9 +25,10 @@ from sarameya.embedded.fetch_sessions import DEFAULT_SESSION_SLOTS
 from sarameya.embedded.framing import DEFAULT_MAX_FRAME_SIZE
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.messages import GroupDescription
-from sarameya.embedded.networks import MemoryNetwork, Network, TcpNetwork
+from sarameya.embedded.networks import MemoryNetwork, Network, TcpNetwork, TlsNetwork
 from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, PartitionLog
 from sarameya.embedded.refusal import Refused
+from sarameya.embedded.sasl import SaslConfig, SaslGate
 from sarameya.embedded.server import BrokerServer
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError
@@ -49,10 +52,11 @@ class _Broker:
 class EmbeddedCluster(ClusterControls):
     """Kafka brokers in this process, for any client: `async with EmbeddedCluster(topics={"orders": 4}) as cluster`.
 
-    `brokers` of them, ids from 0. Over TCP on `host`: broker 0 at `port` (0: any free one), the next at the
-    ports behind it. With `in_memory` over streams of `cluster.transport` only, and then a virtual clock
-    (`trio.testing.MockClock`) rules every timer. `wall_clock` (seconds since 1970) dates records; `seed` makes
-    the ids the brokers give out the same in every run.
+    `brokers` of them, ids from 0. Over TCP on `host`: broker 0 at `port` (0: any free one), the next at the ports
+    behind it. With `in_memory` over streams of `cluster.transport` only, and then a virtual clock
+    (`trio.testing.MockClock`) rules every timer. With `tls`, a server's context, brokers speak TLS alone; with `sasl`
+    they ask clients who they are. `wall_clock` (seconds since 1970) dates records; `seed` makes the ids the brokers
+    give out the same in every run.
 
     Everything is in memory and gone at the end. Partition n of a topic is led by the n-th broker, round and round; it
     has replicas on all brokers, or on that one and those after it, in all `replication_factor`. Clients are told the
@@ -77,6 +81,8 @@ class EmbeddedCluster(ClusterControls):
         host: str = "127.0.0.1",
         port: int = 0,
         in_memory: bool = False,
+        tls: ssl.SSLContext | None = None,
+        sasl: SaslConfig | None = None,
         auto_create_topics: bool = False,
         default_partitions: int = 1,
         max_batch_size: int = DEFAULT_MAX_BATCH_SIZE,
@@ -90,7 +96,8 @@ class EmbeddedCluster(ClusterControls):
         self._initial_ports = [port + node_id if port else 0 for node_id in range(brokers)]
         _check(brokers, racks or {}, replication_factor)
         self._max_frame_size = max_frame_size
-        self._network: Network = MemoryNetwork() if in_memory else TcpNetwork(host)
+        network: Network = MemoryNetwork() if in_memory else TcpNetwork(host)
+        self._network = network if tls is None else TlsNetwork(network, tls)
         self._state = ClusterState(
             BrokerSettings(
                 auto_create_topics=auto_create_topics,
@@ -105,6 +112,7 @@ class EmbeddedCluster(ClusterControls):
             wall_clock=wall_clock,
             rng=random.Random(seed),
         )
+        self._gate = None if sasl is None else partial(SaslGate, sasl, random.Random(seed))
         self._brokers: dict[int, _Broker] = {}
         self._lifetime: AbstractAsyncContextManager[None] = self._run()
         self._alarm = trio.Event()
@@ -131,7 +139,9 @@ class EmbeddedCluster(ClusterControls):
                 listener, host, port = await self._network.listen(node_id, wanted_port)
                 unserved.push_async_callback(listener.aclose)
                 listeners[node_id] = listener
-                server = BrokerServer(self._state, node_id, self._rearm, max_frame_size=self._max_frame_size)
+                server = BrokerServer(
+                    self._state, node_id, self._rearm, max_frame_size=self._max_frame_size, gate=self._gate
+                )
                 self._brokers[node_id] = _Broker(Node(node_id, host, port), server)
             for broker in self._brokers.values():
                 self._state.node_up(broker.node, trio.current_time())

@@ -60,6 +60,7 @@ class Fault:
     group_id: str | None = None
 
     def strikes(self, node_id: int, request: Request) -> bool:
+        """Whether this request, at this broker, is one that the fault is meant for."""
         return (
             request.api is self.api
             and self.broker_id in (None, node_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import math
+import ssl
 from contextlib import suppress
 from typing import Protocol
 
@@ -78,6 +79,25 @@ class MemoryNetwork:
 
     def client_host(self, stream: trio.abc.Stream) -> str:
         return "/memory"
+
+
+class TlsNetwork:
+    """Another network, whose brokers speak TLS; clients put it over `connect`'s streams themselves."""
+
+    def __init__(self, network: Network, context: ssl.SSLContext) -> None:
+        self._network = network
+        self._context = context
+
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
+        return await self._network.connect(host, port)
+
+    async def listen(self, node_id: int, port: int) -> tuple[trio.abc.Listener[trio.abc.Stream], str, int]:
+        listener, host, bound = await self._network.listen(node_id, port)
+        return trio.SSLListener(listener, self._context, https_compatible=True), host, bound
+
+    def client_host(self, stream: trio.abc.Stream) -> str:
+        assert isinstance(stream, trio.SSLStream)
+        return self._network.client_host(stream.transport_stream)
 
 
 class _MemoryListener(trio.abc.Listener[trio.abc.Stream]):

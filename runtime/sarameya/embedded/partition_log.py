@@ -85,6 +85,7 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> int:
+        """The epoch of whoever leads it now."""
         return self._epochs.current.epoch
 
     @property
@@ -94,6 +95,7 @@ class PartitionLog:
 
     @property
     def batch_count(self) -> int:
+        """How many record batches are stored."""
         return len(self._data)
 
     def batches(self) -> list[bytes]:

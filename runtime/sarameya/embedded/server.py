@@ -17,6 +17,7 @@ from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
 from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.faults import Action, Delay, Drop, Fail, Half
 from sarameya.embedded.framing import DEFAULT_MAX_FRAME_SIZE, FrameReader, Request, decode_request, encode_answer
+from sarameya.embedded.sasl import SaslGate
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ProtocolError
 
@@ -33,11 +34,14 @@ class BrokerServer:
         on_change: Callable[[], None],
         *,
         max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+        gate: Callable[[], SaslGate] | None = None,
     ) -> None:
         self._cluster = cluster
         self._node_id = node_id
         self._on_change = on_change
         self._max_frame_size = max_frame_size
+        self._gate = gate
+        """Of a connection, where clients are asked who they are."""
         self._connections: dict[trio.CancelScope, str] = {}
         """Each with the client id of its last request."""
         self._frozen: trio.Event | None = None
@@ -77,6 +81,7 @@ class BrokerServer:
 
     async def _converse(self, stream: trio.abc.Stream, client_host: str, scope: trio.CancelScope) -> None:
         frames = FrameReader(self._max_frame_size)
+        gate = self._gate() if self._gate else None
         while True:
             frame = frames.next_frame()
             if frame is None:
@@ -89,22 +94,28 @@ class BrokerServer:
                 continue
             request = decode_request(frame, MESSAGES, SERVED_VERSIONS)
             self._connections[scope] = request.client_id
-            if not await self._exchange(stream, request, client_host):
+            if not await self._exchange(stream, request, client_host, gate):
                 return
 
-    async def _exchange(self, stream: trio.abc.Stream, request: Request, client_host: str) -> bool:
+    async def _exchange(
+        self, stream: trio.abc.Stream, request: Request, client_host: str, gate: SaslGate | None
+    ) -> bool:
         """Do what a request asks and send the answer, unless a fault has it otherwise. False: the connection ends."""
         await self._while_frozen()
         fault = self._cluster.faults.take(self._node_id, request)
         if fault is not None and not await _goes_through("request", fault, stream):
             return False
-        answer = await self._answer(request, client_host, fault.code if isinstance(fault, Fail) else None)
+        told = gate.take(request, trio.current_time()) if gate else None
+        if told is None:
+            answer = await self._answer(request, client_host, fault.code if isinstance(fault, Fail) else None)
+        else:
+            answer = encode_answer(request, told)
         if fault is not None and not await _goes_through("answer", fault, stream):
             return False
         await self._while_frozen()
         if request.expects_answer:
             await stream.send_all(answer)
-        return True
+        return gate is None or not gate.is_closed
 
     async def _answer(self, request: Request, client_host: str, refusal: ErrorCode | None) -> bytes:
         slot = _Slot()

@@ -13,7 +13,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetDeleteRequest, OffsetFetchRequest
 
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import ProtocolError, UnsupportedVersionError, kafka_error
+from sarameya.errors import ADVICE, KafkaError, ProtocolError, UnsupportedVersionError, kafka_error
 from sarameya.model import CommittedOffset, TopicPartition, by_topic
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.protocol.described_groups import (
@@ -38,7 +38,7 @@ class AdminClient:
     async def list_groups(self, broker: Broker) -> list[ListedGroup]:
         """The groups that this broker coordinates."""
         answer = await self._send(broker, ListGroupsRequest, states_filter=[], types_filter=[])
-        _raise_if(answer.error_code, f"groups of broker {broker.node_id}")
+        _raise_if(answer.error_code, f"groups of broker {broker.node_id}", "DESCRIBE")
         return listed_groups(answer, broker)
 
     async def describe(self, group: str, coordinator: Broker) -> DescribedGroup | None:
@@ -55,7 +55,7 @@ class AdminClient:
         described = _only(answer.groups, group)
         if described.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             return None
-        _raise_if(described.error_code, f"description of group {group!r}")
+        _raise_if(described.error_code, f"description of group {group!r}", "DESCRIBE")
         return broker_led_group(described, coordinator)
 
     async def _describe_classic(self, group: str, coordinator: Broker) -> DescribedGroup | None:
@@ -65,18 +65,18 @@ class AdminClient:
         described = _only(answer.groups, group)
         if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # from version 6 on (KIP-1043)
             return None
-        _raise_if(described.error_code, f"description of group {group!r}")
+        _raise_if(described.error_code, f"description of group {group!r}", "DESCRIBE")
         return None if described.group_state == DEAD else classic_group(described, coordinator)
 
     async def committed(self, group: str, coordinator: Broker) -> dict[TopicPartition, CommittedOffset]:
         """All that the group has committed, of topics that this principal may see."""
         answer = await self._send(coordinator, OffsetFetchRequest, group_id=group, topics=None, require_stable=False)
         what = f"committed offsets of group {group!r}"
-        _raise_if(answer.error_code, what)
+        _raise_if(answer.error_code, what, "DESCRIBE")
         found: dict[TopicPartition, CommittedOffset] = {}
         for topic in answer.topics:
             for part in topic.partitions:
-                _raise_if(part.error_code, f"{what}, {topic.name}-{part.partition_index}")
+                _raise_if(part.error_code, f"{what}, {topic.name}-{part.partition_index}", "DESCRIBE")
                 if part.committed_offset >= 0:
                     found[TopicPartition(topic.name, part.partition_index)] = CommittedOffset(
                         part.committed_offset, part.metadata or "", part.committed_leader_epoch
@@ -93,22 +93,31 @@ class AdminClient:
             for topic, numbers in by_topic(partitions).items()
         ]
         answer = await self._send(coordinator, OffsetDeleteRequest, group_id=group, topics=topics)
-        _raise_if(answer.error_code, f"deletion of offsets of group {group!r}")
+        _raise_if(answer.error_code, f"deletion of offsets of group {group!r}", "DELETE")
         codes = {TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
         return for_each(partitions, codes)
 
     async def delete_group(self, group: str, coordinator: Broker) -> None:
         """Remove a group without members (KIP-229)."""
         answer = await self._send(coordinator, DeleteGroupsRequest, groups_names=[group])
-        _raise_if(_only(answer.results, group).error_code, f"deletion of group {group!r}")
+        _raise_if(_only(answer.results, group).error_code, f"deletion of group {group!r}", "DELETE")
 
     async def _send(self, broker: Broker, message: type[ApiMessage], **fields: Any) -> Any:
         return await self._pool.request(broker.node_id, Purpose.METADATA, message, **fields)
 
 
-def _raise_if(code: int, context: str) -> None:
+def _raise_if(code: int, context: str, operation: str) -> None:
     if code:
-        raise kafka_error(code, context)
+        raise refusal(code, context, operation)
+
+
+def refusal(code: int, context: str, operation: str) -> KafkaError:
+    """The error of a broker's code; `operation` is what the ACL is for."""
+    needed = {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: f"it takes the ACL {operation} on the group",
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"it takes the ACL {operation} on the topic",
+    }
+    return kafka_error(code, context, advice={**ADVICE, **needed})
 
 
 def _only(rows: Iterable[Any], group: str) -> Any:

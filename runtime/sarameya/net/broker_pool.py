@@ -7,8 +7,8 @@ better ones. Retrying is the caller's, who knows what it wants.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from enum import Enum, auto
 from typing import Any
 
@@ -17,9 +17,19 @@ import trio
 from kafka.protocol.api_message import ApiMessage
 
 from sarameya.config import Config
-from sarameya.errors import ConfigError, ConnectError, ConnectionLostError, RequestTimeoutError, SarameyaError
-from sarameya.net.connection import Connection
+from sarameya.errors import (
+    AuthenticationError,
+    ConfigError,
+    ConnectError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    SarameyaError,
+)
+from sarameya.net.authentication import authenticator_of
+from sarameya.net.connection import Answered, Connection, nobody_asks
+from sarameya.net.tls import secured
 from sarameya.net.transport import TcpTransport, Transport
+from sarameya.net.weak_security import weaknesses
 from sarameya.observe import ConnectionLost, Observer
 from sarameya.protocol.metadata import Broker
 
@@ -61,15 +71,46 @@ class BrokerPool:
         config: Config,
         transport: Transport,
         observer: Observer,
+        answered: Answered,
     ) -> None:
         self._nursery = nursery
+        self._answered = answered
         self._bootstrap = {broker.node_id: broker for broker in bootstrap}
         self._config = config
         self._transport = transport
+        self._authenticator = authenticator_of(config)
         self._observer = observer
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[Key, Connection] = {}
         self._openings: dict[Key, _Opening] = {}
+        self._refused: list[Callable[[AuthenticationError], None]] = []
+
+    @contextmanager
+    def refusals(self, told: Callable[[AuthenticationError], None]) -> Iterator[None]:
+        """For the length of a block, tell of each broker that does not take us, or is not the one it should be.
+
+        Whoever wants something of a broker tries again where it fails, as most that fails passes. This does not: who
+        owns them all ends them.
+        """
+        self._refused.append(told)
+        try:
+            yield
+        finally:
+            self._refused.remove(told)
+
+    @contextmanager
+    def until_refused(self) -> Iterator[None]:
+        """A block that a broker's refusal ends, with its AuthenticationError."""
+        refused: list[AuthenticationError] = []
+
+        def told(error: AuthenticationError) -> None:
+            refused.append(error)
+            scope.cancel()
+
+        with trio.CancelScope() as scope, self.refusals(told):
+            yield
+        if refused:
+            raise refused[0].again()
 
     def update(self, brokers: Mapping[int, Broker]) -> None:
         """Take over the addresses that metadata told. A broker that moved gets new connections."""
@@ -110,12 +151,15 @@ class BrokerPool:
     async def request_any(self, message: type[ApiMessage], timeout: float | None = None, **fields: Any) -> Any:
         """Send a request to whichever broker is least busy; each known one is tried once.
 
-        Raises ConnectError, which lists every address with its cause, if none answers.
+        Raises ConnectError, which lists every address with its cause, if none answers, and AuthenticationError from the
+        first that does not take us.
         """
         causes: list[str] = []
         for broker in self._by_load():
             try:
                 return await self.request(broker.node_id, Purpose.METADATA, message, timeout, **fields)
+            except AuthenticationError:
+                raise
             except SarameyaError as error:
                 text = str(error)
                 causes.append(text if text.startswith(broker.address) else f"{broker.address}: {text}")
@@ -161,6 +205,7 @@ class BrokerPool:
             connection = await self._connect(key[0])
         except SarameyaError as error:
             opening.error = error
+            self._tell_refusal(error)
         else:
             opening.connection = self._connections[key] = connection
         finally:
@@ -168,6 +213,11 @@ class BrokerPool:
                 opening.error = ConnectionLostError(f"broker {key[0]}: the pool was closed")
             del self._openings[key]
             opening.done.set()
+
+    def _tell_refusal(self, error: SarameyaError | None) -> None:
+        if isinstance(error, AuthenticationError):
+            for told in tuple(self._refused):
+                told(error)
 
     async def _connect(self, node_id: int) -> Connection:
         broker = self.broker(node_id)
@@ -180,10 +230,12 @@ class BrokerPool:
             except (OSError, ValueError, OverflowError) as error:
                 # ValueError: a name that cannot be encoded; OverflowError: a port that cannot be.
                 raise ConnectionLostError(f"{broker.address}: {_reason(error)}") from error
-            connection = Connection(stream, broker.address, config.client_id, config.max_response_bytes)
+            connection = Connection(stream, broker.address, config.client_id, config.max_response_bytes, self._answered)
             await self._nursery.start(self._carry, node_id, connection)
             try:
                 await connection.negotiate(config.connect_timeout)
+                if self._authenticator is not None:
+                    await connection.authenticate(self._authenticator, config.connect_timeout)
             except BaseException:
                 connection.close()
                 raise
@@ -195,6 +247,7 @@ class BrokerPool:
         self, node_id: int, connection: Connection, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         await connection.run(task_status=task_status)
+        self._tell_refusal(connection.cause_of_end)  # of who we still are, or of our certificate
         if connection.was_waited_on:  # any other that ends is no loss to anybody
             self._observer(ConnectionLost(node_id, connection.address, str(connection.cause_of_end)))
         self._connections = {key: c for key, c in self._connections.items() if c is not connection}
@@ -202,15 +255,23 @@ class BrokerPool:
 
 @asynccontextmanager
 async def open_broker_pool(
-    bootstrap_servers: Iterable[str], config: Config, observer: Observer, transport: Transport | None = None
+    bootstrap_servers: Iterable[str],
+    config: Config,
+    observer: Observer,
+    transport: Transport | None = None,
+    answered: Answered = nobody_asks,
 ) -> AsyncIterator[BrokerPool]:
     """A pool for the cluster at `bootstrap_servers`; every connection ends with the block.
 
-    Raises ConfigError for an address that is not HOST:PORT. No connection is made until one is wanted.
+    Raises ConfigError for an address that is not HOST:PORT, and for certificates that cannot be used. No connection is
+    made until one is wanted.
     """
     bootstrap = parse_bootstrap(bootstrap_servers)
+    secure = await secured(transport or TcpTransport(), config, observer)
+    for weakness in weaknesses(config):
+        observer(weakness)
     async with trio.open_nursery() as nursery:
-        yield BrokerPool(nursery, bootstrap, config, transport or TcpTransport(), observer)
+        yield BrokerPool(nursery, bootstrap, config, secure, observer, answered)
         nursery.cancel_scope.cancel()
 
 

@@ -10,14 +10,16 @@ Reconnecting is the pool's.
 from __future__ import annotations
 
 import math
+import random
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 import trio
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from sarameya._version import __version__
 from sarameya.error_codes import ErrorCode
@@ -27,7 +29,10 @@ from sarameya.errors import (
     RequestTimeoutError,
     ResponseTooLargeError,
     SarameyaError,
+    TokenError,
 )
+from sarameya.net.authentication import Authenticator
+from sarameya.net.tls import tls_error
 from sarameya.net.transport import receiver, sender_now
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
 from sarameya.protocol.wire import ClientWire
@@ -40,15 +45,41 @@ class _Waiter:
     what: str
     timeout: float
     deadline: float
+    is_ours: bool
+    """Whether the connection itself asks, for no caller's sake."""
     event: trio.Event = attrs.field(factory=trio.Event)
     answer: Any = None
+
+
+Answered = Callable[[str, float], None]
+"""Is told of each answer: to which request (the class's name), and after how many seconds."""
+
+
+def nobody_asks(request: str, seconds: float) -> None:
+    """Nobody counts answers."""
+
+
+_RENEWED_AT = (0.85, 0.95)
+"""In these parts of the time that is left, as Kafka's own clients do (KIP-368); spread, for brokers' sake."""
+_RENEWAL_TIMEOUT = 30.0
+"""Seconds."""
+_SHORTEST_WAIT = 0.05
+"""Seconds from one token that could not be had to the next."""
 
 
 class Connection:
     """Requests over one stream. Made by `BrokerPool`; `run` must be running while it is used."""
 
-    def __init__(self, stream: trio.abc.Stream, address: str, client_id: str, max_response_bytes: int) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        address: str,
+        client_id: str,
+        max_response_bytes: int,
+        answered: Answered = nobody_asks,
+    ) -> None:
         self.address = address
+        self._answered = answered
         self._stream = stream
         self._wire = ClientWire(client_id, max_response_bytes)
         self._waiters: dict[int, _Waiter] = {}
@@ -60,6 +91,12 @@ class Connection:
         self._unsent = b""
         self._is_writing = False
         self._versions: Mapping[int, VersionRange] = {}
+        # Closed while the broker is told who we are: it takes nothing else then.
+        self._gate: trio.Event | None = None
+        self._authenticator: Authenticator | None = None
+        self._is_to_be_renewed = trio.Event()
+        self._session_end = math.inf
+        self._has_answered = False
         self._scope = trio.CancelScope()
         self._ended: SarameyaError | None = None
         self._was_waited_on = False
@@ -91,9 +128,11 @@ class Connection:
                     nursery.start_soon(self._write)
                     nursery.start_soon(self._read)
                     nursery.start_soon(self._watch)
+                    nursery.start_soon(self._renew)
                     task_status.started()
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as group:
-            self._end(ConnectionLostError(f"{self.address}: {_first(group)}"))
+            error = _first(group)
+            self._end(tls_error(self.address, error) or ConnectionLostError(f"{self.address}: {error}"))
         except* SarameyaError as group:
             self._end(_first(group))
         finally:
@@ -121,6 +160,52 @@ class Connection:
             raise ProtocolError(f"{self.address}: ApiVersions: {ErrorCode.describe(answer.error_code)}")
         self._versions = broker_versions((k.api_key, k.min_version, k.max_version) for k in answer.api_keys)
 
+    async def authenticate(self, authenticator: Authenticator, timeout: float) -> None:
+        """Tell the broker who we are, and again before it forgets it, for as long as the connection lives. Must come
+        right behind `negotiate`.
+
+        Raises AuthenticationError where it does not take us, TokenError where there is nothing to show it, and as
+        `request` does.
+        """
+        self._authenticator = authenticator
+        await self._authenticate(timeout)
+        self._is_to_be_renewed.set()
+
+    async def _authenticate(self, timeout: float) -> None:
+        assert self._authenticator is not None
+        exchange = await self._authenticator.begin(self.address)
+        handshake = SaslHandshakeRequest[self.version_of(Api.SASL_HANDSHAKE)]
+        words = SaslAuthenticateRequest[self.version_of(Api.SASL_AUTHENTICATE)]
+        self._gate = trio.Event()
+        began = trio.current_time()
+        try:
+            exchange.handshaken(await self._exchange(handshake(mechanism=exchange.name), timeout, is_ours=True))
+            while (word := exchange.next_word) is not None:
+                answer = await self._exchange(words(auth_bytes=word), timeout, is_ours=True)
+                if exchange.is_slow(answer):
+                    await trio.to_thread.run_sync(exchange.authenticated, answer)
+                else:
+                    exchange.authenticated(answer)
+        finally:
+            self._gate.set()
+            self._gate = None
+        self._session_end = began + exchange.lifetime
+
+    async def _renew(self) -> None:
+        """Authenticate anew, well before the broker would end the connection (KIP-368)."""
+        await self._is_to_be_renewed.wait()
+        while True:
+            left = self._session_end - trio.current_time()
+            await trio.sleep(max(left * random.uniform(*_RENEWED_AT), _SHORTEST_WAIT))
+            # Whatever is on its way is answered first, and may be held for long: a join is.
+            waits = max((waiter.deadline for waiter in self._waiters.values()), default=trio.current_time())
+            try:
+                await self._authenticate(waits - trio.current_time() + _RENEWAL_TIMEOUT)
+            except TokenError:
+                # There may be one the next time, of which there are some before the session's end.
+                if self._session_end <= trio.current_time():
+                    raise
+
     def version_of(self, api: Api) -> int:
         """The version in which `api` is spoken here. Raises UnsupportedVersionError."""
         return negotiate(api, self._versions)
@@ -137,17 +222,24 @@ class Connection:
         version = self.version_of(Api(message.API_KEY))
         if newest is not None:
             version = min(version, newest)
-        return await self._exchange(message[version](**fields), timeout)
+        while (gate := self._gate) is not None:
+            began = trio.current_time()
+            await gate.wait()
+            timeout = max(timeout - (trio.current_time() - began), 0.0)
+        answer = await self._exchange(message[version](**fields), timeout)
+        self._has_answered = True
+        return answer
 
-    async def _exchange(self, request: ApiMessage, timeout: float) -> Any:
+    async def _exchange(self, request: ApiMessage, timeout: float, *, is_ours: bool = False) -> Any:
         if self._ended is not None:
             raise self._ended.again()
         try:
             correlation_id = self._wire.send(request)
         except (struct.error, ValueError, TypeError) as error:
             raise ProtocolError(f"{type(request).__name__} cannot be encoded: {error}") from error
-        deadline = trio.current_time() + timeout
-        waiter = self._waiters[correlation_id] = _Waiter(type(request).__name__, timeout, deadline)
+        began = trio.current_time()
+        deadline = began + timeout
+        waiter = self._waiters[correlation_id] = _Waiter(type(request).__name__, timeout, deadline, is_ours)
         if deadline < self._patience.deadline:
             self._patience.deadline = deadline
         self._send()
@@ -156,6 +248,7 @@ class Connection:
         finally:
             del self._waiters[correlation_id]
         if waiter.answer is not None:
+            self._answered(waiter.what, trio.current_time() - began)
             return waiter.answer
         assert self._ended is not None
         raise self._ended.again()
@@ -185,7 +278,7 @@ class Connection:
             with self._wire.get_buffer() as buffer:
                 count = await receive_into(buffer, self._wire.awaited)
             if not count:
-                raise ConnectionLostError(f"{self.address}: the peer closed the connection")
+                raise ConnectionLostError(f"{self.address}: the peer closed the connection{self._hint}")
             try:
                 answers = self._wire.buffer_updated(count)
             except ProtocolError as error:
@@ -195,6 +288,12 @@ class Connection:
                 if (waiter := self._waiters.get(correlation_id)) is not None:
                     waiter.answer = answer
                     waiter.event.set()
+
+    @property
+    def _hint(self) -> str:
+        """What it may be where a broker answers which versions it speaks, and nothing else."""
+        asked_only_that = self._versions and self._authenticator is None and not self._has_answered
+        return "; does its listener ask who we are (SASL)?" if asked_only_that and self._waiters else ""
 
     async def _watch(self) -> None:
         """End the connection once an answer is late. (A cancel scope a request would cost more than to encode it.)"""
@@ -209,7 +308,7 @@ class Connection:
     def _end(self, cause: SarameyaError) -> None:
         if self._ended is None:
             self._ended = cause
-            self._was_waited_on = bool(self._waiters)
+            self._was_waited_on = not all(waiter.is_ours for waiter in self._waiters.values())
             for waiter in self._waiters.values():
                 waiter.event.set()
 

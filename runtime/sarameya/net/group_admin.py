@@ -6,31 +6,24 @@ moves. What the answers amount to, and what may be changed, is decided by those 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
-import attrs
 import trio
 
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import KafkaError, RequestTimeoutError, SarameyaError, kafka_error
-from sarameya.model import NO_GENERATION, NO_LEADER_EPOCH, CommittedOffset, TopicPartition
-from sarameya.net.admin_client import AdminClient, for_each
-from sarameya.net.broker_pool import BrokerPool, open_broker_pool
+from sarameya.errors import KafkaError, SarameyaError
+from sarameya.model import NO_GENERATION, CommittedOffset, TopicPartition
+from sarameya.net.admin_client import AdminClient, for_each, refusal
+from sarameya.net.cluster_admin import ClusterAdmin
 from sarameya.net.coordinator import CoordinatorClient
-from sarameya.net.leader_epochs import EpochAsked, ask_epoch_ends
-from sarameya.net.log_offsets import LogOffsetReader, LogOffsets
-from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer
-from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, DEAD, DescribedGroup, ListedGroup, Listing
-from sarameya.protocol.metadata import Broker, ClusterMetadata
+from sarameya.protocol.metadata import Broker
 
 _NO_MEMBER = ""
 
@@ -46,15 +39,16 @@ _PASSING = frozenset(
 )
 """Codes of a coordinator that has just moved, or is about to answer."""
 
+_OF_ALL = _PASSING | {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+"""Codes that are about the coordinator or the group, and so about the whole commit."""
+
 T = TypeVar("T")
 
 
-class GroupAdmin:
+class GroupAdmin(ClusterAdmin):
     """Asks about groups, and changes those without members: `async with GroupAdmin(servers, config, observer)`.
 
-    Entering raises ConnectError where no broker answers within `Config.bootstrap_timeout`, and ConfigError for an
-    address that cannot be. Every method raises KafkaError (or one of its kind) for what the cluster refuses, and
-    RetriesExhaustedError for what was tried in vain for `Config.retry_timeout` seconds.
+    It raises what every ClusterAdmin does.
     """
 
     def __init__(
@@ -64,85 +58,12 @@ class GroupAdmin:
         observer: Observer,
         transport: Transport | None = None,
     ) -> None:
-        # A static member's id has nothing to do here: commits under it would be that member's.
-        self._config = attrs.evolve(config, group_instance_id=None)
-        self._observer = observer
-        self._backoff = Backoff.of(config)
-        self._lifetime = self._run(bootstrap_servers, transport)
+        super().__init__(bootstrap_servers, config, observer, transport)
         self._coordinators: dict[str, Broker] = {}
-        self._pool: BrokerPool
-        self._client: AdminClient
-        self._metadata: MetadataRefresher
 
-    async def __aenter__(self) -> Self:
-        await self._lifetime.__aenter__()
-        try:
-            await self._metadata.reach_cluster(())
-        except BaseException:
-            await self._lifetime.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        # What the block raised goes on as it is: through the nursery it would come out in a group.
-        await self._lifetime.__aexit__(None, None, None)
-
-    @asynccontextmanager
-    async def _run(self, bootstrap_servers: Sequence[str] | str, transport: Transport | None) -> AsyncIterator[None]:
-        async with (
-            open_broker_pool(bootstrap_servers, self._config, self._observer, transport) as self._pool,
-            trio.open_nursery() as nursery,
-        ):
-            self._client = AdminClient(self._pool)
-            self._metadata = MetadataRefresher(self._pool, self._config, self._observer)
-            nursery.start_soon(self._metadata.run)
-            yield
-            nursery.cancel_scope.cancel()
-
-    # -- the cluster --------------------------------------------------------------------------------
-
-    async def metadata(self, topics: Iterable[str]) -> ClusterMetadata:
-        """The cluster as it is now, with what it tells of `topics`. Raises RequestTimeoutError."""
-        self._metadata.follow(topics)
-        with trio.move_on_after(self._config.request_timeout):
-            return await self._metadata.refresh()
-        raise RequestTimeoutError(f"no metadata in {self._config.request_timeout:g} s")
-
-    async def log_offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> LogOffsets:
-        """Where these logs begin (LOG_START), where they end (LOG_END: the next offset to be written), or where the
-        first message stands whose timestamp, in milliseconds since 1970, is at least this one.
-
-        What cannot be told is asked for a few times, and has its reason then. The topics must have been named to
-        `metadata` before.
-        """
-        reader = LogOffsetReader(self._pool, self._metadata, self._config, self._observer)
-        return await reader.find(partitions, timestamp)
-
-    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where each of these leader epochs ends in the log of who leads the partition now: the offset of the first
-        record of a later one, or the log's end (KIP-320). Those that nobody can tell are left out: of no epoch (-1), of
-        a partition without a leader, by a broker that is too old or cannot be asked. The topics must have been named to
-        `metadata` before.
-        """
-        metadata, leaders = self._metadata.current, dict[int, dict[TopicPartition, EpochAsked]]()
-        for partition, epoch in epochs.items():
-            leader, known = metadata.leader(partition), metadata.partition(partition)
-            if epoch > NO_LEADER_EPOCH and leader is not None and known is not None:
-                leaders.setdefault(leader, {})[partition] = EpochAsked(epoch, known.leader_epoch)
-        ends: dict[TopicPartition, int] = {}
-
-        async def ask(leader: int, wanted: Mapping[TopicPartition, EpochAsked]) -> None:
-            with suppress(SarameyaError):
-                for partition, told in (await ask_epoch_ends(self._pool, leader, wanted)).items():
-                    if not told.error_code and told.end_offset >= 0 and told.leader_epoch >= 0:
-                        ends[partition] = told.end_offset
-
-        async with trio.open_nursery() as nursery:
-            for leader, wanted in leaders.items():
-                nursery.start_soon(ask, leader, wanted)
-        return ends
+    @property
+    def _client(self) -> AdminClient:
+        return AdminClient(self._pool)
 
     # -- groups -------------------------------------------------------------------------------------
 
@@ -211,7 +132,7 @@ class GroupAdmin:
         if group not in self._coordinators:
             located = await CoordinatorClient(self._pool, group, self._config).find()
             if located.code:
-                raise kafka_error(located.code, f"coordinator of group {group!r}")
+                raise refusal(located.code, f"coordinator of group {group!r}", "DESCRIBE")
             self._coordinators[group] = Broker(located.node_id, located.host, located.port)
         return self._coordinators[group]
 
@@ -245,9 +166,8 @@ class GroupAdmin:
         }
         client = CoordinatorClient(self._pool, group, self._config)
         codes = await client.commit(coordinator.node_id, NO_GENERATION, _NO_MEMBER, commits)
-        # Such a code is about the coordinator, and so about the whole commit.
-        if (code := next((code for code in codes.values() if code in _PASSING), 0)) != 0:
-            raise kafka_error(code, f"commit for group {group!r}")
+        if (code := next((code for code in codes.values() if code in _OF_ALL), 0)) != 0:
+            raise refusal(code, f"commit for group {group!r}", "READ")
         return for_each(commits, codes)
 
 

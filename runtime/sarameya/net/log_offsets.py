@@ -27,8 +27,9 @@ from sarameya.protocol.metadata import ClusterMetadata
 from sarameya.protocol.transactions import ISOLATION_LEVELS
 
 LOG_END = -1
+"""In place of a time: behind the last message (under read_committed: behind the last one that is decided)."""
 LOG_START = -2
-"""What may be asked for in place of a time."""
+"""In place of a time: the first offset that the log still has."""
 
 NO_SUCH_OFFSET = -1
 """What a time is answered with when every message is older."""
@@ -191,7 +192,7 @@ class LogOffsets:
 class LogOffsetReader:
     """Asks the leaders of partitions, and again with fresh metadata where that may help.
 
-    The log's end is the high watermark, as for a consumer that reads uncommitted.
+    The log's end is the high watermark, as for a consumer that reads uncommitted, unless another level is asked for.
     """
 
     def __init__(self, pool: BrokerPool, metadata: MetadataRefresher, config: Config, observer: Observer) -> None:
@@ -202,7 +203,12 @@ class LogOffsetReader:
         backoff = Backoff.of(config)
         self._backoff = attrs.evolve(backoff, max_attempts=min(backoff.max_attempts, _MOST_ATTEMPTS))
 
-    async def find(self, partitions: Iterable[TopicPartition], timestamp: int) -> LogOffsets:
+    async def find(
+        self,
+        partitions: Iterable[TopicPartition],
+        timestamp: int,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> LogOffsets:
         """The first offset at or after `timestamp` (milliseconds, LOG_START or LOG_END); NO_SUCH_OFFSET if none is.
 
         What cannot be told is asked for again a few times: an election is over by then, and a dead broker is not
@@ -213,7 +219,7 @@ class LogOffsetReader:
         left = dict.fromkeys(partitions, timestamp)
         retries = Retries("offsets of the log", self._backoff, self._observer)
         while left:
-            again = await self._find_once(left, found, missing)
+            again = await self._find_once(left, found, missing, isolation_level)
             left = dict.fromkeys(again, timestamp)
             if again:
                 partition = min(again)
@@ -227,13 +233,17 @@ class LogOffsetReader:
         return LogOffsets(found, missing)
 
     async def _find_once(
-        self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int], missing: dict[TopicPartition, str]
+        self,
+        wanted: Mapping[TopicPartition, int],
+        found: dict[TopicPartition, int],
+        missing: dict[TopicPartition, str],
+        isolation_level: IsolationLevel,
     ) -> dict[TopicPartition, str]:
         """Fill `found`, and `missing` with what is hopeless; what to ask for again, and why."""
         metadata = self._metadata.current
         known = {partition: at for partition, at in wanted.items() if metadata.partition(partition) is not None}
         missing |= {partition: "no such partition" for partition in wanted if partition not in known}
-        answers = await ask_leaders(self._pool, metadata, known)
+        answers = await ask_leaders(self._pool, metadata, known, isolation_level)
         found |= {partition: place.offset for partition, place in answers.found.items()}
         again = dict(answers.unanswered)
         for partition, code in answers.refused.items():

@@ -15,7 +15,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import ConnectError, ProtocolError, SarameyaError, kafka_error
+from sarameya.errors import AuthenticationError, ConnectError, ProtocolError, SarameyaError, kafka_error
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer
@@ -69,14 +69,14 @@ class MetadataRefresher:
         """Metadata in which every one of `topics` has its partitions; `Config.bootstrap_timeout` seconds at most.
 
         A topic that is missing may be about to be created: it is looked up again, which observers are told. Raises
-        ConnectError, with the last cause, if no broker answered in that time, and UnknownTopicError (or the topic's own
-        error) if a topic is still unknown at its end.
+        ConnectError, with the last cause, if no broker answered in that time, UnknownTopicError (or the topic's own
+        error) if a topic is still unknown at its end, and AuthenticationError at once where a broker does not take us.
         """
         wanted = tuple(topics)
         self.follow(wanted)
         seen = False
         retries = Retries("look-up of topics", self._backoff, self._observer)
-        with trio.move_on_after(self._config.bootstrap_timeout):
+        with self._pool.until_refused(), trio.move_on_after(self._config.bootstrap_timeout):
             while True:
                 metadata = await self.refresh()
                 seen = True
@@ -115,6 +115,9 @@ class MetadataRefresher:
                 metadata = await self._ask()
             except SarameyaError as error:
                 self._last_error = error
+                if isinstance(error, AuthenticationError):
+                    # Who owns the pool has heard of it (`BrokerPool.refusals`), and mostly ends us, with one line.
+                    await trio.sleep(self._backoff.delay(1))
                 await retries.wait(str(error))
             else:
                 self.current = metadata

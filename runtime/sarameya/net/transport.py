@@ -21,13 +21,16 @@ _SOCKETS_ARE_FILES = os.name == "posix"
 class Transport(Protocol):
     """Opens streams. Raises OSError where nobody answers at the address."""
 
-    async def connect(self, host: str, port: int) -> trio.abc.Stream: ...
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
+        """A stream of bytes to this address; raises OSError, or a SarameyaError, where there is none."""
+        ...
 
 
 class TcpTransport:
     """Plain TCP, with trio's happy eyeballs."""
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
+        """To the first of the host's addresses that answers; raises OSError where none does."""
         return await trio.open_tcp_stream(host, port)
 
 

@@ -15,7 +15,7 @@ import trio
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from sarameya.config import Config
-from sarameya.errors import KafkaError, SarameyaError, UnsupportedVersionError
+from sarameya.errors import AuthenticationError, KafkaError, SarameyaError, UnsupportedVersionError
 from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.net.metadata_refresher import MetadataRefresher
@@ -128,7 +128,7 @@ class Sender:
                 timeout_ms=int(self._config.request_timeout * _BROKERS_SHARE * 1000),
                 topic_data=_topics(batches),
             )
-        except UnsupportedVersionError as error:
+        except (UnsupportedVersionError, AuthenticationError) as error:
             for batch in batches:
                 self._outbox.refused(batch, error)
         except SarameyaError as error:

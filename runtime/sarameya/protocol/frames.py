@@ -14,6 +14,8 @@ from sarameya.errors import ProtocolError, ResponseTooLargeError
 
 _SIZE = struct.Struct(">i")
 
+_TLS_ALERT = b"\x15\x03"
+"""How a TLS record begins that says what is wrong: the size of no frame that is ever sent."""
 _FIRST_BYTES = 16 * 1024
 """The buffer to begin with: more than most answers have."""
 _STEP_BYTES = 256 * 1024
@@ -69,6 +71,8 @@ class FrameBuffer:
             return None
         (size,) = _SIZE.unpack_from(self._buffer, start)
         if not self._smallest <= size <= self._largest:
+            if self._buffer[start : start + 2] == _TLS_ALERT:
+                raise ProtocolError("the peer speaks TLS: set security_protocol to SSL or SASL_SSL")
             raise (ProtocolError if size < self._smallest else ResponseTooLargeError)(
                 f"the peer announced an answer of {size} bytes (allowed are {self._smallest}..{self._largest}); "
                 "is there a Kafka broker at this address?"

@@ -328,7 +328,7 @@ class Membership:
         self.state = next_state(before, by, cause)
         if self.state is before:
             return
-        self._commands.append(StateChanged(before.name, self.state.name, cause))
+        self._commands.append(StateChanged(before.name, self.state.name, cause, by.name.lower()))
         if self.state is State.REVOKING:
             self._commands.append(PrepareRebalance(cause, self.rebalance_deadline()))
         elif self.state is State.LOST:

@@ -281,6 +281,7 @@ class StateChanged:
     before: str
     after: str
     cause: str
+    trigger: str
 
 
 @attrs.frozen(slots=True)

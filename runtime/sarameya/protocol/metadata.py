@@ -15,6 +15,8 @@ from sarameya.protocol.assignors.base import TopicLayout
 
 @attrs.frozen(slots=True)
 class Broker:
+    """A broker as metadata tells of it; `rack` is None where it has none (KIP-36)."""
+
     node_id: int
     host: str
     port: int
@@ -22,6 +24,7 @@ class Broker:
 
     @property
     def address(self) -> str:
+        """`host:port`, as it is told to clients."""
         return f"{self.host}:{self.port}"
 
 
@@ -56,6 +59,7 @@ class ClusterMetadata:
     """All of the cluster's were asked about, so a topic that is absent was not there."""
 
     def partition(self, partition: TopicPartition) -> Partition | None:
+        """What is known of one partition; None where there is no such topic or partition."""
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition) if topic else None
 

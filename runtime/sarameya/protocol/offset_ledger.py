@@ -185,6 +185,11 @@ class OffsetLedger:
             if (entry := self._entries.get(partition)) is not None and entry.sent == offset:
                 entry.committed, entry.sent = offset, None
 
+    def known(self, partition: TopicPartition) -> tuple[int, int]:
+        """The offsets that are marked and committed, -1 for none; also of a partition that is not owned."""
+        entry = self._entries.get(partition) or _Entry()
+        return tuple(-1 if one is None else one.offset for one in (entry.marked, entry.committed))  # type: ignore[return-value]
+
     def marked(self, partition: TopicPartition) -> CommittedOffset | None:
         """The mark as it stands, committed or not."""
         return self._entries[partition].marked

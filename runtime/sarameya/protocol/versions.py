@@ -29,12 +29,14 @@ class Api(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     OFFSET_DELETE = 47
@@ -68,9 +70,17 @@ CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
     Api.SYNC_GROUP: VersionRange(0, 5),
     Api.DESCRIBE_GROUPS: VersionRange(0, 6),
     Api.LIST_GROUPS: VersionRange(0, 5),
+    # With 0, what follows would be no Kafka requests.
+    Api.SASL_HANDSHAKE: VersionRange(1, 1),
     Api.API_VERSIONS: VersionRange(0, 3),
+    Api.CREATE_TOPICS: VersionRange(2, 7),
+    # From 6 on, topics may go by their ids.
+    Api.DELETE_TOPICS: VersionRange(1, 5),
     Api.INIT_PRODUCER_ID: VersionRange(0, 4),
     Api.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
+    Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
+    Api.SASL_AUTHENTICATE: VersionRange(0, 2),
+    Api.CREATE_PARTITIONS: VersionRange(0, 3),
     Api.DELETE_GROUPS: VersionRange(0, 2),
     Api.OFFSET_DELETE: VersionRange(0, 0),
     Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),

@@ -33,6 +33,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from sarameya.embedded.apis import (
     api_versions,
@@ -56,6 +57,8 @@ from sarameya.embedded.apis import (
     offset_delete,
     offset_fetch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 from sarameya.embedded.apis.call import Call
@@ -93,6 +96,8 @@ HANDLERS: Mapping[Api, Handler] = {
     Api.DESCRIBE_GROUPS: Handler(DescribeGroupsRequest, describe_groups.answer, describe_groups.refuse),
     Api.LIST_GROUPS: Handler(ListGroupsRequest, list_groups.answer, list_groups.refuse),
     Api.API_VERSIONS: Handler(ApiVersionsRequest, api_versions.answer, api_versions.refuse),
+    Api.SASL_HANDSHAKE: Handler(SaslHandshakeRequest, sasl_handshake.answer, sasl_handshake.refuse),
+    Api.SASL_AUTHENTICATE: Handler(SaslAuthenticateRequest, sasl_authenticate.answer, sasl_authenticate.refuse),
     Api.CREATE_TOPICS: Handler(CreateTopicsRequest, create_topics.answer, create_topics.refuse),
     Api.DELETE_TOPICS: Handler(DeleteTopicsRequest, delete_topics.answer, delete_topics.refuse),
     Api.INIT_PRODUCER_ID: Handler(InitProducerIdRequest, init_producer_id.answer, init_producer_id.refuse),

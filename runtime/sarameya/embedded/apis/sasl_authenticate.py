@@ -1,0 +1,18 @@
+"""SaslAuthenticate where nobody is asked who they are; where they are, `sasl` answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.sasl import SaslAuthenticateResponse
+
+from sarameya.embedded.apis.call import Call
+from sarameya.error_codes import ErrorCode
+
+
+def answer(call: Call) -> None:
+    call.reply(refuse(call.body, ErrorCode.ILLEGAL_SASL_STATE))
+
+
+def refuse(body: Any, code: ErrorCode) -> Any:
+    return SaslAuthenticateResponse(error_code=code, error_message=None, auth_bytes=b"", session_lifetime_ms=0)

@@ -1,0 +1,106 @@
+"""A broker's words in each mechanism: what it makes of a client's. Stores passwords as they are, for it is for tests.
+
+A conversation is a generator: it is sent what the client says, and yields what the broker answers. It ends with
+`Welcome`, or raises `Denied`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen(slots=True)
+class Welcome:
+    """Who the client is, and the last word to it."""
+
+    name: str
+    word: bytes = b""
+
+
+Conversation = Generator[bytes, bytes, Welcome]
+
+ITERATIONS = 4096
+_HASHES: Mapping[str, Callable[..., Any]] = {"SCRAM-SHA-256": hashlib.sha256, "SCRAM-SHA-512": hashlib.sha512}
+MECHANISMS = ("PLAIN", *_HASHES, "OAUTHBEARER")
+
+
+class Denied(Exception):
+    """The client is not taken; says why, in Kafka's words where it has some."""
+
+
+def plain(users: Mapping[str, str]) -> Conversation:
+    """RFC 4616."""
+    parts = _text((yield b"")).split("\0")
+    if len(parts) != 3:
+        raise Denied(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+    _, name, password = parts
+    known = users.get(name)
+    if known is None or not hmac.compare_digest(known.encode(), password.encode()):
+        raise Denied("Authentication failed: Invalid username or password")
+    return Welcome(name)
+
+
+def scram(mechanism: str, users: Mapping[str, str], nonce: str) -> Conversation:
+    """RFC 5802, without channel binding; `nonce` is the broker's part of it."""
+    function = _HASHES[mechanism]
+    first = _text((yield b""))
+    if not first.startswith("n,,"):
+        raise Denied("Invalid SCRAM client first message format")
+    bare = first.removeprefix("n,,")
+    said = _attributes(bare)
+    name = said.get("n", "").replace("=2C", ",").replace("=3D", "=")
+    if name not in users:
+        raise Denied("Authentication failed: Invalid user credentials")
+    salt = hashlib.sha256(name.encode()).digest()[:16]
+    both = said.get("r", "") + nonce
+    server_first = f"r={both},s={base64.b64encode(salt).decode()},i={ITERATIONS}"
+    final = _text((yield server_first.encode()))
+    without_proof, _, proof = final.rpartition(",p=")
+    if _attributes(without_proof).get("r") != both:
+        raise Denied("Invalid client nonce in the final client message.")
+
+    def keyed(key: bytes, message: bytes) -> bytes:
+        return hmac.new(key, message, function).digest()
+
+    salted = hashlib.pbkdf2_hmac(function().name, users[name].encode(), salt, ITERATIONS)
+    stored = function(keyed(salted, b"Client Key")).digest()
+    signed = f"{bare},{server_first},{without_proof}".encode()
+    signature = keyed(stored, signed)
+    given = bytes(one ^ other for one, other in zip(_decoded(proof), signature, strict=False))
+    if not hmac.compare_digest(function(given).digest(), stored):
+        raise Denied("Authentication failed due to invalid credentials with SASL mechanism " + mechanism)
+    return Welcome(name, b"v=" + base64.b64encode(keyed(keyed(salted, b"Server Key"), signed)))
+
+
+def oauthbearer(tokens: Mapping[str, str]) -> Conversation:
+    """RFC 7628: `tokens` are those that are good, and whose they are."""
+    token = _text((yield b"")).partition("auth=Bearer ")[2].partition("\x01")[0]
+    if token not in tokens:
+        yield b'{"status":"invalid_token"}'
+        raise Denied('{"status":"invalid_token"}')
+    return Welcome(tokens[token])
+
+
+def _text(said: bytes) -> str:
+    try:
+        return said.decode()
+    except UnicodeDecodeError:
+        raise Denied("what is no text") from None
+
+
+def _attributes(message: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in message.split(","))
+    return {name: value for name, _, value in pairs}
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise Denied("a proof that is not base64") from None

@@ -1,0 +1,127 @@
+"""A connection to a cluster for an administrator: where its brokers and its logs are. What else is asked or changed,
+`group_admin.py` and `topic_admin.py` know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+import attrs
+import trio
+
+from sarameya.config import Config, IsolationLevel
+from sarameya.errors import RequestTimeoutError, SarameyaError
+from sarameya.model import NO_LEADER_EPOCH, TopicPartition
+from sarameya.net.broker_pool import BrokerPool, open_broker_pool
+from sarameya.net.leader_epochs import EpochAsked, ask_epoch_ends
+from sarameya.net.log_offsets import LogOffsetReader, LogOffsets
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.net.transport import Transport
+from sarameya.observe import Observer
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.metadata import ClusterMetadata
+
+
+class ClusterAdmin:
+    """What administrators of groups and of topics have in common: `async with` it.
+
+    Entering raises ConnectError where no broker answers within `Config.bootstrap_timeout`, and ConfigError for an
+    address that cannot be. Every method raises KafkaError (or one of its kind) for what the cluster refuses, and
+    RetriesExhaustedError for what was tried in vain for `Config.retry_timeout` seconds.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: Sequence[str] | str,
+        config: Config,
+        observer: Observer,
+        transport: Transport | None = None,
+    ) -> None:
+        # A static member's id has nothing to do here: commits under it would be that member's.
+        self._config = attrs.evolve(config, group_instance_id=None)
+        self._observer = observer
+        self._backoff = Backoff.of(config)
+        self._lifetime = self._run(bootstrap_servers, transport)
+        self._pool: BrokerPool
+        self._metadata: MetadataRefresher
+
+    async def __aenter__(self) -> Self:
+        await self._lifetime.__aenter__()
+        try:
+            await self._metadata.reach_cluster(())
+        except BaseException:
+            await self._lifetime.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # What the block raised goes on as it is: through the nursery it would come out in a group.
+        await self._lifetime.__aexit__(None, None, None)
+
+    @asynccontextmanager
+    async def _run(self, bootstrap_servers: Sequence[str] | str, transport: Transport | None) -> AsyncIterator[None]:
+        async with (
+            open_broker_pool(bootstrap_servers, self._config, self._observer, transport) as self._pool,
+            trio.open_nursery() as nursery,
+        ):
+            self._metadata = MetadataRefresher(self._pool, self._config, self._observer)
+            nursery.start_soon(self._metadata.run)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def metadata(self, topics: Iterable[str]) -> ClusterMetadata:
+        """The cluster as it is now, with what it tells of `topics`. Raises RequestTimeoutError."""
+        self._metadata.follow(topics)
+        with self._pool.until_refused(), trio.move_on_after(self._config.request_timeout):
+            return await self._metadata.refresh()
+        raise RequestTimeoutError(f"no metadata in {self._config.request_timeout:g} s")
+
+    async def metadata_of_all(self) -> ClusterMetadata:
+        """As `metadata`, with every topic of the cluster."""
+        self._metadata.follow_all()
+        return await self.metadata(())
+
+    async def log_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        timestamp: int,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> LogOffsets:
+        """Where these logs begin (LOG_START), where they end (LOG_END: the next offset to be written, or that of the
+        first open transaction under `read_committed`), or where the first message stands whose timestamp, in
+        milliseconds since 1970, is at least this one.
+
+        What cannot be told is asked for a few times, and has its reason then. The topics must have been named to
+        `metadata` before.
+        """
+        reader = LogOffsetReader(self._pool, self._metadata, self._config, self._observer)
+        return await reader.find(partitions, timestamp, isolation_level)
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where each of these leader epochs ends in the log of who leads the partition now: the offset of the first
+        record of a later one, or the log's end (KIP-320). Those that nobody can tell are left out: of no epoch (-1), of
+        a partition without a leader, by a broker that is too old or cannot be asked. The topics must have been named to
+        `metadata` before.
+        """
+        metadata, leaders = self._metadata.current, dict[int, dict[TopicPartition, EpochAsked]]()
+        for partition, epoch in epochs.items():
+            leader, known = metadata.leader(partition), metadata.partition(partition)
+            if epoch > NO_LEADER_EPOCH and leader is not None and known is not None:
+                leaders.setdefault(leader, {})[partition] = EpochAsked(epoch, known.leader_epoch)
+        ends: dict[TopicPartition, int] = {}
+
+        async def ask(leader: int, wanted: Mapping[TopicPartition, EpochAsked]) -> None:
+            with suppress(SarameyaError):
+                for partition, told in (await ask_epoch_ends(self._pool, leader, wanted)).items():
+                    if not told.error_code and told.end_offset >= 0 and told.leader_epoch >= 0:
+                        ends[partition] = told.end_offset
+
+        async with trio.open_nursery() as nursery:
+            for leader, wanted in leaders.items():
+                nursery.start_soon(ask, leader, wanted)
+        return ends

@@ -1,0 +1,187 @@
+"""SASL's words: against RFC 7677's example, and against brokers that say what makes no sense."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
+from kafka.protocol.sasl import SaslHandshakeResponse as Handshake
+
+from sarameya.embedded.framing import Request
+from sarameya.embedded.sasl import SaslConfig, SaslGate
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import AuthenticationError, ConfigError, ProtocolError
+from sarameya.protocol.sasl.exchange import Exchange
+from sarameya.protocol.sasl.mechanisms import Mechanism, RefusedError, oauthbearer, plain, scram
+from sarameya.protocol.versions import Api
+from sarameya.secret import Secret
+from sarameya.token import Token
+
+PENCIL = Secret("pencil")
+SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+CLIENT_FINAL = (
+    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+)
+SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def user() -> Mechanism:
+    """RFC 7677's client, whose nonce is not a new one."""
+    made: Any = scram("SCRAM-SHA-256", "user", PENCIL)
+    made._mechanism._scram_client.nonce = b"rOprNGfwEbeRWgbNEkqO"
+    mechanism: Mechanism = made
+    return mechanism
+
+
+def test_scram_is_as_rfc_7677_has_it() -> None:
+    mechanism = user()
+    assert mechanism.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    assert mechanism.answer(SERVER_FIRST) == CLIENT_FINAL
+    assert mechanism.answer(SERVER_FINAL) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        (b"", "makes no sense"),
+        (b"\xff\xfe", "makes no sense"),
+        (b"e=unknown-user", "the broker says: unknown-user"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=4095"), "asks for 4095 iterations"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=1000001"), "asks for 1000001 iterations"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=" + b"9" * 400), "asks for 0 iterations"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=-1"), "asks for 0 iterations"),
+        (SERVER_FIRST.replace(b"r=rOpr", b"r=other"), "makes no sense"),
+        (SERVER_FIRST.replace(b",i=4096", b""), "makes no sense"),
+    ],
+)
+def test_scram_is_refused_what_makes_no_sense(word: bytes, problem: str) -> None:
+    mechanism = user()
+    mechanism.first()
+    with pytest.raises(RefusedError, match=problem):
+        mechanism.answer(word)
+
+
+@pytest.mark.parametrize("word", [b"v=AAAA", b"", b"e=other-error", SERVER_FIRST])
+def test_broker_that_does_not_know_the_password_is_refused(word: bytes) -> None:
+    mechanism = user()
+    mechanism.first()
+    mechanism.answer(SERVER_FIRST)
+    with pytest.raises(RefusedError):
+        mechanism.answer(word)
+
+
+def test_answer_that_takes_its_time_is_told_before() -> None:
+    assert not user().is_slow(SERVER_FIRST)
+    assert user().is_slow(SERVER_FIRST.replace(b"i=4096", b"i=500000"))
+    assert not plain("user", PENCIL).is_slow(b"i=500000")
+
+
+@given(st.lists(st.binary(max_size=60), max_size=4))
+def test_no_answer_of_a_broker_s_raises_anything_else(words: list[bytes]) -> None:
+    for mechanism in (user(), plain("user", PENCIL), oauthbearer(Token("t"))):
+        mechanism.first()
+        try:
+            for word in words:
+                if mechanism.answer(word) is None:
+                    break
+        except RefusedError:
+            pass
+
+
+def test_token_goes_with_its_extensions_and_is_never_shown() -> None:
+    token = Token("abc", {"logicalCluster": "lkc-1", "identityPoolId": "p"})
+    assert oauthbearer(token).first() == (b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01identityPoolId=p\x01\x01")
+    assert "abc" not in repr(token)
+
+
+class TestExchange:
+    def test_lifetime_is_the_broker_s(self) -> None:
+        exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
+        exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
+        assert exchange.next_word == b"user\0user\0pencil"
+        exchange.authenticated(answered(lifetime=5000))
+        assert (exchange.next_word, exchange.lifetime) == (None, 5.0)
+
+    def test_broker_that_says_nothing_of_it_never_asks_again(self) -> None:
+        exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
+        exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
+        exchange.authenticated(answered())
+        assert exchange.lifetime == math.inf
+
+    def test_broker_that_wants_more_of_plain_is_refused(self) -> None:
+        exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
+        exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
+        with pytest.raises(AuthenticationError, match="PLAIN as 'user': the broker's last answer does not show"):
+            exchange.authenticated(answered(b"more?"))
+
+    def test_error_without_words_is_told_by_its_name(self) -> None:
+        exchange = Exchange("OAUTHBEARER", "", "a:1", oauthbearer(Token("t")))
+        exchange.handshaken(Handshake(error_code=0, mechanisms=[]))
+        with pytest.raises(AuthenticationError, match=r"OAUTHBEARER was refused: .*SASL_AUTHENTICATION_FAILED"):
+            exchange.authenticated(answered(error=ErrorCode.SASL_AUTHENTICATION_FAILED))
+
+
+def answered(word: bytes = b"", *, error: int = 0, lifetime: int = 0) -> Any:
+    return SaslAuthenticateResponse(error_code=error, error_message=None, auth_bytes=word, session_lifetime_ms=lifetime)
+
+
+class TestGate:
+    """The embedded broker's half."""
+
+    @given(
+        st.lists(st.binary(max_size=60), min_size=1, max_size=3),
+        st.sampled_from(("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER")),
+    )
+    def test_no_word_of_a_client_s_raises_anything(self, words: list[bytes], mechanism: str) -> None:
+        gate = SaslGate(SaslConfig(users={"a": "b"}, tokens={"t": "a"}), random.Random(0))
+        gate.take(handshake(mechanism), 0.0)
+        for word in words:
+            answer = gate.take(said(word), 0.0)
+            if answer.error_code:
+                assert gate.is_closed
+                break
+            assert answer.auth_bytes is not None
+
+    def test_who_is_not_known_is_told_the_versions_and_nothing_else(self) -> None:
+        gate = SaslGate(SaslConfig(), random.Random(0))
+        assert gate.take(asked(Api.API_VERSIONS), 0.0) is None
+        for api in (Api.METADATA, Api.SASL_AUTHENTICATE):
+            with pytest.raises(ProtocolError, match=f"{api.name} while UNKNOWN"):
+                gate.take(asked(api), 0.0)
+
+    def test_nothing_else_is_taken_in_the_middle(self) -> None:
+        gate = SaslGate(SaslConfig(), random.Random(0))
+        gate.take(handshake("PLAIN"), 0.0)
+        for api in (Api.METADATA, Api.API_VERSIONS, Api.SASL_HANDSHAKE):
+            with pytest.raises(ProtocolError, match="while CONVERSING"):
+                gate.take(asked(api), 0.0)
+
+    def test_who_is_known_is_so_for_a_time(self) -> None:
+        gate = SaslGate(SaslConfig(users={"a": "b"}, lifetime=10.0), random.Random(0))
+        gate.take(handshake("PLAIN"), 0.0)
+        assert gate.take(said(b"\0a\0b"), 0.0).session_lifetime_ms == 10_000
+        assert gate.take(asked(Api.METADATA), 9.9) is None
+        with pytest.raises(ProtocolError, match="METADATA while KNOWN"):
+            gate.take(asked(Api.METADATA), 10.0)
+        assert gate.take(handshake("PLAIN"), 11.0).error_code == 0
+
+    def test_mechanism_that_there_is_not(self) -> None:
+        with pytest.raises(ConfigError, match=r"mechanisms = .*: .'GSSAPI'. are none of PLAIN"):
+            SaslConfig(mechanisms=("PLAIN", "GSSAPI"))
+
+
+def handshake(mechanism: str) -> Request:
+    return Request(Api.SASL_HANDSHAKE, 1, 1, "c", SaslHandshakeRequest[1](mechanism=mechanism))
+
+
+def said(word: bytes) -> Request:
+    return Request(Api.SASL_AUTHENTICATE, 2, 1, "c", SaslAuthenticateRequest[2](auth_bytes=word))
+
+
+def asked(api: Api) -> Request:
+    return Request(api, 1, 1, "c", None)
