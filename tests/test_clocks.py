@@ -25,6 +25,11 @@ WALL_CLOCK = {
     "runtime/sarameya/group/consumer_group.py": {"time.time"},
     "runtime/sarameya/group/standalone.py": {"time.time"},
     "runtime/sarameya/service/groups/command.py": {"time.time"},
+    # Dates news, points of a plot, metrics.
+    "runtime/sarameya/service/dashboard/group_board.py": {"time.time"},
+    "runtime/sarameya/service/web/board.py": {"time.time"},
+    "runtime/sarameya/service/web/recent.py": {"time.time"},
+    "runtime/sarameya/telemetry/otel_metrics.py": {"time.time"},
     # Dates links, Delta's commits and dead letters.
     "handlers/sarameya_handlers/spark/lander.py": {"time.time_ns"},
     "handlers/sarameya_handlers/spark/delta/adopting.py": {"time.time_ns"},

@@ -91,8 +91,9 @@ def test_every_event_says_what_it_tells(event_class):
 
 @pytest.mark.parametrize("event_class", EVENTS, ids=lambda c: c.__name__)
 def test_events_are_immutable_values(event_class):
-    event = event_class(*range(len(attrs.fields(event_class))))
-    assert event == event_class(*range(len(attrs.fields(event_class))))
+    values = {field.name: number for number, field in enumerate(attrs.fields(event_class))}
+    event = event_class(**values)
+    assert event == event_class(**values)
     for field in attrs.fields(event_class):
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
             setattr(event, field.name, None)
@@ -102,6 +103,8 @@ def test_events_are_immutable_values(event_class):
     ("event", "level"),
     [
         (LOST, logging.WARNING),
+        (Retrying("join of group g", 2, 0.1, 0.1, "COORDINATOR_LOAD_IN_PROGRESS (14)"), logging.INFO),
+        (Retrying("join of group g", 3, 0.3, 0.2, "COORDINATOR_LOAD_IN_PROGRESS (14)"), logging.WARNING),
         (TaskStuck("claim", "stack"), logging.ERROR),
         (SessionStarted("g", None, {}), logging.INFO),
         (PartitionBackpressured(TopicPartition("t", 1), 100), logging.INFO),

@@ -9,10 +9,11 @@ model, errors, config, observe            testing/   the test kit        service
 
 from sarameya import _kafka_python as _kafka_python  # before all that imports kafka-python
 from sarameya._version import __version__
-from sarameya.config import Config, TopicConfig
+from sarameya.config import ClientProperties, Config, TopicConfig
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     AssignorError,
+    AuthenticationError,
     BatchTooLargeError,
     ClaimError,
     CommitError,
@@ -32,6 +33,7 @@ from sarameya.errors import (
     MessageTooLargeError,
     NoCommittedOffsetError,
     OffsetOutOfRangeError,
+    PropertiesError,
     ProtocolError,
     RebalanceDeadlineError,
     RecordError,
@@ -39,6 +41,8 @@ from sarameya.errors import (
     ResponseTooLargeError,
     RetriesExhaustedError,
     SarameyaError,
+    TlsError,
+    TokenError,
     TopicAuthorizationError,
     TopicRecreatedError,
     UnknownTopicError,
@@ -50,10 +54,12 @@ from sarameya.group.consumer_group import ConsumerGroup
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.interceptors import ConsumerInterceptor
 from sarameya.group.pauses import Paused
+from sarameya.group.report import Report
 from sarameya.group.session import Session
 from sarameya.group.standalone import Consumer
 from sarameya.group.stream import Stream, StreamBatches, StreamMessages
 from sarameya.message_batch import MessageBatch
+from sarameya.meters import Histogram, Meters, TopicMeters
 from sarameya.model import (
     Assignment,
     CommittedOffset,
@@ -67,7 +73,7 @@ from sarameya.model import (
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffsets
 from sarameya.net.transport import TcpTransport, Transport
-from sarameya.observe import Event, Observer, log_event
+from sarameya.observe import DeadLettered, Event, Landed, LandingFailed, LandingStarted, Observer, log_event
 from sarameya.option_kinds import unknown_option
 from sarameya.producer.producer import Producer
 from sarameya.producer.record import ProducerRecord, RecordMetadata
@@ -83,19 +89,25 @@ from sarameya.protocol.assignors import (
 )
 from sarameya.protocol.described_groups import DescribedGroup, DescribedMember, ListedGroup, Listing
 from sarameya.protocol.metadata import Broker, ClusterMetadata
+from sarameya.secret import Secret
+from sarameya.status import Activity, GroupStatus, PartitionStatus
+from sarameya.token import Token
 
 __all__ = [
     "LOG_END",
     "LOG_START",
+    "Activity",
     "Assignment",
     "Assignor",
     "AssignorError",
+    "AuthenticationError",
     "BatchTooLargeError",
     "Broker",
     "Claim",
     "ClaimBatches",
     "ClaimError",
     "ClaimMessages",
+    "ClientProperties",
     "ClusterMetadata",
     "CommitError",
     "CommittedOffset",
@@ -109,6 +121,7 @@ __all__ = [
     "ConsumerInterceptor",
     "CooperativeStickyAssignor",
     "CorruptRecordError",
+    "DeadLettered",
     "DecompressionLimitError",
     "DeliveryTimeoutError",
     "DescribedGroup",
@@ -121,9 +134,14 @@ __all__ = [
     "GroupAuthorizationError",
     "GroupError",
     "GroupMetadata",
+    "GroupStatus",
     "HandlerError",
+    "Histogram",
     "InterceptorError",
     "KafkaError",
+    "Landed",
+    "LandingFailed",
+    "LandingStarted",
     "ListedGroup",
     "Listing",
     "LogOffsets",
@@ -132,23 +150,28 @@ __all__ = [
     "Message",
     "MessageBatch",
     "MessageTooLargeError",
+    "Meters",
     "NoCommittedOffsetError",
     "Observer",
     "OffsetOutOfRangeError",
+    "PartitionStatus",
     "Paused",
     "Producer",
     "ProducerRecord",
+    "PropertiesError",
     "ProtocolError",
     "RangeAssignor",
     "RebalanceDeadlineError",
     "RebalanceProtocol",
     "RecordError",
     "RecordMetadata",
+    "Report",
     "RequestTimeoutError",
     "ResponseTooLargeError",
     "RetriesExhaustedError",
     "RoundRobinAssignor",
     "SarameyaError",
+    "Secret",
     "Session",
     "StickyAssignor",
     "Stream",
@@ -158,9 +181,13 @@ __all__ = [
     "Subscription",
     "TcpTransport",
     "TimestampType",
+    "TlsError",
+    "Token",
+    "TokenError",
     "TopicAuthorizationError",
     "TopicConfig",
     "TopicLayout",
+    "TopicMeters",
     "TopicPartition",
     "TopicRecreatedError",
     "Transport",

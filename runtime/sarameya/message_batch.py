@@ -124,14 +124,17 @@ class MessageBatch:
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """Where it was read."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def first_offset(self) -> int:
+        """The first message's offset; IndexError in a batch without messages."""
         return self.messages[0].offset
 
     @property
     def last_offset(self) -> int:
+        """The last message's offset, which `next_offset` may be far beyond; IndexError without messages."""
         return self.messages[-1].offset
 
     def __len__(self) -> int:

@@ -28,6 +28,7 @@ from sarameya import (
     TopicPartition,
 )
 from sarameya.embedded import EmbeddedCluster
+from sarameya.observe import Observer
 from sarameya.protocol.assignors import RangeAssignor
 from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.testing import run_inline
@@ -157,6 +158,7 @@ async def start_member(
     transport: Any = None,
     assignors: Sequence[Assignor] = (),
     interceptors: Sequence[ConsumerInterceptor] = (),
+    observers: Sequence[Observer] = (),
     wall_clock: Callable[[], float] = time.time,
     topic_configs: Mapping[str, TopicConfig] | None = None,
     **options: Any,
@@ -173,7 +175,7 @@ async def start_member(
             cluster.bootstrap_servers,
             group,
             config,
-            observers=[events.append],
+            observers=[events.append, *observers],
             interceptors=interceptors,
             assignors=assignors,
             transport=transport or cluster.transport,

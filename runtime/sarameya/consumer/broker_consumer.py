@@ -93,6 +93,8 @@ class BrokerConsumer:
         # Bytes of records, by the last answer.
         self._delivered = 0
         self._names_by_id = True
+        self.answered_at: float | None = None
+        """When it has last answered a fetch, on trio's clock; None before that."""
         self._hurried: Attempts | None = None
         self._something = trio.Event()
         # Since when there is nothing left of the budget for whoever is wanted here.
@@ -103,6 +105,16 @@ class BrokerConsumer:
     def subscribed(self) -> tuple[PartitionConsumer, ...]:
         """Whose partitions are read here."""
         return tuple(self._subscribed.values())
+
+    def reads(self, consumer: PartitionConsumer) -> bool:
+        """Whether this partition is read here."""
+        return self._subscribed.get(consumer.partition) is consumer
+
+    @property
+    def hurried(self) -> Attempts | None:
+        """How often it has answered in a hurry, and with nothing, so that the next fetch is put off; None if it has
+        not."""
+        return self._hurried
 
     def subscribe(self, consumer: PartitionConsumer) -> None:
         """Take a partition on; it is in the next fetch that goes out."""
@@ -272,6 +284,7 @@ class BrokerConsumer:
             self._give_all_back(str(error))
         else:
             self._delivered = 0
+            self.answered_at = trio.current_time()
             brought = self._fan_out(plan, answer)
             if 0 < self._delivered < _FEW_BYTES:
                 # What claims do with little is done sooner than the next fetch is sent, which also wakes the broker:

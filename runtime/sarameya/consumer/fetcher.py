@@ -9,10 +9,12 @@ the log are `resets.py`'s.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+import attrs
 import trio
 
 from sarameya.config import Config
@@ -41,6 +43,20 @@ from sarameya.protocol.fetch_cursor import (
     Redispatch,
     Truncated,
 )
+from sarameya.status import Activity
+
+
+@attrs.frozen(slots=True)
+class Feeding:
+    """How a partition is served: FETCHING, RETRYING or RESETTING."""
+
+    activity: Activity
+    since: float = -math.inf
+    """On trio's clock."""
+    reason: str = ""
+    attempt: int = 0
+    broker: int = -1
+    answered_at: float | None = None
 
 
 class Fetcher:
@@ -119,6 +135,19 @@ class Fetcher:
                 self._redispatch(consumer, "no leader is known")
             else:
                 self._subscribe(consumer, leader)
+
+    def feeding(self, consumer: PartitionConsumer) -> Feeding:
+        """How this one is served now."""
+        if consumer in self._errands:
+            return Feeding(Activity.RESETTING, reason="the position is not in the log")
+        broker = next((one for one in self._brokers.values() if one.reads(consumer)), None)
+        node_id, answered_at = (-1, None) if broker is None else (broker.node_id, broker.answered_at)
+        tries = consumer.attempts or (broker.hurried if broker is not None else None)
+        if tries is not None:
+            return Feeding(Activity.RETRYING, tries.since, tries.cause, tries.attempt, node_id, answered_at)
+        if broker is None:
+            return Feeding(Activity.RETRYING, reason="its leader is looked for")
+        return Feeding(Activity.FETCHING, broker=node_id, answered_at=answered_at)
 
     def _start(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         assert self._nursery is not None, "Fetcher.run is not running"

@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import trio
 
@@ -34,6 +34,16 @@ Found: TypeAlias = dict[TopicPartition, LogOffset]
 Take: TypeAlias = Callable[[Mapping[TopicPartition, LogOffset]], Awaitable[None]]
 
 _FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+
+
+class Lookup(Protocol):
+    """Who is asked for places in logs: an `OffsetLookup`, which says what is meant."""
+
+    async def find(self, wanted: Mapping[TopicPartition, Place]) -> Found: ...
+
+    async def find_each(self, wanted: Mapping[TopicPartition, Place], take: Take) -> None: ...
+
+    async def log_range(self, partition: TopicPartition) -> LogRange: ...
 
 
 class OffsetLookup:

@@ -52,6 +52,8 @@ class PartitionConsumer:
         """Until when it is read from `replica` or, if that is None, from its leader, whoever is nearer."""
         self.is_paused = False
         self.has_ended = False
+        self.stopped_at = -math.inf
+        """When it was last held back, paused or ended, on trio's clock."""
         self._buffer_fetches = buffer_fetches
         self._buffer: deque[Records] = deque()
         self._failure: SarameyaError | None = None
@@ -105,6 +107,7 @@ class PartitionConsumer:
     def hold_back(self, on_drained: Callable[[], None]) -> None:
         """Fetch no more before all that is buffered, which must be something, has been taken."""
         self._on_drained = on_drained
+        self.stopped_at = trio.current_time()
         self.on_change()
 
     def reach_from_here(self) -> Callable[[], int | None]:
@@ -120,6 +123,8 @@ class PartitionConsumer:
 
     def end(self) -> None:
         """No more will come, and what is buffered is dropped."""
+        if not self.has_ended:
+            self.stopped_at = trio.current_time()
         self.has_ended = True
         self._buffer.clear()
         self.share.close()
@@ -128,6 +133,7 @@ class PartitionConsumer:
     def pause(self) -> None:
         """Fetch no more for now. What is buffered stays, and so does the place in the log."""
         self.is_paused = True
+        self.stopped_at = trio.current_time()
         self.on_change()
 
     def resume(self) -> None:

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from sarameya.config import Config
-from sarameya.consumer.offset_lookup import OffsetLookup
+from sarameya.consumer.offset_lookup import Lookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.errors import LogTruncatedError, OffsetOutOfRangeError, RetriesExhaustedError, SarameyaError
 from sarameya.model import LogRange, TopicPartition
@@ -53,7 +53,7 @@ class Resets:
 
     def __init__(
         self,
-        lookup: OffsetLookup,
+        lookup: Lookup,
         config: Config,
         observer: Observer,
         backoff: Backoff,

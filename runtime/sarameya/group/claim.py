@@ -22,9 +22,11 @@ from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.errors import InterceptorError
 from sarameya.group.interceptors import Intercept
+from sarameya.group.report import Report
 from sarameya.group.turns import Turn
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
+from sarameya.observe import ClaimEnded
 from sarameya.protocol.column_reader import ColumnReader
 from sarameya.protocol.fetch_cursor import Records
 from sarameya.protocol.records import RawBatch, Slices, decode, decode_slices
@@ -78,20 +80,33 @@ class Claim:
         # While paused: the batch, its messages, and how many of them are taken.
         self._aside: tuple[MessageBatch | None, Sequence[Message], int] = (None, (), 0)
         self._ended = False
+        self.taken_at: float | None = None
+        """When the handler was last given something, on trio's clock, if it has not come back for more since."""
+        self.waits_since = trio.current_time()
+        """Otherwise, since when it waits."""
+        self.handler_seconds = 0.0
+        """How long it was at work, up to when it was last given something."""
+        self.records_total = self.bytes_total = 0
+        """How many messages were laid ready for it, and how many bytes of record batches, as they travel."""
+        self.report = Report()
+        """What the handler says of its work on it, for `ConsumerGroup.status`: that it lands, and up to where."""
         self._arrival = trio.Event()
         # For a stream, which waits for several claims.
         self._on_arrival: Callable[[], None] = _nobody
 
     @property
     def topic(self) -> str:
+        """The topic's name."""
         return self._consumer.partition.topic
 
     @property
     def partition(self) -> int:
+        """The partition's number in its topic."""
         return self._consumer.partition.partition
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """Both, as one value: what `Session` and `ConsumerGroup` take."""
         return self._consumer.partition
 
     @property
@@ -217,6 +232,15 @@ class Claim:
         self._consumer.share.keep_less(size)
         self._consumer.on_change()
 
+    def handler_seconds_until(self, now: float) -> float:
+        """How long its handler has been at work on it: from being given something to asking for more."""
+        return self.handler_seconds + (0.0 if self.taken_at is None else now - self.taken_at)
+
+    def _farewell(self) -> ClaimEnded:
+        """What observers are told at its end."""
+        at_work = self.handler_seconds_until(trio.current_time())
+        return ClaimEnded(self.topic_partition, self.position, self.records_total, self.bytes_total, at_work)
+
     async def _advance(self, by_columns: bool = False) -> bool:
         """Have a batch with messages left to take; False once the session ends. Takes a checkpoint when it is time."""
         self._count_taken()
@@ -247,6 +271,10 @@ class Claim:
             if (taken := self._taken) < len(self._messages):
                 if not by_columns:
                     self._begin_piece(taken)
+                now = trio.current_time()
+                if self.taken_at is not None:
+                    self.handler_seconds += now - self.taken_at
+                self.taken_at = now
                 return True
             self._put_away()
             if self._undecoded:
@@ -258,11 +286,19 @@ class Claim:
             self._fetched = records = self._consumer.receive_nowait()
             if records is None:
                 self._stand_at(self._consumer.cursor.position)
+                self._waits()
                 return False
             self._stand_at(records.position)
             self._undecoded.extend(records.batches)
             self._aborted = records.aborted
+        self._waits()
         return False
+
+    def _waits(self) -> None:
+        if self.taken_at is not None:
+            self.waits_since = trio.current_time()
+            self.handler_seconds += self.waits_since - self.taken_at
+            self.taken_at = None
 
     def _stand_at(self, position: int) -> None:
         """Nothing is at hand, and reading goes on here: behind all that came, or where a position was moved to that its
@@ -370,9 +406,9 @@ class Claim:
     def _have(self, messages: Sequence[Message], raws: Sequence[RawBatch], behind: int, beside: int = 0) -> None:
         """These are next, and the position is `behind` them then. `raws` are dealt with by that. So many bytes `beside`
         them are kept for those that follow."""
+        size = sum([raw.size_bytes for raw in raws])
         if messages:
             epoch = messages[-1].leader_epoch
-            size = sum([raw.size_bytes for raw in raws])
             batch = MessageBatch(*self.topic_partition, messages, behind, epoch, size, self._reached)
             if self._intercept is not None:
                 try:
@@ -384,8 +420,10 @@ class Claim:
             self._decoded_bytes = len(messages) * _MESSAGE_BYTES + beside
             self._decoded_bytes += size if raws and not raws[-1].is_compressed else _about(batch.messages)
             self._consumer.share.hold(self._decoded_bytes)
+            self.records_total += len(messages)
         else:
             self._behind = behind
+        self.bytes_total += size
 
     def _take_rest(self) -> MessageBatch:
         """What is left of the present batch."""

@@ -16,7 +16,7 @@ import trio
 from sarameya.group.claim import Claim
 from sarameya.group.pauses import Pauses
 from sarameya.model import TopicPartition
-from sarameya.observe import ClaimCancelled, ClaimEnded, Observer
+from sarameya.observe import ClaimCancelled, Observer
 
 OnFailure = Callable[[str, Claim | None, Exception], None]
 """Told whose task, at which claim if that can be said, raised what."""
@@ -60,6 +60,11 @@ class Claims:
     def partitions(self) -> frozenset[TopicPartition]:
         """What is being read now, claims that were asked to finish included."""
         return frozenset(self._running)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Those of these partitions."""
+        return tuple(each.claim for each in self._running.values())
 
     def tasks(self, partitions: Iterable[TopicPartition]) -> Mapping[str, trio.lowlevel.Task]:
         """The tasks that still read one of these, by name, for who has to say where they stand."""
@@ -112,7 +117,7 @@ class Claims:
             self._pauses.unwatch(claim)
             claim._end()  # where the task ended by itself, or was cancelled from outside: what it holds is given back
             running.ended.set()
-            self._observer(ClaimEnded(claim.topic_partition, claim.position))
+            self._observer(claim._farewell())
 
 
 def _name(claim: Claim) -> str:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self, overload
 
+import attrs
 import trio
 
 from sarameya.config import Config
@@ -26,6 +27,8 @@ from sarameya.group.outcome import Outcome
 from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.group.session_run import SessionRun
+from sarameya.group.source import of_brokers
+from sarameya.meters import Meter, Meters
 from sarameya.net.broker_pool import parse_bootstrap
 from sarameya.net.transport import Transport
 from sarameya.observe import LeaveFailed, Observer, Observers, Retrying
@@ -42,6 +45,7 @@ from sarameya.protocol.membership_messages import (
     PrepareRebalance,
 )
 from sarameya.protocol.subscription import Wanted, checked
+from sarameya.status import GroupStatus
 
 _LEAST_LEAVE_SECONDS = 1.0
 """A leave is tried for this long even when the closing has used up its time."""
@@ -53,7 +57,7 @@ _UNANSWERED = "the coordinator has not answered in time"
 class ConsumerGroup(Pausing):
     """A member of a consumer group (KIP-62 and its kin), for the length of an `async with`.
 
-    `bootstrap_servers` are HOST:PORT strings. `observers` are called with every event (see `observe.py`).
+    `bootstrap_servers` are HOST:PORT strings. `observers` are called with every event (see `sarameya.observe`).
     `interceptors` look at messages, or change them, before the handler is given them (see `ConsumerInterceptor`).
     `assignors`, best first, stand in for `Config.rebalance_strategies`: one's own among them. `transport` opens
     streams, TCP unless given; `run_sync` runs assignors, in a worker thread unless given; `rng` jitters retries, and
@@ -87,13 +91,15 @@ class ConsumerGroup(Pausing):
         self._run_sync = run_sync
         self._assignors = usable(assignors) or tuple(ASSIGNORS[name]() for name in self.config.rebalance_strategies)
         self._backoff = Backoff.of(self.config, rng)
-        self._observer = Observers(observers)
+        self._meter = Meter(trio.current_time)
+        self._observer = Observers([self._meter, *observers])
         self._interceptors = tuple(interceptors)
         check_interceptors(self._interceptors)
         self._pauses = Pauses(group_id, self._observer)
         self._lifetime = self._run()
         self._runtime: Runtime | None = None
         self._member: Member | None = None
+        self._session_run: SessionRun | None = None
         self._connecting: trio.CancelScope | None = None
         self._closing: CloseWanted | None = None
         self._idle = trio.Event()
@@ -104,6 +110,23 @@ class ConsumerGroup(Pausing):
         """What has been fetched and not yet been dealt with, in bytes: at most `Config.fetch_buffer_bytes`, and one
         record batch larger than was asked for from each broker."""
         return self._runtime.budget.held if self._runtime is not None else 0
+
+    def status(self) -> GroupStatus:
+        """What this member is doing now, partition by partition. Cheap enough for each second; call it on the event
+        loop."""
+        runtime, member, run = self._runtime, self._member, self._session_run
+        budget = (0, 0) if runtime is None else (runtime.budget.held, runtime.budget.capacity)
+        return attrs.evolve(
+            GroupStatus(group=self.group_id, state="closed") if member is None else member.status(),
+            partitions=() if run is None else run.status(),
+            buffered_bytes=budget[0],
+            budget_bytes=budget[1],
+        )
+
+    @property
+    def meters(self) -> Meters:
+        """What this member has counted since it was made, as it goes on counting."""
+        return self._meter.meters
 
     async def __aenter__(self) -> Self:
         await self._lifetime.__aenter__()
@@ -126,6 +149,7 @@ class ConsumerGroup(Pausing):
             self._transport,
             self._wall_clock,
             self._interceptors,
+            self._meter.answered,
         ) as self._runtime:
             try:
                 yield
@@ -179,7 +203,8 @@ class ConsumerGroup(Pausing):
         try:
             await self._connect(wanted if isinstance(wanted, tuple) else (), runtime)
             if self._closing is None:
-                await self._live(member, handler, runtime)
+                with runtime.pool.refusals(lambda error: member.notify(Fail(error))):
+                    await self._live(member, handler, runtime)
         finally:
             self._member = None
             self._idle.set()
@@ -265,7 +290,8 @@ class ConsumerGroup(Pausing):
                     first: NewAssignment | None = notice
                     while first is not None:
                         began = trio.current_time()
-                        outcome = await SessionRun(first, member, handler, runtime, self._pauses).run()
+                        run = SessionRun(first, member, handler, runtime, self._pauses, of_brokers(runtime))
+                        outcome = await self._run_session(run)
                         if outcome.failures or outcome.fatal or outcome.closing:
                             return outcome
                         lasted = trio.current_time() - began
@@ -283,6 +309,13 @@ class ConsumerGroup(Pausing):
                 case _ if (last := self._last_word(notice)) is not None:
                     return last
         raise AssertionError("the membership stopped without a word")
+
+    async def _run_session(self, run: SessionRun) -> Outcome:
+        self._session_run = run
+        try:
+            return await run.run()
+        finally:
+            self._session_run = None
 
     async def _between_sessions(self, member: Member, short: int, lasted: float, outcome: Outcome) -> Outcome | None:
         """Wait where a rejoin at once would do harm, or nothing is subscribed to; the outcome if that is the end."""

@@ -58,6 +58,7 @@ from sarameya.protocol.membership_states import COMMITTING, SILENT, State
 from sarameya.protocol.metadata import ClusterMetadata
 from sarameya.protocol.rebalance import decode_assignment, decode_user_data
 from sarameya.protocol.subscription import Growth, Wanted
+from sarameya.status import GroupStatus
 
 
 @attrs.frozen(slots=True)
@@ -136,6 +137,7 @@ class Member:
         self._stepped = trio.Event()
         self._claimed: Assignment = {}
         self._dealing = trio.CancelScope()
+        self._since = trio.current_time()
 
     # -- for the group loop and the session ----------------------------------------------------------
 
@@ -162,6 +164,20 @@ class Member:
     def topics(self) -> tuple[str, ...]:
         """The topics subscribed to, as the newest metadata has them."""
         return self._subscribed.topics
+
+    def status(self) -> GroupStatus:
+        """Without partitions."""
+        machine, generation = self._machine, self._machine.generation
+        return GroupStatus(
+            group=self._group,
+            state=machine.state.name,
+            seconds=trio.current_time() - self._since,
+            member_id=machine.member_id,
+            generation=-1 if generation is None else generation.id,
+            assignor="" if generation is None else generation.protocol,
+            is_leader=generation is not None and generation.is_leader,
+            coordinator=-1 if machine.coordinator is None else machine.coordinator,
+        )
 
     async def coordinator(self) -> int | None:
         """The node id of the group's coordinator; waits while none is known. None: the membership is over, and nobody
@@ -226,8 +242,9 @@ class Member:
                 self._take_over(command)
             case PrepareRebalance() | MembershipLost() | Left() | Fail():
                 self.notify(command)
-            case StateChanged(before=before, after=after, cause=cause):
-                self._observer(MembershipChanged(self._group, before, after, cause))
+            case StateChanged(before=before, after=after, cause=cause, trigger=trigger):
+                self._since = trio.current_time()
+                self._observer(MembershipChanged(self._group, before, after, cause, trigger))
             case RetryScheduled():
                 self._observer(Retrying(command.what, command.attempt, command.elapsed, command.delay, command.cause))
             case ForgetCoordinator():

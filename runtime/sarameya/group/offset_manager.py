@@ -29,7 +29,7 @@ from sarameya.errors import (
 )
 from sarameya.group.commit_round import Round
 from sarameya.model import NO_GENERATION, CommittedOffset, Generation, TopicPartition
-from sarameya.net.coordinator import CoordinatorClient
+from sarameya.net.coordinator import FetchedOffsets
 from sarameya.net.retries import Retries
 from sarameya.observe import CommitFailed, Committed, Observer
 from sarameya.protocol.backoff import Backoff
@@ -44,11 +44,23 @@ _IN_USE = (
 _ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})
 
 
+class CommittedOffsets(Protocol):
+    """Who is asked for a group's commits, and given new ones: a `CoordinatorClient`."""
+
+    async def commit(
+        self, node_id: int, generation: int, member_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, int]:
+        """The code that each partition's commit was answered with."""
+
+    async def fetch_offsets(self, node_id: int, partitions: Iterable[TopicPartition]) -> FetchedOffsets: ...
+
+
 class Coordination(Protocol):
     """Who knows the coordinator, and under which generation it takes commits: a group's `Member`, or, where nobody
     is a member, `CoordinatorFinder`."""
 
-    client: CoordinatorClient
+    @property
+    def client(self) -> CommittedOffsets: ...
 
     async def coordinator(self) -> int | None:
         """The coordinator's node id; waits while none is known. None: no longer a member."""
@@ -92,6 +104,13 @@ class OffsetManager:
         self._waiting = trio.CancelScope()
         self._waiting_since = 0.0
         self._is_over = False
+        # Which partitions' marks are on their way, and since when.
+        self._under_way: tuple[frozenset[TopicPartition], float] = (frozenset(), 0.0)
+
+    def committing_since(self, partition: TopicPartition) -> float | None:
+        """Since when, on trio's clock, the coordinator has been asked to take this one's mark; None where it is not."""
+        partitions, since = self._under_way
+        return since if partition in partitions else None
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
         """`look_up`; and the ledger begins there, but for marks that are still to be committed."""
@@ -190,6 +209,7 @@ class OffsetManager:
             this.error = self._too_late()
             raise
         finally:
+            self._under_way = (frozenset(), 0.0)
             this.done.set()
         if (failure := this.unheard()) is not None:
             self._observer(CommitFailed(self.group, "; ".join([str(failure), *getattr(failure, "__notes__", ())])))
@@ -229,10 +249,11 @@ class OffsetManager:
 
     async def _commit_dirty(self, this: Round) -> None:
         """Commit the round's marks, and where it has to be tried again the newest ones, but for what is refused."""
-        retries = self._retries("commit")
+        retries, began = self._retries("commit"), trio.current_time()
         while left := {
             tp: offset for tp, offset in self.ledger.dirty().items() if tp not in this.refused and this.takes(tp)
         }:
+            self._under_way = (frozenset(left), began)
             codes, cause = await self._send_once(left)
             taken = {tp: left[tp] for tp, code in codes.items() if code == 0}
             if taken:

@@ -23,7 +23,7 @@ from sarameya.group.runtime import Runtime
 from sarameya.group.starts import Start, StartOffset, find_chosen_starts
 from sarameya.model import TopicPartition
 from sarameya.net.open_calls import OpenCalls
-from sarameya.observe import ClaimEnded, ClaimStarted
+from sarameya.observe import ClaimStarted
 
 CLOSED = "a Consumer works inside of its block only: `async with Consumer(...) as consumer`"
 
@@ -57,11 +57,17 @@ class Reading:
 
     async def run(self, running: trio.Event) -> None:
         """Feed the claims and send the commits; `running` is set when both can be asked for. Runs until cancelled."""
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self._fetcher.run)
-            if self.offsets is not None:
-                nursery.start_soon(self.offsets.run)
-            running.set()
+        with self._runtime.pool.refusals(self._fail):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._fetcher.run)
+                if self.offsets is not None:
+                    nursery.start_soon(self.offsets.run)
+                running.set()
+
+    def _fail(self, error: SarameyaError) -> None:
+        """Nothing more can be read."""
+        for claim in self.claims.values():
+            claim._consumer.fail(error)
 
     async def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
         """The topic's partitions, as the cluster tells them now."""
@@ -109,7 +115,7 @@ class Reading:
             del self.claims[claim.topic_partition]
             self._pauses.unwatch(claim)
             claim._end()
-            self._runtime.observer(ClaimEnded(claim.topic_partition, claim.position))
+            self._runtime.observer(claim._farewell())
 
     def close(self) -> None:
         """End every claim, and whatever is still asked for."""

@@ -15,8 +15,10 @@ import trio
 from sarameya.config import Config
 from sarameya.group.interceptors import ConsumerInterceptor, Interceptors
 from sarameya.net.broker_pool import BrokerPool, open_broker_pool
+from sarameya.net.connection import Answered, nobody_asks
 from sarameya.net.metadata_refresher import MetadataRefresher
-from sarameya.net.transport import Transport
+from sarameya.net.tls import secured
+from sarameya.net.transport import TcpTransport, Transport
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.byte_budget import ByteBudget
@@ -52,16 +54,19 @@ async def open_runtime(
     transport: Transport | None,
     wall_clock: Callable[[], float],
     interceptors: Sequence[ConsumerInterceptor] = (),
+    answered: Answered = nobody_asks,
 ) -> AsyncIterator[Runtime]:
-    """The runtime for one cluster; every task and connection of it ends with the block. No I/O until it is used."""
+    """The runtime for one cluster; every task and connection of it ends with the block. No I/O until it is used, but
+    for files. Raises ConfigError for those that cannot be."""
     runtime: Runtime | None = None
+    secure = await secured(transport or TcpTransport(), config, observer)
     chain = Interceptors(interceptors, observer)
 
     async def run() -> None:
         nonlocal runtime
         with scope:
             async with (
-                open_broker_pool(bootstrap_servers, config, observer, transport) as pool,
+                open_broker_pool(bootstrap_servers, config, observer, secure, answered) as pool,
                 trio.open_nursery() as shielded,
             ):
                 metadata = MetadataRefresher(pool, config, observer, backoff)

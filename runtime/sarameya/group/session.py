@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from sarameya.group.logs import Logs
 from sarameya.group.marks import Marks
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.pauses import Pauses, Pausing
 from sarameya.model import Assignment, Generation, GroupMetadata, LogRange, TopicPartition
+from sarameya.observe import Event, Observer
+
+if TYPE_CHECKING:
+    from sarameya.group.source import LogFacts
 
 
 class Session(Marks, Pausing):
@@ -21,10 +25,11 @@ class Session(Marks, Pausing):
         generation: Generation,
         offsets: OffsetManager,
         pauses: Pauses,
-        logs: Logs,
+        logs: LogFacts,
         *,
         end: Callable[[str], None],
         is_lost: Callable[[], bool],
+        tell: Observer,
         group_instance_id: str | None = None,
     ) -> None:
         super().__init__(offsets.ledger)
@@ -37,13 +42,16 @@ class Session(Marks, Pausing):
         self._logs = logs
         self._end = end
         self._is_lost = is_lost
+        self._tell = tell
 
     @property
     def group(self) -> str:
+        """The group's id."""
         return self._group
 
     @property
     def member_id(self) -> str:
+        """The id that the coordinator has given this member."""
         return self._generation.member_id
 
     @property
@@ -112,6 +120,10 @@ class Session(Marks, Pausing):
             if partition.partition not in self._claims.get(partition.topic, ()):
                 raise self._not_claimed(partition)
         return wanted
+
+    def tell(self, event: Event) -> None:
+        """Tell the group's observers of something that the handler has done, `Landed` or an event of its own."""
+        self._tell(event)
 
     def end(self, reason: str) -> None:
         """Ask for the end of this session: claims finish, marks are committed, the group is joined anew."""

@@ -27,23 +27,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import trio
 
-from sarameya.consumer.fetcher import Fetcher
-from sarameya.consumer.offset_lookup import OffsetLookup
-from sarameya.consumer.resets import Resets
 from sarameya.errors import ClaimError, CommitError, HandlerError, RebalanceDeadlineError, SarameyaError
 from sarameya.group.claim import Claim
 from sarameya.group.deadline import Deadline, Tasks, in_order, most_of, stack_of
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_calls import HandlerCalls
-from sarameya.group.logs import Logs
-from sarameya.group.member import CloseWanted, Member, NewAssignment, SubscriptionChanged
+from sarameya.group.member import CloseWanted, NewAssignment, SubscriptionChanged
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.outcome import Outcome
 from sarameya.group.pauses import Pauses
-from sarameya.group.runtime import Runtime
 from sarameya.group.session import Session
+from sarameya.group.source import OpenSource, SessionMember, Surroundings
 from sarameya.group.starting import Answers, Begin, Committed, Starting
 from sarameya.group.starts import Start, find_starts
+from sarameya.group.status import partition_status
 from sarameya.group.streams import readers
 from sarameya.model import CommittedOffset, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import (
@@ -60,6 +57,7 @@ from sarameya.observe import (
 from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
 from sarameya.protocol.rebalance import diff
 from sarameya.protocol.subscription import wants
+from sarameya.status import Activity, PartitionStatus
 
 
 class SessionRun:
@@ -68,33 +66,22 @@ class SessionRun:
     def __init__(
         self,
         first: NewAssignment,
-        member: Member,
+        member: SessionMember,
         handler: ConsumerGroupHandler,
-        runtime: Runtime,
+        runtime: Surroundings,
         pauses: Pauses,
+        open_source: OpenSource,
     ) -> None:
         self._member = member
         self._handler = handler
         self._runtime = runtime
         self._generation = first.generation
         self._outcome = Outcome()
-        self._lookup = OffsetLookup(
-            runtime.pool, runtime.metadata, runtime.config, runtime.observer, runtime.backoff, runtime.wall_clock
-        )
         self._offsets = OffsetManager(
             runtime.group, member, runtime.config, runtime.observer, runtime.backoff, runtime.interceptors.committed
         )
-        self._fetcher = Fetcher(
-            runtime.pool,
-            runtime.metadata,
-            Resets(self._lookup, runtime.config, runtime.observer, runtime.backoff, self._offsets.position_moved),
-            runtime.config,
-            runtime.observer,
-            runtime.backoff,
-            runtime.budget,
-            self._offsets.ledger.topic_gone,
-        )
-        self._logs = Logs(runtime, self._lookup)
+        source = open_source(self._offsets)
+        self._lookup, self._fetcher, self._logs = source.lookup, source.feeds, source.logs
         self._session = Session(
             runtime.group,
             first.generation,
@@ -103,6 +90,7 @@ class SessionRun:
             self._logs,
             end=self._end,
             is_lost=lambda: self._outcome.lost,
+            tell=runtime.observer,
             group_instance_id=runtime.config.group_instance_id,
         )
         self._deadline = Deadline()
@@ -149,6 +137,20 @@ class SessionRun:
         # A rebalance that was not answered yet is answered by the next join: what was assigned before it is over.
         self._outcome.next = self._next if self._rebalance is None else None
         return self._outcome
+
+    def status(self) -> tuple[PartitionStatus, ...]:
+        """Of what is assigned, and of what is still being given up."""
+        now, fetcher, offsets = trio.current_time(), self._fetcher, self._offsets
+        read = {
+            claim.topic_partition: partition_status(claim, fetcher.feeding(claim._consumer), offsets, now)
+            for claim in self._claims.claims
+        }
+        for partition in self._owned - read.keys():
+            marked, committed = offsets.ledger.known(partition)
+            read[partition] = PartitionStatus(
+                partition=partition, activity=Activity.STARTING, marked=marked, committed=committed
+            )
+        return tuple(read[partition] for partition in sorted(read))
 
     async def _live(self) -> None:
         async with trio.open_nursery() as nursery:

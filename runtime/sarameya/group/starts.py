@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from sarameya.config import Config
-from sarameya.consumer.offset_lookup import OffsetLookup
+from sarameya.consumer.offset_lookup import Lookup
 from sarameya.errors import HandlerError, NoCommittedOffsetError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.offset_manager import OffsetManager
@@ -43,7 +43,7 @@ async def find_starts(
     committed: Mapping[TopicPartition, CommittedOffset | None],
     handler: ConsumerGroupHandler,
     offsets: OffsetManager,
-    lookup: OffsetLookup,
+    lookup: Lookup,
     config: Config,
     is_new: Callable[[TopicPartition], bool],
     answers: dict[TopicPartition, int | CommittedOffset | None],
@@ -114,7 +114,7 @@ def _check(policies: Mapping[TopicPartition, OffsetPolicy], group: str) -> None:
 
 
 async def find_chosen_starts(
-    chosen: Mapping[TopicPartition, StartOffset], offsets: OffsetManager | None, lookup: OffsetLookup, config: Config
+    chosen: Mapping[TopicPartition, StartOffset], offsets: OffsetManager | None, lookup: Lookup, config: Config
 ) -> dict[TopicPartition, Start]:
     """The start of each partition, as it was `chosen`; with `offsets` the group's commits are in its ledger then.
 

@@ -21,7 +21,7 @@ from sarameya.group.pauses import Pauses
 from sarameya.group.session import Session
 from sarameya.group.stream import Stream
 from sarameya.model import TopicPartition
-from sarameya.observe import ClaimCancelled, ClaimEnded, Observer
+from sarameya.observe import ClaimCancelled, Observer
 
 
 @attrs.define(slots=True, eq=False)
@@ -73,6 +73,11 @@ class Streams:
     def partitions(self) -> frozenset[TopicPartition]:
         """What is being read now, claims that were given up and have not ended included."""
         return frozenset(self._read)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Those of these partitions."""
+        return tuple(each.claim for each in self._read.values())
 
     def tasks(self, partitions: Iterable[TopicPartition]) -> Mapping[str, trio.lowlevel.Task]:
         """The tasks that still read one of these, or have to finish, by name."""
@@ -168,7 +173,7 @@ class Streams:
         if not (self._ending or read.by.stream._going):
             read.by.asked_at = read.by.scope.deadline = math.inf
         read.ended.set()
-        self._observer(ClaimEnded(claim.topic_partition, claim.position))
+        self._observer(claim._farewell())
 
 
 def readers(

@@ -1,20 +1,12 @@
-"""What happens, as events: logs, metrics, the status page and tests subscribe here; nobody parses log lines.
-
-An observer is a callable that takes an `Event`. It is called on the event loop and must return at once;
-one that raises is taken out of the list and said once in the log, so that watching can never hurt consuming.
-"""
+"""The events of groups, sessions, claims, fetching, commits and connections. What handlers tell is `landings.py`'s."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable, Iterable
 
 import attrs
 
 from sarameya.model import Assignment, Generation, TopicPartition
-
-logger = logging.getLogger("sarameya")
 
 
 @attrs.frozen(slots=True)
@@ -35,6 +27,8 @@ class MembershipChanged(Event):
     before: str
     after: str
     cause: str
+    trigger: str = ""
+    """What moved it, of `protocol.membership_states.Input`, in lower case: one of a few, which `cause` is not."""
 
 
 @attrs.frozen(slots=True)
@@ -126,11 +120,15 @@ class ClaimStarted(Event):
 class ClaimEnded(Event):
     """A partition is no longer read, for whatever reason. `offset` is the next that its handler would have been given.
 
-    All that it was given lies below; that says nothing of what is marked or committed.
+    All that it was given lies below; that says nothing of what is marked or committed. The other numbers are of the
+    whole claim, as `PartitionStatus` has them while it is read.
     """
 
     partition: TopicPartition
     offset: int
+    records: int = 0
+    size_bytes: int = 0
+    handler_seconds: float = 0.0
 
 
 @attrs.frozen(slots=True)
@@ -307,6 +305,28 @@ class CommitFailed(Event):
     cause: str
 
 
+@attrs.frozen(slots=True)
+class TlsFilesRenewed(Event):
+    """Certificates or keys have changed on the disk: connections are made with what stands there now."""
+
+    files: tuple[str, ...]
+
+
+@attrs.frozen(slots=True)
+class TlsFilesRefused(Event):
+    """Certificates or keys have changed on the disk to what cannot be used: connections are made as before."""
+
+    problem: str
+
+
+@attrs.frozen(slots=True)
+class WeakSecurity(Event):
+    """Once a client: an option is allowed, and leaves open to others what it should not."""
+
+    option: str
+    problem: str
+
+
 def _shown(value: object) -> str:
     match value:
         case Generation():
@@ -321,57 +341,3 @@ def _shown(value: object) -> str:
             return "[" + " ".join(map(_shown, value)) + "]"
     text = str(value)
     return repr(text) if " " in text or not text else text
-
-
-Observer = Callable[[Event], None]
-
-
-class Observers:
-    """A fan-out to any number of observers; itself an observer."""
-
-    def __init__(self, observers: Iterable[Observer] = ()) -> None:
-        self._observers = list(observers)
-
-    def add(self, observer: Observer) -> None:
-        self._observers.append(observer)
-
-    def __call__(self, event: Event) -> None:
-        for observer in tuple(self._observers):
-            try:
-                observer(event)
-            except Exception:
-                # It may be out already: what one observer raises may have come from events within events.
-                if observer in self._observers:
-                    self._observers.remove(observer)
-                logger.exception("observer %r raised and is taken out", observer)
-
-
-_LEVELS: dict[type[Event], int] = {
-    Retrying: logging.WARNING,
-    ConnectionLost: logging.WARNING,
-    CommitFailed: logging.WARNING,
-    ClaimCancelled: logging.WARNING,
-    CallCancelled: logging.WARNING,
-    LeaveFailed: logging.WARNING,
-    TaskStuck: logging.ERROR,
-    OffsetReset: logging.WARNING,
-    InterceptorFailed: logging.WARNING,
-    InterceptorRecovered: logging.INFO,
-    SessionStarted: logging.INFO,
-    SessionEnding: logging.INFO,
-    PartitionsAssigned: logging.INFO,
-    PartitionsRevoked: logging.INFO,
-    PartitionsPaused: logging.INFO,
-    PartitionsResumed: logging.INFO,
-    LeaderChanged: logging.INFO,
-    ReadReplicaChanged: logging.INFO,
-    PartitionBackpressured: logging.INFO,
-    BackpressureEnded: logging.INFO,
-    FetchBufferFull: logging.WARNING,
-    CoordinatorFound: logging.INFO,
-}
-
-
-def log_event(event: Event) -> None:
-    """The observer that writes to the `sarameya` logger; what an operator acts on is INFO or above."""
-    logger.log(_LEVELS.get(type(event), logging.DEBUG), "%s", event)

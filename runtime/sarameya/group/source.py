@@ -1,0 +1,145 @@
+"""What a session stands on, as far as it goes: who deals it its partitions, and where their records come from.
+
+A group's session is dealt to by its coordinator (`member.py`) and reads from brokers (`of_brokers`). Whoever tests a
+handler without any (`sarameya.testing.ClaimFeed`) gives it others; everything between these and the handler is the
+same.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+import attrs
+import trio
+
+from sarameya.config import Config
+from sarameya.consumer.fetcher import Feeding, Fetcher
+from sarameya.consumer.offset_lookup import Lookup, OffsetLookup
+from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.consumer.resets import Resets
+from sarameya.group.interceptors import Interceptors
+from sarameya.group.logs import Logs
+from sarameya.group.member import Notice
+from sarameya.group.offset_manager import Coordination, OffsetManager
+from sarameya.group.runtime import Runtime
+from sarameya.model import NO_LEADER_EPOCH, LogRange, TopicPartition
+from sarameya.observe import Observer
+from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.membership_messages import Event
+from sarameya.protocol.subscription import Growth, Wanted
+
+
+class SessionMember(Coordination, Protocol):
+    """Who deals the session its partitions and takes them back: a group's `Member`."""
+
+    @property
+    def growth(self) -> Growth: ...
+
+    @property
+    def is_cooperative(self) -> bool: ...
+
+    @property
+    def notices(self) -> trio.MemoryReceiveChannel[Notice]: ...
+
+    @property
+    def wanted(self) -> Wanted | None: ...
+
+    def post(self, event: Event) -> None:
+        """Tell what the session wants, or has found out."""
+
+
+class Surroundings(Protocol):
+    """What of a `Runtime` a session itself works with."""
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def observer(self) -> Observer: ...
+
+    @property
+    def backoff(self) -> Backoff: ...
+
+    @property
+    def budget(self) -> ByteBudget: ...
+
+    @property
+    def interceptors(self) -> Interceptors: ...
+
+
+class Feeds(Protocol):
+    """Who reads the logs, and hands on what they have: a `Fetcher`."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def release(self, consumers: Iterable[PartitionConsumer]) -> None: ...
+
+    def feed(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        last_epoch: int = NO_LEADER_EPOCH,
+        told_in: int = NO_LEADER_EPOCH,
+        topic_id: uuid.UUID | None = None,
+    ) -> PartitionConsumer: ...
+
+    def read(self, consumers: Iterable[PartitionConsumer]) -> None: ...
+
+    def feeding(self, consumer: PartitionConsumer) -> Feeding: ...
+
+
+class LogFacts(Protocol):
+    """Who tells of the logs beside what is read of them: `Logs`."""
+
+    async def reach(self, partitions: Iterable[TopicPartition]) -> None: ...
+
+    def keep(self, topics: Collection[str]) -> None: ...
+
+    def topic_id(self, topic: str) -> uuid.UUID | None: ...
+
+    async def ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogRange]: ...
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
+
+
+@attrs.frozen(slots=True)
+class Source:
+    """Where one session reads."""
+
+    lookup: Lookup
+    feeds: Feeds
+    logs: LogFacts
+
+
+OpenSource = Callable[[OffsetManager], Source]
+"""Opens a session's source; told who keeps the marks that go along with positions."""
+
+
+def of_brokers(runtime: Runtime) -> OpenSource:
+    """The source of a group's sessions."""
+
+    def open_source(offsets: OffsetManager) -> Source:
+        config, observer, backoff = runtime.config, runtime.observer, runtime.backoff
+        lookup = OffsetLookup(runtime.pool, runtime.metadata, config, observer, backoff, runtime.wall_clock)
+        resets = Resets(lookup, config, observer, backoff, offsets.position_moved)
+        fetcher = Fetcher(
+            runtime.pool,
+            runtime.metadata,
+            resets,
+            config,
+            observer,
+            backoff,
+            runtime.budget,
+            offsets.ledger.topic_gone,
+        )
+        return Source(lookup, fetcher, Logs(runtime, lookup))
+
+    return open_source

@@ -1,0 +1,59 @@
+"""One partition's status, put together from those who know: its claim, its feed, its broker, its marks."""
+
+from __future__ import annotations
+
+from sarameya.consumer.fetcher import Feeding
+from sarameya.group.claim import Claim
+from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.report import Doing
+from sarameya.status import Activity, PartitionStatus
+
+
+def partition_status(claim: Claim, feeding: Feeding, offsets: OffsetManager, now: float) -> PartitionStatus:
+    """What is going on with a partition that is being read."""
+    doing = _doing(claim, feeding, offsets)
+    consumer = claim._consumer
+    marked, committed = offsets.ledger.known(claim.topic_partition)
+    return PartitionStatus(
+        partition=claim.topic_partition,
+        activity=doing.activity,
+        seconds=now - doing.since,
+        reason=doing.reason,
+        attempt=doing.attempt,
+        position=claim.position,
+        high_water_mark=claim.high_water_mark,
+        lag=claim.lag,
+        marked=marked,
+        committed=committed,
+        landed=claim.report.landed,
+        broker=feeding.broker,
+        asked_seconds=-1.0 if feeding.answered_at is None else now - feeding.answered_at,
+        buffered_bytes=consumer.share.held,
+        held_bytes=consumer.share.kept,
+        records_total=claim.records_total,
+        bytes_total=claim.bytes_total,
+        handler_seconds=claim.handler_seconds_until(now),
+    )
+
+
+def _doing(claim: Claim, feeding: Feeding, offsets: OffsetManager) -> Doing:
+    consumer, told = claim._consumer, claim.report.doing_now
+    # What keeps its handler, where it says so.
+    why = "" if told is None else f"{told.activity} {told.reason}".rstrip()
+    if claim.has_ended:
+        return Doing(Activity.GIVING_UP, consumer.stopped_at, why, 0)
+    if consumer.is_paused:
+        return Doing(Activity.PAUSED, consumer.stopped_at, "", 0)
+    if consumer.is_backpressured:
+        return Doing(Activity.BACKPRESSURED, consumer.stopped_at, why, 0)
+    if told is not None:
+        return told
+    if (since := offsets.committing_since(claim.topic_partition)) is not None:
+        return Doing(Activity.COMMITTING, since, "", 0)
+    if claim.taken_at is not None:
+        return Doing(Activity.IN_HANDLER, claim.taken_at, "", 0)
+    if feeding.activity is Activity.FETCHING and not consumer.share.has_room:
+        return Doing(Activity.NO_ROOM, claim.waits_since, "", 0)
+    since = max(feeding.since, claim.waits_since)
+    attempt = feeding.attempt if feeding.activity is Activity.RETRYING else 0
+    return Doing(feeding.activity, since, feeding.reason, attempt)

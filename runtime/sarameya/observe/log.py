@@ -1,0 +1,61 @@
+"""The observer that writes to the log."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+
+from sarameya.observe import events
+from sarameya.observe.events import Event
+
+logger = logging.getLogger("sarameya")
+
+_USUAL_ATTEMPTS = 2
+"""So many may fail of anything: a coordinator that is just being made, a leader that moves."""
+
+_LEVELS: dict[type[Event], int] = {
+    events.Retrying: logging.WARNING,
+    events.ConnectionLost: logging.WARNING,
+    events.CommitFailed: logging.WARNING,
+    events.ClaimCancelled: logging.WARNING,
+    events.CallCancelled: logging.WARNING,
+    events.LeaveFailed: logging.WARNING,
+    events.TaskStuck: logging.ERROR,
+    events.OffsetReset: logging.WARNING,
+    events.InterceptorFailed: logging.WARNING,
+    events.InterceptorRecovered: logging.INFO,
+    events.SessionStarted: logging.INFO,
+    events.SessionEnding: logging.INFO,
+    events.PartitionsAssigned: logging.INFO,
+    events.PartitionsRevoked: logging.INFO,
+    events.PartitionsPaused: logging.INFO,
+    events.PartitionsResumed: logging.INFO,
+    events.LeaderChanged: logging.INFO,
+    events.ReadReplicaChanged: logging.INFO,
+    events.PartitionBackpressured: logging.INFO,
+    events.BackpressureEnded: logging.INFO,
+    events.FetchBufferFull: logging.WARNING,
+    events.CoordinatorFound: logging.INFO,
+    events.TlsFilesRenewed: logging.INFO,
+    events.TlsFilesRefused: logging.ERROR,
+    events.WeakSecurity: logging.WARNING,
+}
+
+
+def event_level(event: Event) -> int:
+    """The level at which it is logged: what an operator acts on is INFO or above."""
+    if isinstance(event, events.Retrying) and event.attempt <= _USUAL_ATTEMPTS:
+        return logging.INFO
+    return _LEVELS.get(type(event), logging.DEBUG)
+
+
+def log_event(event: Event) -> None:
+    """The observer that writes to the `sarameya` logger.
+
+    For formatters of structured logs, records have the event's class's name as `event` and its fields as `fields`.
+    """
+    level = event_level(event)
+    if logger.isEnabledFor(level):
+        fields = attrs.asdict(event, recurse=False)
+        logger.log(level, "%s", event, extra={"event": type(event).__name__, "fields": fields})

@@ -1,0 +1,97 @@
+"""What a member is doing at this moment: for metrics, for readiness and for pages, which ask when they want to know.
+
+Times are ages, in seconds on trio's clock: who reads them need not know when they were taken by another clock.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import attrs
+
+from sarameya.model import TopicPartition
+
+
+class Activity(StrEnum):
+    """What is going on with a partition. Where several could be said, the first one of these is."""
+
+    GIVING_UP = "giving up"
+    """Its claim is asked to finish, and has not yet."""
+    PAUSED = "paused"
+    BACKPRESSURED = "backpressured"
+    """Its handler has taken nothing for longer than `Config.max_processing_time`: nothing more is fetched."""
+    LANDING = "landing"
+    """Its handler says that it writes what it has taken where it belongs (`Claim.report`)."""
+    COMMITTING = "committing"
+    """Its marks are on their way to the coordinator."""
+    IN_HANDLER = "in handler"
+    """Its handler was given something, and has not come back for more."""
+    RETRYING = "retrying"
+    """Whoever serves it, or is to take what was read, does not, and is looked for or asked again: `attempt` and
+    `reason` say how often, and why."""
+    RESETTING = "resetting"
+    """Its log does not have the position (any more): where to go on is being found out."""
+    NO_ROOM = "no room"
+    """Nothing more is fetched of it, since so much is kept of it, or of others (`Config.fetch_buffer_bytes`)."""
+    FETCHING = "fetching"
+    """Its handler waits for more, and the broker is asked for it."""
+    STARTING = "starting"
+    """It is assigned, and where it begins is being found out."""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class PartitionStatus:
+    """One assigned partition. Offsets are -1 where they are not known."""
+
+    partition: TopicPartition
+    activity: Activity
+    seconds: float = 0.0
+    """For how long so; 0 for STARTING."""
+    reason: str = ""
+    attempt: int = 0
+    """Of RETRYING: which try the next one is."""
+    position: int = -1
+    """The next offset that the handler is given."""
+    high_water_mark: int = -1
+    lag: int = -1
+    """As `Claim.lag`."""
+    marked: int = -1
+    committed: int = -1
+    landed: int = -1
+    """Up to where its handler says that what was read is where it belongs."""
+    broker: int = -1
+    """The node that it is read from."""
+    asked_seconds: float = -1.0
+    """How long ago a broker has last answered for it, if only that there is nothing new."""
+    buffered_bytes: int = 0
+    """What has been fetched of it and not been dealt with, what its handler holds included."""
+    held_bytes: int = 0
+    """What its handler holds (`Claim.hold`)."""
+    records_total: int = 0
+    """Messages that were laid ready for its handler since it is read."""
+    bytes_total: int = 0
+    """Bytes of record batches, as they travel, that were taken apart for that."""
+    handler_seconds: float = 0.0
+    """How long its handler was at work since then: from being given something to asking for more."""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class GroupStatus:
+    """One member of a group. Before it has joined, and after it has left, `generation` is -1."""
+
+    group: str
+    state: str
+    """Of the membership machine: the names of `protocol.membership_states.State`; "closed" where nothing consumes."""
+    seconds: float = 0.0
+    """For how long in this state."""
+    member_id: str = ""
+    generation: int = -1
+    assignor: str = ""
+    is_leader: bool = False
+    coordinator: int = -1
+    """Its node id."""
+    partitions: tuple[PartitionStatus, ...] = ()
+    """In order."""
+    buffered_bytes: int = 0
+    budget_bytes: int = 0
+    """How many may be buffered: `Config.fetch_buffer_bytes`."""

@@ -1,0 +1,134 @@
+"""Members' metrics for OpenTelemetry: what the Prometheus collector says, as OTLP's points, sent each few seconds.
+
+They go to the exporter at once, not through a MeterProvider's readers: those ask in a thread of their own, where a
+member must not be looked at, and histograms cannot be handed to them as they stand. Names are Prometheus'; units stand
+where OpenTelemetry looks for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import trio
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from prometheus_client import Metric as Family
+from prometheus_client.samples import Sample
+
+from sarameya._version import __version__
+from sarameya.telemetry.prometheus import GroupCollector
+
+logger = logging.getLogger("sarameya")
+
+INTERVAL = 15.0
+"""Seconds from one export to the next."""
+_FAREWELL = 5.0
+"""Seconds for the last ones."""
+_UNITS = {"seconds": "s", "bytes": "By", "records": "{record}", "offset": "{offset}", "rows": "{row}"}
+_SCOPE = InstrumentationScope("sarameya", __version__)
+
+
+async def export_metrics(
+    collector: GroupCollector,
+    exporter: MetricExporter,
+    *,
+    resource: Resource | None = None,
+    interval: float = INTERVAL,
+    wall_clock: Callable[[], float] = time.time,
+) -> None:
+    """Send them each `interval` seconds, until cancelled, and once more then. A task of one's own nursery:
+
+    `nursery.start_soon(export_metrics, GroupCollector.of(group), OTLPMetricExporter())`. What cannot be sent is told to
+    the log, and the next ones are sent all the same. Shut the exporter down afterwards: it may still be trying.
+    `resource` says whose they are; by default what the environment does (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES).
+    """
+    whose = resource if resource is not None else resource_of({"service.name": "sarameya"})
+    began = wall_clock()
+
+    async def send() -> None:
+        try:
+            data = metrics_data(collector.collect(), whose, began, wall_clock())
+            result = await trio.to_thread.run_sync(partial(exporter.export, data), abandon_on_cancel=True)
+        except Exception as error:  # noqa: BLE001 - whatever an exporter raises, members go on
+            logger.warning("metrics were not exported: %s: %s", type(error).__name__, error)
+        else:
+            if result is not MetricExportResult.SUCCESS:
+                logger.warning("metrics were not exported; the exporter says why")
+
+    try:
+        while True:
+            await send()
+            await trio.sleep(interval)
+    finally:
+        with trio.move_on_after(_FAREWELL, shield=True):
+            await send()
+
+
+def resource_of(attributes: Mapping[str, str]) -> Resource:
+    """Who tells, where OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES do not say otherwise."""
+    return Resource.create(dict(attributes)).merge(OTELResourceDetector().detect())
+
+
+def metrics_data(families: Iterable[Family], resource: Resource, began: float, now: float) -> MetricsData:
+    """Families of the collector as OTLP has them; counters are since `began`. Times are seconds since 1970. Pure."""
+    times = int(began * 1e9), int(now * 1e9)
+    metrics = [metric for family in families if (metric := _metric(family, times)) is not None]
+    scope = ScopeMetrics(_SCOPE, metrics, schema_url="")
+    return MetricsData([ResourceMetrics(resource, [scope], schema_url="")])
+
+
+def _metric(family: Family, times: tuple[int, int]) -> Metric | None:
+    if not family.samples:
+        return None
+    began, now = times
+    data: Gauge | Sum | Histogram
+    match family.type:
+        case "histogram":
+            data = Histogram(_histograms(family.samples, times), AggregationTemporality.CUMULATIVE)
+        case "counter":
+            points = [NumberDataPoint(s.labels, began, now, s.value) for s in family.samples]
+            data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
+        case _:
+            data = Gauge([NumberDataPoint(s.labels, began, now, s.value) for s in family.samples])
+    return Metric(family.name, family.documentation, _UNITS.get(family.name.rpartition("_")[2], ""), data)
+
+
+def _histograms(samples: Iterable[Sample], times: tuple[int, int]) -> list[HistogramDataPoint]:
+    """One for each set of labels: its buckets, which are cumulative in Prometheus and are not here."""
+    buckets: dict[frozenset[tuple[str, str]], list[tuple[float, int]]] = {}
+    sums: dict[frozenset[tuple[str, str]], float] = {}
+    for sample in samples:
+        labels = frozenset((name, value) for name, value in sample.labels.items() if name != "le")
+        if sample.name.endswith("_bucket"):
+            buckets.setdefault(labels, []).append((float(sample.labels["le"]), int(sample.value)))
+        elif sample.name.endswith("_sum"):
+            sums[labels] = sample.value
+    return [_point(dict(labels), rows, sums[labels], times) for labels, rows in buckets.items()]
+
+
+def _point(
+    labels: Mapping[str, str], rows: list[tuple[float, int]], total: float, times: tuple[int, int]
+) -> HistogramDataPoint:
+    counts = [after - before for (_, before), (_, after) in zip([(0.0, 0), *rows], rows, strict=False)]
+    bounds = [bound for bound, _ in rows[:-1]]
+    # Least and most are not known, and OTLP lets them be left out, though the SDK's types do not say so.
+    unknown: Any = None
+    return HistogramDataPoint(dict(labels), *times, rows[-1][1], total, counts, bounds, min=unknown, max=unknown)

@@ -1,0 +1,213 @@
+"""Spans for OpenTelemetry: one a session, one a claim within it, one a landing within that, and none a message.
+
+A landing is linked to the traces that its records come from, as their W3C headers (`traceparent`, `tracestate`) say: a
+link each, since it has many parents. Names of attributes are OpenTelemetry's for messaging, where it has some.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import Getter
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from sarameya._version import __version__
+from sarameya.group.interceptors import ConsumerInterceptor
+from sarameya.message_batch import MessageBatch, MessageColumns
+from sarameya.model import Generation, Headers, Message, TopicPartition
+from sarameya.observe import (
+    ClaimEnded,
+    ClaimStarted,
+    Event,
+    Landed,
+    LandingFailed,
+    LandingStarted,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    SessionEnded,
+    SessionEnding,
+    SessionStarted,
+)
+
+MOST_LINKS = 128
+"""Of a landing: OpenTelemetry's own default bound."""
+_KEPT = 8 * MOST_LINKS
+"""Contexts of records of one partition that have not landed."""
+_FIELDS = ("traceparent", "tracestate")
+_Carrier = Mapping[str, str]
+
+
+def context_of(message: Message, context: Context | None = None) -> Context:
+    """The W3C trace context in a message's headers, to begin a span in: `tracer.start_span(name, context_of(message))`.
+    Without one in them, `context`."""
+    return _PROPAGATOR.extract(_carrier(message.headers), context, _GETTER)
+
+
+class Tracing(ConsumerInterceptor):
+    """Give one to a group twice: `ConsumerGroup(..., observers=[tracing], interceptors=[tracing])`.
+
+    As an observer it makes the spans; as an interceptor it sees the headers, and without that landings have no links.
+    """
+
+    on_error = "skip"
+
+    def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
+        self._tracer: Tracer = trace.get_tracer("sarameya", __version__, tracer_provider)
+        self._session: Span | None = None
+        self._claims: dict[TopicPartition, Span] = {}
+        self._landings: dict[TopicPartition, Span] = {}
+        # The offsets of records that have not landed, with what they come from.
+        self._contexts: dict[TopicPartition, deque[tuple[int, Link]]] = {}
+        self._group = ""
+
+    def on_consume(self, batch: MessageBatch) -> None:
+        """Remember what records come from."""
+        found = self._contexts.get(batch.topic_partition)
+        if found is None:
+            return  # nobody has said that the claim begins
+        for offset, headers in _headers(batch.messages):
+            if len(found) >= _KEPT:
+                return
+            if headers and (link := _link(headers)) is not None:
+                found.append((offset, link))
+
+    def __call__(self, event: Event) -> None:
+        """Begin and end spans by what happens."""
+        match event:
+            case SessionStarted(group=group, generation=generation):
+                self._group = group
+                self._session = self._begin("session", None, _session(group, generation))
+            case SessionEnding(reason=reason):
+                self._say("ending", reason=reason)
+            case PartitionsAssigned(generation=generation, added=added):
+                self._say("assigned", generation=generation.id, partitions=[str(one) for one in added])
+            case PartitionsRevoked(generation=generation, partitions=partitions):
+                self._say("revoked", generation=generation.id, partitions=[str(one) for one in partitions])
+            case ClaimStarted(partition=partition, offset=offset, why=why):
+                facts: dict[str, str | int] = {"sarameya.from_offset": offset, "sarameya.start": why}
+                claim = self._begin(f"claim {partition.topic}", self._session, self._of(partition) | facts)
+                self._claims[partition], self._contexts[partition] = claim, deque()
+            case ClaimEnded(partition=partition):
+                self._claim_ended(event, partition)
+            case LandingStarted(partition=partition):
+                self._landing_started(event, partition)
+            case Landed(partition=partition):
+                self._landed(event, partition)
+            case LandingFailed(partition=partition, cause=cause):
+                _end(self._landings.pop(partition, None), failure=cause)
+            case SessionEnded(reason=reason):
+                for left in (*self._landings.values(), *self._claims.values()):
+                    _end(left, failure="the session has ended")
+                _end(self._session, {"sarameya.end": reason})
+                self._session = None
+                self._claims, self._landings, self._contexts = {}, {}, {}
+
+    def _claim_ended(self, event: ClaimEnded, partition: TopicPartition) -> None:
+        _end(self._landings.pop(partition, None), failure="the claim has ended")
+        facts = {"sarameya.to_offset": event.offset, "messaging.batch.message_count": event.records}
+        _end(self._claims.pop(partition, None), facts)
+        self._contexts.pop(partition, None)
+
+    def _landing_started(self, event: LandingStarted, partition: TopicPartition) -> None:
+        facts = {"sarameya.from_offset": event.from_offset, "sarameya.to_offset": event.to_offset}
+        self._landings[partition] = self._begin(
+            f"land {partition.topic}",
+            self._claims.get(partition),
+            self._of(partition) | facts,
+            kind=SpanKind.CONSUMER,
+            links=self._links(partition, event.from_offset, event.to_offset),
+        )
+
+    def _landed(self, event: Landed, partition: TopicPartition) -> None:
+        facts = {
+            "messaging.batch.message_count": event.rows,
+            "sarameya.to_offset": event.to_offset,
+            "sarameya.size_bytes": event.size_bytes,
+        }
+        _end(self._landings.pop(partition, None), {name: value for name, value in facts.items() if value >= 0})
+        left = self._contexts.get(partition)
+        while left and left[0][0] < event.to_offset:
+            left.popleft()
+
+    def _links(self, partition: TopicPartition, from_offset: int, to_offset: int) -> list[Link]:
+        """One a trace."""
+        of_trace: dict[int, Link] = {}
+        for offset, link in self._contexts.get(partition, ()):
+            if from_offset <= offset < to_offset:
+                of_trace.setdefault(link.context.trace_id, link)
+        return list(of_trace.values())[:MOST_LINKS]
+
+    def _begin(
+        self,
+        name: str,
+        parent: Span | None,
+        attributes: Mapping[str, str | int],
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        links: Sequence[Link] = (),
+    ) -> Span:
+        context = Context() if parent is None else trace.set_span_in_context(parent, Context())
+        return self._tracer.start_span(name, context, kind, dict(attributes), links)
+
+    def _say(self, name: str, **attributes: str | int | list[str]) -> None:
+        if self._session is not None:
+            self._session.add_event(name, {f"sarameya.{key}": value for key, value in attributes.items()})
+
+    def _of(self, partition: TopicPartition) -> dict[str, str | int]:
+        return {
+            "messaging.system": "kafka",
+            "messaging.consumer.group.name": self._group,
+            "messaging.destination.name": partition.topic,
+            "messaging.destination.partition.id": str(partition.partition),
+        }
+
+
+def _session(group: str, generation: Generation) -> dict[str, str | int]:
+    return {
+        "messaging.system": "kafka",
+        "messaging.consumer.group.name": group,
+        "messaging.client.id": generation.member_id,
+        "sarameya.generation": generation.id,
+    }
+
+
+def _end(span: Span | None, attributes: Mapping[str, str | int] | None = None, *, failure: str = "") -> None:
+    if span is not None:
+        span.set_attributes(dict(attributes or {}))
+        if failure:
+            span.set_status(Status(StatusCode.ERROR, failure))
+        span.end()
+
+
+def _headers(messages: Sequence[Message]) -> Iterator[tuple[int, Headers]]:
+    if isinstance(messages, MessageColumns):
+        return zip(messages.offsets, messages.headers, strict=True)
+    return ((message.offset, message.headers) for message in messages)
+
+
+def _link(headers: Headers) -> Link | None:
+    carrier = _carrier(headers)
+    if "traceparent" not in carrier:
+        return None
+    found = trace.get_current_span(_PROPAGATOR.extract(carrier, Context(), _GETTER)).get_span_context()
+    return Link(found) if found.is_valid else None
+
+
+def _carrier(headers: Headers) -> dict[str, str]:
+    return {name: value.decode("latin-1") for name, value in headers if name in _FIELDS and value is not None}
+
+
+class _Getter(Getter[_Carrier]):
+    def get(self, carrier: _Carrier, key: str) -> list[str] | None:
+        return [carrier[key]] if key in carrier else None
+
+    def keys(self, carrier: _Carrier) -> list[str]:
+        return list(carrier)
+
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+_GETTER = _Getter()

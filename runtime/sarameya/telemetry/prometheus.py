@@ -1,0 +1,184 @@
+"""Members' metrics for Prometheus, by its official library: a collector that reads status and meters when it is asked.
+
+Nothing is counted here, so that a partition that was given up has no row any more. Names and units follow Prometheus'
+conventions (base units, `_total` for what only grows); every metric has the labels `group` and `worker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from sarameya._version import __version__
+from sarameya.meters import Histogram
+from sarameya.protocol.membership_states import State
+from sarameya.status import Activity, PartitionStatus
+from sarameya.telemetry.snapshot import MemberSnapshot, Metered
+from sarameya.telemetry.totals import totals
+
+_MEMBER = ["group", "worker"]
+_TOPIC = [*_MEMBER, "topic"]
+_PARTITION = [*_TOPIC, "partition"]
+
+_OFFSETS: dict[str, tuple[str, Callable[[PartitionStatus], int]]] = {
+    "lag_records": ("Offsets that the handler is behind the end of the log.", lambda one: one.lag),
+    "position_offset": ("The next offset that the handler is given.", lambda one: one.position),
+    "committed_offset": ("The offset that the group has committed.", lambda one: one.committed),
+    "high_water_mark_offset": ("The end of the log.", lambda one: one.high_water_mark),
+    "landed_offset": ("Up to where what was read is where it belongs.", lambda one: one.landed),
+}
+_STATES = [*(state.name.lower() for state in State), "closed"]
+
+
+class GroupCollector(Collector):
+    """Register it: `REGISTRY.register(GroupCollector.of(group))`. It is to be asked on the group's event loop, and not
+    by the thread of `prometheus_client.start_http_server`."""
+
+    def __init__(self, members: Callable[[], Iterable[MemberSnapshot]]) -> None:
+        self._members = members
+
+    @classmethod
+    def of(cls, *groups: Metered) -> GroupCollector:
+        """Of ConsumerGroups of this process; their `worker` is 1, 2 and so on."""
+        return cls(lambda: [MemberSnapshot.of(group, number) for number, group in enumerate(groups, start=1)])
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that to be registered no member has to be there."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric, of all members."""
+        members = tuple(self._members())
+        build = GaugeMetricFamily("sarameya_build_info", "1, with the version that runs.", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
+        yield from _membership(members)
+        yield from _partitions(members)
+        yield from _topics(members)
+        yield from _meters(members)
+        yield from _landings(members)
+
+
+def _labels(member: MemberSnapshot, *more: object) -> list[str]:
+    return [member.status.group, str(member.worker), *map(str, more)]
+
+
+def _membership(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
+    state = GaugeMetricFamily("sarameya_member_state", "1 for the state it is in.", labels=[*_MEMBER, "state"])
+    lasts = GaugeMetricFamily("sarameya_member_state_seconds", "For how long it is in this state.", labels=_MEMBER)
+    generation = GaugeMetricFamily("sarameya_member_generation", "The group's generation, or -1.", labels=_MEMBER)
+    assigned = GaugeMetricFamily("sarameya_assigned_partitions", "How many partitions it has.", labels=_MEMBER)
+    buffered = GaugeMetricFamily("sarameya_buffer_bytes", "What was fetched and not been dealt with.", labels=_MEMBER)
+    budget = GaugeMetricFamily("sarameya_buffer_limit_bytes", "What may be: fetch_buffer_bytes.", labels=_MEMBER)
+    for member in members:
+        status, labels = member.status, _labels(member)
+        for name in _STATES:
+            state.add_metric([*labels, name], int(status.state.lower() == name))
+        lasts.add_metric(labels, status.seconds)
+        generation.add_metric(labels, status.generation)
+        assigned.add_metric(labels, len(status.partitions))
+        buffered.add_metric(labels, status.buffered_bytes)
+        budget.add_metric(labels, status.budget_bytes)
+    yield from (state, lasts, generation, assigned, buffered, budget)
+
+
+def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
+    offsets = {
+        name: GaugeMetricFamily(
+            f"sarameya_partition_{name}", f"{help} No row where it is not known.", labels=_PARTITION
+        )
+        for name, (help, _) in _OFFSETS.items()
+    }
+    backpressured = GaugeMetricFamily(
+        "sarameya_partition_backpressured_seconds",
+        "For how long its handler has taken nothing for so long that it is not fetched; 0 where it does.",
+        labels=_PARTITION,
+    )
+    activity = GaugeMetricFamily(
+        "sarameya_partition_activity_seconds", "For how long it does what it does.", labels=[*_PARTITION, "activity"]
+    )
+    for member in members:
+        for one in member.status.partitions:
+            labels = _labels(member, one.partition.topic, one.partition.partition)
+            for name, (_, offset) in _OFFSETS.items():
+                if (value := offset(one)) >= 0:
+                    offsets[name].add_metric(labels, value)
+            is_backpressured = one.activity is Activity.BACKPRESSURED
+            backpressured.add_metric(labels, one.seconds if is_backpressured else 0.0)
+            activity.add_metric([*labels, str(one.activity)], one.seconds)
+    yield from (*offsets.values(), backpressured, activity)
+
+
+def _topics(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
+    records = CounterMetricFamily("sarameya_records", "Messages laid ready for the handler.", labels=_TOPIC)
+    size = CounterMetricFamily("sarameya_fetched_bytes", "Their record batches, as they travel.", labels=_TOPIC)
+    handler = CounterMetricFamily("sarameya_handler_seconds", "How long the handler was at work.", labels=_TOPIC)
+    backpressure = CounterMetricFamily(
+        "sarameya_backpressure_seconds", "How long partitions were not fetched for it, once it was over.", labels=_TOPIC
+    )
+    for member in members:
+        for topic, total in totals(member).items():
+            labels = _labels(member, topic)
+            records.add_metric(labels, total.records)
+            size.add_metric(labels, total.size_bytes)
+            handler.add_metric(labels, total.handler_seconds)
+            backpressure.add_metric(labels, total.backpressure_seconds)
+    yield from (records, size, handler, backpressure)
+
+
+def _meters(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
+    requests = HistogramMetricFamily(
+        "sarameya_request_duration_seconds",
+        "How long brokers took to answer; what they may hold (Fetch, JoinGroup) included.",
+        labels=[*_MEMBER, "request"],
+    )
+    rebalances = CounterMetricFamily("sarameya_rebalances", "By what set them off.", labels=[*_MEMBER, "reason"])
+    lasted = HistogramMetricFamily(
+        "sarameya_rebalance_duration_seconds", "From when a member was not stable to when it was.", labels=_MEMBER
+    )
+    retries = CounterMetricFamily("sarameya_retries", "By what was tried again.", labels=[*_MEMBER, "what"])
+    events = CounterMetricFamily("sarameya_events", "What happened, by its kind.", labels=[*_MEMBER, "event"])
+    for member in members:
+        meters = member.meters
+        for request, histogram in meters.requests.items():
+            _add(requests, _labels(member, request), histogram)
+        for reason, count in meters.rebalances.items():
+            rebalances.add_metric(_labels(member, reason), count)
+        _add(lasted, _labels(member), meters.rebalance_seconds)
+        for what, count in meters.retries.items():
+            retries.add_metric(_labels(member, what), count)
+        for event, count in meters.events.items():
+            events.add_metric(_labels(member, event), count)
+    yield from (requests, rebalances, lasted, retries, events)
+
+
+def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
+    seconds = HistogramMetricFamily("sarameya_landing_duration_seconds", "How long landings took.", labels=_TOPIC)
+    rows = HistogramMetricFamily("sarameya_landing_rows", "How many rows they had.", labels=_TOPIC)
+    size = HistogramMetricFamily("sarameya_landing_size_bytes", "How large they were.", labels=_TOPIC)
+    failures = CounterMetricFamily("sarameya_landing_failures", "Tries to land that failed.", labels=_TOPIC)
+    letters = CounterMetricFamily("sarameya_dead_letters", "Records that were set aside.", labels=_TOPIC)
+    gone = CounterMetricFamily("sarameya_offsets_gone", "Offsets deleted before they were read.", labels=_TOPIC)
+    for member in members:
+        for topic, meters in member.meters.topics.items():
+            labels = _labels(member, topic)
+            _add(seconds, labels, meters.landing_seconds)
+            _add(rows, labels, meters.landing_rows)
+            _add(size, labels, meters.landing_bytes)
+            failures.add_metric(labels, meters.landing_failures)
+            letters.add_metric(labels, meters.dead_letters)
+            gone.add_metric(labels, meters.offsets_gone)
+    yield from (seconds, rows, size, failures, letters, gone)
+
+
+def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
+    buckets = [(_bound(bound), count) for bound, count in histogram.cumulative()]
+    family.add_metric(labels, [*buckets, ("+Inf", histogram.count)], histogram.total)
+
+
+def _bound(bound: float) -> str:
+    """As Prometheus' own libraries write it."""
+    return str(float(bound))

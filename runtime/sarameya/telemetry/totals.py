@@ -1,0 +1,30 @@
+"""What a topic's messages came to, those of claims that are still being read included. Pure."""
+
+from __future__ import annotations
+
+import attrs
+
+from sarameya.telemetry.snapshot import MemberSnapshot
+
+
+@attrs.define(slots=True)
+class Totals:
+    """Of one topic, for one member, since that was made."""
+
+    records: int = 0
+    size_bytes: int = 0
+    handler_seconds: float = 0.0
+    backpressure_seconds: float = 0.0
+
+
+def totals(member: MemberSnapshot) -> dict[str, Totals]:
+    """By topic, of each that it has or had partitions of."""
+    found: dict[str, Totals] = {}
+    for name, topic in member.meters.topics.items():
+        found[name] = Totals(topic.records, topic.size_bytes, topic.handler_seconds, topic.backpressure_seconds)
+    for partition in member.status.partitions:
+        total = found.setdefault(partition.partition.topic, Totals())
+        total.records += partition.records_total
+        total.size_bytes += partition.bytes_total
+        total.handler_seconds += partition.handler_seconds
+    return found

@@ -1,0 +1,219 @@
+"""What a member says it is doing, held against what it is made to do. In-memory cluster, virtual time."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from sarameya import (
+    Activity,
+    Claim,
+    ConsumerGroupHandler,
+    GroupStatus,
+    Landed,
+    LandingStarted,
+    Message,
+    PartitionStatus,
+    Session,
+)
+from sarameya import TopicPartition as TP
+from sarameya.protocol.membership_states import State
+from sarameya.protocol.versions import Api
+from tests.group.kit import Recorder, deadline, eventually, orders, start_member
+
+ZERO = TP("orders", 0)
+
+
+def zero(status: GroupStatus) -> PartitionStatus:
+    return next(one for one in status.partitions if one.partition == ZERO)
+
+
+async def test_member_tells_its_state_and_where_its_partitions_stand(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        cluster.produce_many("orders", 0, [(None, b"x")] * 10)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, autocommit_interval=1.0)
+        await handler.received(10)
+        await trio.sleep(5)
+        status = member.group.status()
+        assert status.state == State.STABLE.name
+        assert 4 < status.seconds <= 6
+        (described,) = (one.member_id for one in cluster.describe_group("g").members)
+        assert (status.member_id, status.generation) == (described, cluster.describe_group("g").generation)
+        assert (status.is_leader, status.assignor, status.coordinator) == (True, "range", 0)
+        assert [one.partition for one in status.partitions] == [ZERO, TP("orders", 1)]
+        one = zero(status)
+        assert (one.activity, one.position, one.high_water_mark, one.lag) == (Activity.FETCHING, 10, 10, 0)
+        assert (one.marked, one.committed, one.broker) == (10, 10, 0)
+        assert 4 < one.seconds <= 6
+        assert 0 <= one.asked_seconds <= 1
+        assert (one.buffered_bytes, status.buffered_bytes) == (0, 0)
+        assert status.budget_bytes == member.group.config.fetch_buffer_bytes
+        await member.close()
+        assert member.group.status() == GroupStatus(group="g", state="closed")
+
+
+class Slow(ConsumerGroupHandler):
+    """Takes a message, and is let go on."""
+
+    def __init__(self) -> None:
+        self.taken = trio.Event()
+        self.go_on = trio.Event()
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        async for message in claim:
+            assert isinstance(message, Message)
+            self.taken.set()
+            await self.go_on.wait()
+            session.mark_message(message)
+
+
+async def test_handler_that_does_not_come_back_is_seen_and_how_long(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        cluster.produce_many("orders", 0, [(None, b"x" * 1000)] * 3)
+        handler = Slow()
+        member = await start_member(nursery, cluster, handler, max_processing_time=10.0)
+        await handler.taken.wait()
+        cluster.produce_many("orders", 0, [(None, b"x" * 1000)] * 3)
+        await trio.sleep(5)
+        one = zero(member.group.status())
+        assert (one.activity, round(one.seconds), one.position) == (Activity.IN_HANDLER, 5, 1)
+        assert one.buffered_bytes > 3000
+        await trio.sleep(30)
+        assert zero(member.group.status()).activity is Activity.BACKPRESSURED
+        member.group.pause([ZERO])
+        await trio.sleep(2)
+        one = zero(member.group.status())
+        assert (one.activity, round(one.seconds)) == (Activity.PAUSED, 2)
+        member.group.resume([ZERO])
+        member.group.close_nowait()
+        await trio.sleep(3)
+        one = zero(member.group.status())
+        assert (one.activity, round(one.seconds)) == (Activity.GIVING_UP, 3)
+        handler.go_on.set()
+        await member.ended.wait()
+
+
+async def test_partition_without_a_leader_says_how_often_it_was_looked_for(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await trio.sleep(5)
+        leader = zero(member.group.status()).broker
+        assert leader >= 0
+        await cluster.stop_broker(leader)
+        await trio.sleep(5)
+        one = zero(member.group.status())
+        assert one.activity is Activity.RETRYING
+        assert one.attempt == 1  # metadata, which would tell of a leader, is itself asked for again and again
+        assert one.reason
+        assert one.broker == -1
+        await cluster.start_broker(leader)
+        await trio.sleep(10)
+        one = zero(member.group.status())
+        assert (one.activity, one.attempt, one.reason, one.broker) == (Activity.FETCHING, 0, "", leader)
+        await member.close()
+
+
+class Held(ConsumerGroupHandler):
+    """Finds out for long where a partition begins, and then keeps all that it takes."""
+
+    async def start_offset(self, partition: TP, committed: object) -> int:
+        await trio.sleep(20)
+        return 0
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        async for batch in claim.batches():
+            claim.hold(sum(len(message.value or b"") for message in batch))
+
+
+async def test_partition_that_is_about_to_begin_and_one_that_has_no_room(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        for _ in range(40):
+            cluster.produce_many("orders", 0, [(None, b"x" * 50_000)] * 4)
+        options = {"fetch_buffer_bytes": 2**21, "fetch_max_partition_bytes": 2**18}
+        member = await start_member(nursery, cluster, Held(), **options)
+        await trio.sleep(10)
+        assert zero(member.group.status()) == PartitionStatus(partition=ZERO, activity=Activity.STARTING)
+        await trio.sleep(30)
+        one = zero(member.group.status())
+        assert one.activity is Activity.NO_ROOM
+        assert 0 < one.held_bytes <= one.buffered_bytes <= member.group.status().budget_bytes
+        assert one.lag > 0
+        await member.close()
+
+
+class Landing(ConsumerGroupHandler):
+    """Says what it does with what it has taken."""
+
+    def __init__(self) -> None:
+        self.go_on = trio.Event()
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        async for message in claim:
+            assert isinstance(message, Message)
+            with claim.report.doing(Activity.LANDING, "one message"):
+                session.tell(LandingStarted(partition=ZERO, from_offset=message.offset, to_offset=message.offset + 1))
+                await trio.sleep(5)
+                with claim.report.doing(Activity.RETRYING, "the disk is full", attempt=2):
+                    await self.go_on.wait()
+            claim.report.landed = message.offset + 1
+            session.mark_message(message)
+            session.tell(Landed(partition=ZERO, from_offset=message.offset, to_offset=message.offset + 1, seconds=9.0))
+
+
+async def test_what_a_handler_says_of_its_work_is_seen_and_counted(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        handler = Landing()
+        member = await start_member(nursery, cluster, handler, max_processing_time=20.0)
+        cluster.produce_many("orders", 0, [(None, b"x")])
+        await eventually(lambda: bool(member.seen(LandingStarted)))
+        await trio.sleep(3)
+        one = zero(member.group.status())
+        assert (one.activity, round(one.seconds), one.reason, one.landed) == (Activity.LANDING, 3, "one message", -1)
+        await trio.sleep(6)
+        one = zero(member.group.status())
+        assert (one.activity, round(one.seconds), one.attempt) == (Activity.RETRYING, 4, 2)
+        assert one.reason == "the disk is full"
+        cluster.produce_many("orders", 0, [(None, b"x")])
+        await trio.sleep(60)
+        one = zero(member.group.status())
+        assert (one.activity, one.reason) == (Activity.BACKPRESSURED, "retrying the disk is full")
+        handler.go_on.set()
+        await trio.sleep(20)
+        one = zero(member.group.status())
+        assert (one.activity, one.landed) == (Activity.FETCHING, 2)
+        meters = member.group.meters.topics["orders"]
+        assert (meters.landing_seconds.count, meters.landing_seconds.total) == (2, 18.0)
+        assert meters.records == 0  # its claim has not ended
+        await member.close()
+        assert member.group.meters.topics["orders"].records == 2
+
+
+async def test_marks_on_their_way_are_seen(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, autocommit_interval=1.0)
+        await trio.sleep(5)
+        cluster.drop_next(Api.OFFSET_COMMIT, hang_up=False)
+        cluster.produce_many("orders", 0, [(None, b"x")])
+        await trio.sleep(5)
+        assert zero(member.group.status()).activity is Activity.COMMITTING
+        await eventually(lambda: zero(member.group.status()).committed == 1)
+        assert zero(member.group.status()).activity is Activity.FETCHING
+        await member.close()
+
+
+async def test_requests_and_rebalances_of_a_member_are_metered(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        first = await start_member(nursery, cluster, Recorder())
+        await trio.sleep(5)
+        second = await start_member(nursery, cluster, Recorder())
+        await trio.sleep(10)
+        meters = first.group.meters
+        assert meters.rebalances == {"join_wanted": 1, "rebalance": 1}
+        assert meters.rebalance_seconds.count == 2
+        assert meters.requests["JoinGroup"].count >= 2
+        assert {"Fetch", "SyncGroup", "Heartbeat", "Metadata", "ApiVersions"} <= meters.requests.keys()
+        await second.close()
+        await first.close()

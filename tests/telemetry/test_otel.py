@@ -1,0 +1,239 @@
+"""Metrics and spans as OpenTelemetry's own SDK has them: exported in memory, and as a collector reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from trio.testing import MockClock
+
+from sarameya import (
+    Claim,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    Landed,
+    LandingFailed,
+    LandingStarted,
+    Message,
+    Session,
+    TimestampType,
+    TopicPartition,
+)
+from sarameya.telemetry.otel_metrics import export_metrics, metrics_data, resource_of
+from sarameya.telemetry.otel_tracing import MOST_LINKS, Tracing, context_of
+from sarameya.telemetry.prometheus import GroupCollector
+from sarameya.testing import run_inline
+from tests.group.kit import Recorder, deadline, orders, start_member
+from tests.telemetry.otlp import collector_listening
+
+ORDERS = TopicPartition("orders", 0)
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+def parent(number: int = 0) -> bytes:
+    return f"00-{int(TRACE, 16) + number:032x}-b7ad6b7169203331-01".encode()
+
+
+async def test_metrics_reach_a_collector_by_otlp(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        cluster.produce_many("orders", 0, [(None, b"x")] * 3)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await handler.received(3)
+        await trio.sleep(5)
+        data = metrics_data(GroupCollector.of(member.group).collect(), Resource({"service.name": "s"}), 1000.0, 1010.0)
+        meters = {name: attrs.evolve(h, counts=[*h.counts]) for name, h in member.group.meters.requests.items()}
+        await member.close()
+    with collector_listening() as received:
+        exporter = OTLPMetricExporter(endpoint=f"{received.url}/v1/metrics")
+        assert exporter.export(data) is MetricExportResult.SUCCESS
+        exporter.shutdown()
+    (request,) = received.metrics
+    (of_resource,) = request.resource_metrics
+    assert {a.key: a.value.string_value for a in of_resource.resource.attributes} == {"service.name": "s"}
+    (scope,) = of_resource.scope_metrics
+    metrics = {metric.name: metric for metric in scope.metrics}
+    (records,) = metrics["sarameya_records"].sum.data_points
+    assert (records.as_int, records.start_time_unix_nano, records.time_unix_nano) == (3, 1000 * 10**9, 1010 * 10**9)
+    assert metrics["sarameya_records"].sum.is_monotonic
+    (lag,) = metrics["sarameya_partition_lag_records"].gauge.data_points
+    assert {a.key: a.value.string_value for a in lag.attributes} == {
+        "group": "g",
+        "worker": "1",
+        "topic": "orders",
+        "partition": "0",
+    }
+    durations = metrics["sarameya_request_duration_seconds"]
+    assert durations.unit == "s"
+    of_request = {
+        next(a.value.string_value for a in point.attributes if a.key == "request"): point
+        for point in durations.histogram.data_points
+    }
+    assert of_request.keys() == meters.keys()
+    for name, point in of_request.items():
+        assert list(point.bucket_counts) == meters[name].counts
+        assert list(point.explicit_bounds) == list(meters[name].bounds)
+        assert (point.count, point.sum) == (meters[name].count, pytest.approx(meters[name].total))
+        assert not point.HasField("min")
+
+
+class Remembering(MetricExporter):
+    def __init__(self, *, fails: int = 0) -> None:
+        super().__init__()
+        self.exported: list[MetricsData] = []
+        self.fails = fails
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 0, **kwargs: Any) -> MetricExportResult:
+        self.exported.append(metrics_data)
+        if len(self.exported) <= self.fails:
+            raise ConnectionError("away")
+        return MetricExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: float = 0) -> bool:
+        return True
+
+    def shutdown(self, timeout_millis: float = 0, **kwargs: Any) -> None:
+        """Nothing is open."""
+
+
+async def test_metrics_are_sent_each_while_and_at_the_end_whatever_fails(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+
+    async def inline(call: Callable[[], Any], *, abandon_on_cancel: bool) -> Any:
+        return await run_inline(call)
+
+    monkeypatch.setattr("trio.to_thread.run_sync", inline)
+    exporter = Remembering(fails=1)
+    group = ConsumerGroup(["localhost:9092"], "g")
+    with trio.move_on_after(25):
+        await export_metrics(GroupCollector.of(group), exporter, interval=10)
+    assert len(exporter.exported) == 4
+    assert [record.getMessage() for record in caplog.records] == ["metrics were not exported: ConnectionError: away"]
+
+
+class Lander(ConsumerGroupHandler):
+    """Lands what it is given, by fives; the first try fails."""
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        held: list[int] = []
+        fails = True
+        async for message in claim:
+            assert isinstance(message, Message)
+            held.append(message.offset)
+            while len(held) == 5:
+                offsets = {"from_offset": held[0], "to_offset": held[-1] + 1}
+                session.tell(LandingStarted(partition=ORDERS, **offsets))
+                await trio.sleep(1)
+                if fails:
+                    session.tell(LandingFailed(partition=ORDERS, **offsets, cause="disk full"))
+                else:
+                    session.tell(Landed(partition=ORDERS, **offsets, rows=5, size_bytes=500, seconds=1.0))
+                    held = []
+                fails = False
+            session.mark_message(message)
+
+
+async def spans_of_landings() -> list[ReadableSpan]:
+    """Of a member that has landed twice; the records 0 to 4 have one trace each, 1 and 2 the same, the others none."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracing = Tracing(provider)
+    async with orders(1) as cluster, deadline() as nursery:
+        for number in (0, 1, 1, 3, 4):
+            cluster.produce("orders", 0, b"v", headers=[("traceparent", parent(number)), ("other", b"\xff")])
+        cluster.produce_many("orders", 0, [(None, b"x")] * 5)
+        member = await start_member(nursery, cluster, Lander(), observers=[tracing], interceptors=[tracing])
+        await trio.sleep(30)
+        await member.close()
+    provider.shutdown()
+    return list(exporter.get_finished_spans())
+
+
+async def test_session_claim_and_landings_are_spans_within_each_other(autojump_clock: MockClock) -> None:
+    of_name: dict[str, list[ReadableSpan]] = {}
+    for span in await spans_of_landings():
+        of_name.setdefault(span.name, []).append(span)
+    (session,), (claim,), landings = of_name["session"], of_name["claim orders"], of_name["land orders"]
+    assert session.parent is None
+    assert claim.parent is not None
+    assert claim.parent.span_id == session.context.span_id
+    assert session.attributes is not None
+    assert session.attributes["messaging.consumer.group.name"] == "g"
+    failed, first, second = landings
+    for landing in landings:
+        assert landing.parent is not None
+        assert landing.parent.span_id == claim.context.span_id
+        assert landing.kind is SpanKind.CONSUMER
+        assert landing.start_time is not None
+        assert landing.end_time is not None
+    assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, "disk full")
+    assert first.attributes is not None
+    assert first.attributes["messaging.batch.message_count"] == 5
+    assert first.attributes["messaging.destination.partition.id"] == "0"
+    expected = [int(TRACE, 16) + number for number in (0, 1, 3, 4)]
+    for landing in (failed, first):
+        assert [link.context.trace_id for link in landing.links] == expected
+    assert second.links == ()
+
+
+def test_context_of_a_message_is_in_its_headers() -> None:
+    message = Message(
+        topic="orders",
+        partition=0,
+        offset=0,
+        timestamp=0,
+        timestamp_type=TimestampType.CREATE_TIME,
+        key=None,
+        value=None,
+        headers=(("traceparent", parent()),),
+    )
+    found = trace.get_current_span(context_of(message)).get_span_context()
+    assert (f"{found.trace_id:032x}", found.is_remote) == (TRACE, True)
+    none = trace.get_current_span(context_of(message.replace(headers=()))).get_span_context()
+    assert not none.is_valid
+
+
+@pytest.mark.parametrize("value", [b"", b"00", b"\xff\xfe", b"00-" + b"0" * 32 + b"-b7ad6b7169203331-01", None])
+async def test_headers_that_are_no_trace_are_no_link(value: bytes | None, autojump_clock: MockClock) -> None:
+    tracing = Tracing(TracerProvider())
+    async with orders(1) as cluster, deadline() as nursery:
+        cluster.produce("orders", 0, b"v", headers=[("traceparent", value)])
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, observers=[tracing], interceptors=[tracing])
+        await handler.received(1)
+        assert not tracing._contexts[ORDERS]
+        await member.close()
+
+
+async def test_links_are_bounded(autojump_clock: MockClock) -> None:
+    tracing = Tracing(TracerProvider())
+    async with orders(1) as cluster, deadline() as nursery:
+        for number in range(300):
+            cluster.produce("orders", 0, b"v", headers=[("traceparent", parent(number))])
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, observers=[tracing], interceptors=[tracing])
+        await handler.received(300)
+        assert len(tracing._links(ORDERS, 0, 300)) == MOST_LINKS
+        await member.close()
+    assert tracing._contexts == {}
+
+
+def test_environment_says_who_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resource_of({"service.name": "ours"}).attributes["service.name"] == "ours"
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "theirs")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=pod-0")
+    told = resource_of({"service.name": "ours", "service.instance.id": "1"}).attributes
+    assert (told["service.name"], told["service.instance.id"]) == ("theirs", "pod-0")

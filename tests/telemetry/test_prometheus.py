@@ -1,0 +1,103 @@
+"""The metrics of a member at work, as Prometheus' own parsers read them, held against the embedded broker's truth."""
+
+from __future__ import annotations
+
+import trio
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse
+from prometheus_client.samples import Sample
+from trio.testing import MockClock
+
+from sarameya import ConsumerGroup, Landed, TopicPartition
+from sarameya.protocol.membership_states import State
+from sarameya.telemetry.prometheus import GroupCollector
+from tests.group.kit import Recorder, deadline, orders, start_member
+
+Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def registry_of(*groups: ConsumerGroup) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(GroupCollector.of(*groups))
+    return registry
+
+
+def samples(registry: CollectorRegistry) -> list[Sample]:
+    """What both formats say, after their strict parsers."""
+    plain = [one for family in parse(generate_latest(registry).decode()) for one in family.samples]
+    strict = [one for family in parse_openmetrics(generate_openmetrics(registry).decode()) for one in family.samples]
+    assert {(s.name, *sorted(s.labels.items()), s.value) for s in plain} == {
+        (s.name, *sorted(s.labels.items()), s.value) for s in strict
+    }
+    return strict
+
+
+def value(found: list[Sample], name: str, **labels: str) -> float:
+    (one,) = [s for s in found if s.name == name and labels.items() <= s.labels.items()]
+    return float(one.value)
+
+
+async def test_metrics_of_a_member_are_the_broker_s_truth(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        cluster.produce_many("orders", 0, [(None, b"x" * 100)] * 10)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, autocommit_interval=1.0)
+        await handler.received(10)
+        await trio.sleep(10)
+        group = member.group
+        registry = registry_of(group)
+        found = samples(registry)
+        own = {"group": "g", "worker": "1"}
+        zero = {**own, "topic": "orders", "partition": "0"}
+        assert value(found, "sarameya_partition_lag_records", **zero) == 0
+        assert value(found, "sarameya_partition_position_offset", **zero) == 10
+        assert value(found, "sarameya_partition_high_water_mark_offset", **zero) == 10
+        assert value(found, "sarameya_partition_committed_offset", **zero) == 10
+        assert not [s for s in found if s.name == "sarameya_partition_landed_offset"], "nobody lands"
+        assert value(found, "sarameya_records_total", **own, topic="orders") == 10
+        assert value(found, "sarameya_fetched_bytes_total", **own, topic="orders") > 1000
+        assert value(found, "sarameya_assigned_partitions", **own) == 2
+        described = cluster.describe_group("g")
+        assert value(found, "sarameya_member_generation", **own) == described.generation
+        states = {s.labels["state"]: s.value for s in found if s.name == "sarameya_member_state"}
+        assert states == {**{state.name.lower(): 0 for state in State}, "closed": 0, "stable": 1}
+        assert value(found, "sarameya_rebalances_total", **own, reason="join_wanted") == 1
+        assert value(found, "sarameya_rebalance_duration_seconds_count", **own) == 1
+        assert value(found, "sarameya_request_duration_seconds_count", **own, request="OffsetCommit") >= 1
+        assert value(found, "sarameya_buffer_limit_bytes", **own) == group.config.fetch_buffer_bytes
+        await member.close()
+        found = samples(registry)
+        assert not [s for s in found if s.name.startswith("sarameya_partition_")], "it has none any more"
+        assert value(found, "sarameya_records_total", **own, topic="orders") == 10
+
+
+async def test_landings_are_histograms(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        orders_0 = TopicPartition("orders", 0)
+        tell = member.group._observer
+        for rows, size, seconds in ((5, 6000, 0.3), (50_000, 2**22, 7.0)):
+            tell(Landed(partition=orders_0, from_offset=0, to_offset=1, rows=rows, size_bytes=size, seconds=seconds))
+        found = samples(registry_of(member.group))
+        assert value(found, "sarameya_landing_duration_seconds_count", topic="orders") == 2
+        assert value(found, "sarameya_landing_duration_seconds_sum", topic="orders") == 7.3
+        assert value(found, "sarameya_landing_duration_seconds_bucket", topic="orders", le="0.5") == 1
+        assert value(found, "sarameya_landing_rows_bucket", topic="orders", le="10.0") == 1
+        assert value(found, "sarameya_landing_size_bytes_bucket", topic="orders", le="+Inf") == 2
+        await member.close()
+
+
+async def test_members_of_one_service_are_told_apart(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        first = await start_member(nursery, cluster, Recorder())
+        second = await start_member(nursery, cluster, Recorder())
+        await trio.sleep(10)
+        found = samples(registry_of(first.group, second.group))
+        lags = {s.labels["worker"]: s.labels["partition"] for s in found if s.name == "sarameya_partition_lag_records"}
+        assert lags.keys() == {"1", "2"}
+        assert set(lags.values()) == {"0", "1"}
+        await first.close()
+        await second.close()
