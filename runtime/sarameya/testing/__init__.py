@@ -1,5 +1,7 @@
 """The test kit: Kafka for tests, in memory and in virtual time. Part of the public API.
 
+A handler alone is tested with a `ClaimFeed`, which has no broker at all; a group with one in memory:
+
     async def test_orders_are_handled(autojump_clock):
         async with memory_cluster({"orders": 4}) as cluster:
             cluster.produce("orders", 0, b"value")
@@ -55,11 +57,13 @@ from sarameya.embedded import (
 from sarameya.embedded.faults import Delay, Drop, Fail, Fault
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
+from sarameya.testing.claim_feed import ClaimFeed
 from sarameya.testing.virtual_time import VIRTUAL_EPOCH, run_inline, virtual_wall_clock
 
 __all__ = [
     "VIRTUAL_EPOCH",
     "Api",
+    "ClaimFeed",
     "Codec",
     "CoordinatorConfig",
     "Delay",

@@ -1,0 +1,94 @@
+"""Tests of a handler: alone, by a feed; then in a group, with an embedded cluster that misbehaves.
+
+pip install 'sarameya[testing]'; pytest examples/testing
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import trio
+from balances import Balances
+
+from sarameya import ClaimError
+from sarameya.testing import Api, ErrorCode
+
+
+class Accounts:
+    """A store in memory, which may be away; `full` is set when it has so many cents."""
+
+    def __init__(self, until: int = 0) -> None:
+        self.cents: Counter[str] = Counter()
+        self.is_away = False
+        self.full = trio.Event()
+        self._until = until
+
+    async def add(self, account: str, cents: int) -> None:
+        await trio.sleep(0.01)
+        if self.is_away:
+            raise ConnectionError("the store is away")
+        self.cents[account] += cents
+        if self.cents.total() == self._until:
+            self.full.set()
+
+
+async def test_payments_are_added_up_and_committed(autojump_clock, claim_feed):
+    feed, accounts = claim_feed("payments"), Accounts()
+    feed.send(b"250", key=b"ann")
+    feed.send(b"-100", key=b"ann")
+    feed.send(b"70", key=b"bob")
+    feed.end()
+    await feed.run(Balances(accounts))
+    assert accounts.cents == {"ann": 150, "bob": 70}
+    assert feed.committed == 3
+
+
+async def test_what_is_no_payment_holds_up_nobody(autojump_clock, claim_feed):
+    feed, accounts = claim_feed("payments"), Accounts()
+    balances = Balances(accounts)
+    feed.send(b"not a number", key=b"ann")
+    feed.send(None, key=b"ann")
+    feed.send(b"5", key=b"ann")
+    feed.end()
+    await feed.run(balances)
+    assert (balances.refused, accounts.cents["ann"], feed.committed) == (2, 5, 3)
+
+
+async def test_payment_that_was_not_stored_comes_again(autojump_clock, claim_feed):
+    feed, accounts = claim_feed("payments"), Accounts()
+    feed.send(b"1", key=b"ann")
+    feed.end()
+    accounts.is_away = True
+    with pytest.raises(ExceptionGroup) as caught:
+        await feed.run(Balances(accounts))
+    assert caught.group_contains(ClaimError, match="payments-0 at offset 1.*the store is away")
+    assert feed.committed == 0
+    accounts.is_away = False
+    await feed.run(Balances(accounts))
+    assert (accounts.cents["ann"], feed.committed) == (1, 1)
+
+
+async def test_lost_membership_repeats_payments(autojump_clock, claim_feed):
+    """What the guarantee is: each payment at least once. A ledger that must not count twice needs more."""
+    feed, accounts = claim_feed("payments"), Accounts()
+    feed.send(b"10", key=b"ann")
+    feed.lose()
+    await feed.run(Balances(accounts))
+    feed.end()
+    await feed.run(Balances(accounts))
+    assert accounts.cents["ann"] == 20
+
+
+@pytest.mark.sarameya({"payments": 4}, brokers=3)
+async def test_group_goes_on_though_its_coordinator_moves(sarameya_clock, sarameya_faults, sarameya_group):
+    cluster, accounts = sarameya_faults, Accounts(until=40)
+    cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR, 2)
+    async with sarameya_group("balances") as group, trio.open_nursery() as nursery:
+        nursery.start_soon(group.consume, ["payments"], Balances(accounts))
+        for number in range(40):
+            cluster.produce("payments", number % 4, b"1", key=b"ann")
+        await accounts.full.wait()
+        group.close_nowait()
+    assert accounts.cents["ann"] == 40
+    assert sum(offset.offset for offset in cluster.committed("balances").values()) == 40

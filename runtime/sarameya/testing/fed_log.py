@@ -1,0 +1,91 @@
+"""The log that a `ClaimFeed` reads, and what a session asks of it: where places are in it, and what it has."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+
+import attrs
+import trio
+
+from sarameya.consumer.offset_lookup import Found, Place, Take
+from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.refusal import Refused
+from sarameya.error_codes import ErrorCode
+from sarameya.model import LogRange, TopicPartition
+from sarameya.net.log_offsets import LogOffset
+from sarameya.offset_policy import timestamp_of
+
+
+@attrs.frozen(slots=True)
+class Answer:
+    """One partition's part of a fetch answer, as far as a `FetchCursor` looks at it."""
+
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    records: bytes = b""
+    diverging_epoch: None = None
+    preferred_read_replica: None = None
+    aborted_transactions: None = None
+
+
+class FedLog:
+    """A `Lookup` and the `LogFacts` of one partition's log."""
+
+    def __init__(self, log: PartitionLog, wall_clock: Callable[[], float]) -> None:
+        self._log = log
+        self._wall_clock = wall_clock
+        self._id = uuid.uuid5(uuid.NAMESPACE_OID, log.partition.topic)
+
+    def fetch(self, offset: int, max_bytes: int, limit: int) -> Answer:
+        """What a broker that leads the partition would answer, if the log ended at `limit`."""
+        log = self._log
+        try:
+            records = log.read(offset, max_bytes, limit)
+        except Refused as refused:
+            return Answer(refused.code, -1, -1)
+        return Answer(ErrorCode.NONE, log.end_offset, log.end_offset, records)
+
+    # -- where places are ----------------------------------------------------------------------------
+
+    async def find(self, wanted: Mapping[TopicPartition, Place]) -> Found:
+        await trio.lowlevel.checkpoint()
+        return {partition: LogOffset(self._offset(place)) for partition, place in wanted.items()}
+
+    async def find_each(self, wanted: Mapping[TopicPartition, Place], take: Take) -> None:
+        if wanted:
+            await take(await self.find(wanted))
+
+    async def log_range(self, partition: TopicPartition) -> LogRange:
+        await trio.lowlevel.checkpoint()
+        return LogRange(self._log.start_offset, self._log.end_offset)
+
+    def _offset(self, place: Place) -> int:
+        match place:
+            case "oldest":
+                return self._log.start_offset
+            case datetime() | timedelta():
+                place = timestamp_of(place, self._wall_clock())
+        found = self._log.offset_for_time(place) if isinstance(place, int) else None
+        return self._log.end_offset if found is None else found.offset
+
+    # -- what the log has ----------------------------------------------------------------------------
+
+    async def reach(self, partitions: Iterable[TopicPartition]) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def keep(self, topics: Collection[str]) -> None:
+        """There is one topic, and it stays the same."""
+
+    def topic_id(self, topic: str) -> uuid.UUID:
+        return self._id
+
+    async def ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogRange]:
+        return {partition: await self.log_range(partition) for partition in partitions}
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        await trio.lowlevel.checkpoint()
+        ends = {partition: self._log.epoch_end(epoch).end_offset for partition, epoch in epochs.items()}
+        return {partition: end if end >= 0 else None for partition, end in ends.items()}

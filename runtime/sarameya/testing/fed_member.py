@@ -1,0 +1,82 @@
+"""The member that a `ClaimFeed`'s session belongs to, and the coordinator that has its commits."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+import trio
+
+from sarameya.errors import GroupError, Reaction, Request, kafka_error, reaction_to
+from sarameya.group.member import Notice
+from sarameya.model import CommittedOffset, Generation, TopicPartition
+from sarameya.net.coordinator import FetchedOffsets
+from sarameya.protocol.membership_messages import CommitRefused, Event, Fail, LeaveWanted, MembershipLost
+from sarameya.protocol.subscription import Growth
+
+_NODE = 0
+
+
+class Commits:
+    """What a group has committed, whichever session did, and how the next commits are answered."""
+
+    def __init__(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
+        self.committed = dict(committed)
+        self.refusals: deque[int] = deque()
+
+    async def commit(
+        self, node_id: int, generation: int, member_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, int]:
+        await trio.lowlevel.checkpoint()
+        code = self.refusals.popleft() if self.refusals else 0
+        if not code:
+            self.committed.update(offsets)
+        return dict.fromkeys(offsets, code)
+
+    async def fetch_offsets(self, node_id: int, partitions: Iterable[TopicPartition]) -> FetchedOffsets:
+        await trio.lowlevel.checkpoint()
+        return FetchedOffsets(0, {partition: (0, self.committed.get(partition)) for partition in partitions})
+
+
+class FedMember:
+    """A `SessionMember` of one session, alone in its group under an eager assignor."""
+
+    is_cooperative = False
+
+    def __init__(self, group: str, topic: str, generation: Generation, commits: Commits) -> None:
+        self.client = commits
+        self.growth = Growth()
+        self.wanted = (topic,)
+        self._group = group
+        self._generation: Generation | None = generation
+        self._send, self.notices = trio.open_memory_channel[Notice](math.inf)
+
+    def notify(self, notice: Notice) -> None:
+        """Tell the session."""
+        if isinstance(notice, MembershipLost | Fail):
+            self._generation = None
+        self._send.send_nowait(notice)
+
+    async def coordinator(self) -> int | None:
+        await trio.lowlevel.checkpoint()
+        return _NODE if self._generation is not None else None
+
+    async def commit_generation(self) -> Generation | None:
+        await trio.lowlevel.checkpoint()
+        return self._generation
+
+    def is_settled(self, generation: Generation) -> bool:
+        return self._generation == generation
+
+    def post(self, event: Event) -> None:
+        """What a commit was refused for ends the membership, as it would in a group."""
+        match event:
+            case CommitRefused(code=code) if self._generation is not None:
+                error = kafka_error(code, f"group {self._group!r}", GroupError)
+                if reaction_to(Request.COMMIT, code) is Reaction.FATAL:
+                    self.notify(Fail(error))
+                else:
+                    self.notify(MembershipLost(f"commit: {error}"))
+            case LeaveWanted():
+                self._generation = None

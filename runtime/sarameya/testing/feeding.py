@@ -1,0 +1,146 @@
+"""Hands a test's log on to the claim of it, as a session's fetcher does with what brokers answer.
+
+Owns the fetch: when there is room, how far, and what the outcome means. What a test wants besides (`Script`) is done
+when all before it has been dealt with, that is, when the handler asks for more.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import trio
+
+from sarameya.config import Config
+from sarameya.consumer.backpressure import Backpressure
+from sarameya.consumer.fetcher import Feeding
+from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.consumer.resets import Resets
+from sarameya.errors import SarameyaError
+from sarameya.model import NO_LEADER_EPOCH, TopicPartition
+from sarameya.observe import Observer
+from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.fetch_cursor import Failed, FetchCursor, OutOfRange, Records
+from sarameya.status import Activity
+from sarameya.testing.fed_log import FedLog
+from sarameya.testing.script import Script
+
+
+class _Fed(PartitionConsumer):
+    """Knows whether everything that was delivered has been dealt with."""
+
+    outstanding = 0
+
+    def deliver(self, records: Records) -> None:
+        self.outstanding += 1
+        super().deliver(records)
+
+    def taken(self, records: Records) -> None:
+        self.outstanding -= 1
+        super().taken(records)
+
+
+class LogFeeds:
+    """The `Feeds` of one session that has one claim."""
+
+    def __init__(
+        self,
+        log: FedLog,
+        end: Callable[[], int],
+        script: Script,
+        resets: Resets,
+        config: Config,
+        observer: Observer,
+        budget: ByteBudget,
+        on_step: Callable[[Literal["end", "lose"]], None],
+    ) -> None:
+        self._log = log
+        self._end = end
+        self._script = script
+        self._resets = resets
+        self._config = config
+        self._budget = budget
+        self._on_step = on_step
+        self._backpressure = Backpressure(config.max_processing_time, observer)
+        self._consumer: _Fed | None = None
+        self._is_over = False
+        self._changed = trio.Event()
+        self._scope = trio.CancelScope()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Deliver what there is, until `stop`."""
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._backpressure.run)
+                task_status.started()
+                while True:
+                    self._changed = trio.Event()
+                    if (consumer := self._consumer) is not None:
+                        await self._serve(consumer)
+                    await self._changed.wait()
+
+    def look(self) -> None:
+        """There may be something to do."""
+        self._changed.set()
+
+    def stop(self) -> None:
+        self._scope.cancel()
+        self._consumer = None
+
+    def release(self, consumers: Iterable[PartitionConsumer]) -> None:
+        if self._consumer in list(consumers):
+            self._consumer = None
+
+    def feed(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        last_epoch: int = NO_LEADER_EPOCH,
+        told_in: int = NO_LEADER_EPOCH,
+        topic_id: uuid.UUID | None = None,
+    ) -> PartitionConsumer:
+        cursor = FetchCursor(partition, offset, last_epoch, told_in, topic_id)
+        return _Fed(cursor, self._config.channel_buffer_fetches, self._budget.open())
+
+    def read(self, consumers: Iterable[PartitionConsumer]) -> None:
+        for consumer in consumers:
+            assert isinstance(consumer, _Fed), "it is not of this feed"
+            self._consumer = consumer
+            consumer.on_change = self.look
+        self.look()
+
+    def feeding(self, consumer: PartitionConsumer) -> Feeding:
+        return Feeding(Activity.FETCHING)
+
+    async def _serve(self, consumer: _Fed) -> None:
+        while consumer is self._consumer and consumer.is_wanted and not self._is_over:
+            asked = consumer.cursor.position
+            answer = self._log.fetch(asked, self._config.fetch_max_bytes, self._script.limit(self._end()))
+            match consumer.cursor.take(answer, asked):
+                case Records() as records:
+                    consumer.deliver(records)
+                    self._backpressure.watch(consumer)
+                case OutOfRange():
+                    if not await self._resets.out_of_range(consumer):
+                        return
+                case Failed(error=error):
+                    self._fail(consumer, error)
+                case _:
+                    self._step(consumer)
+                    return
+
+    def _step(self, consumer: _Fed) -> None:
+        """All that may be read has been delivered: the next step, if that has been dealt with, too."""
+        match self._script.next:
+            case SarameyaError() as error:
+                self._script.done()
+                self._fail(consumer, error)
+            case "end" | "lose" as step if not consumer.outstanding:
+                self._script.done()
+                self._is_over = True
+                self._on_step(step)
+
+    def _fail(self, consumer: _Fed, error: SarameyaError) -> None:
+        self._is_over = True
+        consumer.fail(error)

@@ -1,0 +1,150 @@
+"""The pytest plugin of `sarameya.testing`: fixtures for tests that pytest-trio runs. See docs/testing.md.
+
+A module of its own: every pytest run of an environment that has Sarameya imports it, also those that test something
+else, so the package is imported only where a fixture of it is used.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+    from sarameya import ConsumerGroup
+    from sarameya.testing import ClaimFeed, EmbeddedCluster
+
+_MARKER = "sarameya(topics, brokers=1, **options): what the test's sarameya_cluster has, as for EmbeddedCluster"
+
+_NO_VIRTUAL_TIME = """\
+sarameya_cluster is in memory, where no time may pass but by a mock clock, and pytest-trio takes one from the test's own
+arguments only: write `async def {test}(sarameya_clock, ...)` (or autojump_clock), not a fixture that asks for it"""
+
+_VIRTUAL_TIME = """\
+{fixture} is reached over TCP, which takes real time, and this test's clock jumps over it: write
+`async def {test}(sarameya_clock, ...)`, which is real time there, or ask for no clock"""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--sarameya` and `--sarameya-seed`."""
+    options = parser.getgroup("sarameya", "Sarameya: Kafka for tests")
+    options.addoption(
+        "--sarameya",
+        choices=("memory", "tcp"),
+        default="memory",
+        help="how sarameya_cluster is reached: in memory and in virtual time (the default), or over TCP in real time",
+    )
+    options.addoption(
+        "--sarameya-seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="what ids and delays are drawn by, the same ones in every run (default: 0)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker `sarameya`."""
+    config.addinivalue_line("markers", _MARKER)
+
+
+@pytest.fixture
+def sarameya_clock(request: pytest.FixtureRequest) -> MockClock:
+    """The clock that goes with `sarameya_cluster`: it jumps to whatever is waited for next or, with `--sarameya=tcp`,
+    runs as fast as real time. To be asked for by the test itself."""
+    from trio.testing import MockClock
+
+    return MockClock(rate=1.0) if _is_tcp(request) else MockClock(autojump_threshold=0)
+
+
+@pytest.fixture
+async def sarameya_cluster(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
+    """An embedded cluster with the topics, brokers and options of the test's marker `sarameya`: in memory, or as
+    `--sarameya` says. Its methods are the controls: `fail_next`, `freeze_broker`, `move_leader` and so on."""
+    if _is_tcp(request):
+        _refuse_jumps(request, "sarameya_cluster")
+        async with _cluster(request) as cluster:
+            yield cluster
+        return
+    import trio
+    from trio.testing import MockClock
+
+    from sarameya.testing import virtual_wall_clock
+
+    if not isinstance(trio.lowlevel.current_clock(), MockClock):
+        pytest.fail(_NO_VIRTUAL_TIME.format(test=request.node.name), pytrace=False)
+    async with _cluster(request, in_memory=True, wall_clock=virtual_wall_clock) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def sarameya_tcp_cluster(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
+    """As `sarameya_cluster`, and always over TCP: for whatever is no part of this event loop (`bootstrap_servers`)."""
+    _refuse_jumps(request, "sarameya_tcp_cluster")
+    async with _cluster(request) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def sarameya_faults(sarameya_cluster: EmbeddedCluster) -> AsyncIterator[EmbeddedCluster]:
+    """`sarameya_cluster`, for a test whose faults must all have struck when it ends; one that has not fails it."""
+    yield sarameya_cluster
+    if armed := sarameya_cluster.faults:
+        sarameya_cluster.clear_faults()
+        pytest.fail("\n".join(["these faults have never struck:", *map(repr, armed)]), pytrace=False)
+
+
+@pytest.fixture
+def sarameya_group(request: pytest.FixtureRequest, sarameya_cluster: EmbeddedCluster) -> Callable[..., ConsumerGroup]:
+    """Makes members: `sarameya_group(group_id="test", config=None, **arguments)` is a ConsumerGroup of
+    `sarameya_cluster` with all that virtual time needs. Without a config it reads from the oldest offset on."""
+    from sarameya import Config, ConsumerGroup
+    from sarameya.testing import run_inline, virtual_wall_clock
+
+    rng = random.Random(_seed(request))
+    virtual = {} if _is_tcp(request) else {"run_sync": run_inline, "wall_clock": virtual_wall_clock}
+
+    def member(group_id: str = "test", config: Config | None = None, **arguments: Any) -> ConsumerGroup:
+        cluster = sarameya_cluster
+        given: dict[str, Any] = {"transport": cluster.transport, "rng": rng, **virtual, **arguments}
+        config = Config(offset_initial="oldest") if config is None else config
+        return ConsumerGroup(cluster.bootstrap_servers, group_id, config, **given)
+
+    return member
+
+
+@pytest.fixture
+def claim_feed() -> Callable[..., ClaimFeed]:
+    """Makes feeds for handlers, without any cluster: `claim_feed("orders", 0, at=100)`, as ClaimFeed does."""
+    from sarameya.testing import ClaimFeed
+
+    return ClaimFeed
+
+
+def _cluster(request: pytest.FixtureRequest, **options: Any) -> EmbeddedCluster:
+    from sarameya.testing import EmbeddedCluster
+
+    marker = request.node.get_closest_marker("sarameya")
+    args, wanted = (marker.args, marker.kwargs) if marker is not None else ((), {})
+    return EmbeddedCluster(*args, **{"seed": _seed(request), **options, **wanted})
+
+
+def _refuse_jumps(request: pytest.FixtureRequest, fixture: str) -> None:
+    import trio
+    from trio.testing import MockClock
+
+    clock = trio.lowlevel.current_clock()
+    if isinstance(clock, MockClock) and (clock.rate != 1 or clock.autojump_threshold != float("inf")):
+        pytest.fail(_VIRTUAL_TIME.format(fixture=fixture, test=request.node.name), pytrace=False)
+
+
+def _is_tcp(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--sarameya") == "tcp")
+
+
+def _seed(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--sarameya-seed"))

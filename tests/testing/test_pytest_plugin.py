@@ -1,0 +1,180 @@
+"""The pytest plugin, as its users have it: found by its entry point, in a pytest run of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.testing.user_project import Project
+
+HANDLER = """
+    from sarameya import ConsumerGroupHandler
+
+    class Counts(ConsumerGroupHandler):
+        def __init__(self):
+            self.values = []
+
+        async def consume_claim(self, session, claim):
+            async for message in claim:
+                self.values.append(message.value)
+                session.mark_message(message)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def with_handler(test: str) -> str:
+    return dedent(HANDLER) + dedent(test)
+
+
+GROUP = """
+    import time
+    import pytest
+    import trio
+
+    @pytest.mark.sarameya({"orders": 2}, brokers=2)
+    async def test_group_reads_all(sarameya_clock, sarameya_cluster, sarameya_group):
+        for number in range(10):
+            sarameya_cluster.produce("orders", number % 2, b"%d" % number)
+        counts, began = Counts(), time.monotonic()
+        async with sarameya_group("g") as group, trio.open_nursery() as nursery:
+            nursery.start_soon(group.consume, ["orders"], counts)
+            while len(counts.values) < 10:
+                await trio.sleep(WAIT)
+            group.close_nowait()
+        assert sum(offset.offset for offset in sarameya_cluster.committed("g").values()) == 10
+        assert time.monotonic() - began < AT_MOST
+"""
+
+
+def test_a_group_lives_an_hour_in_memory_and_moments_over_tcp(project: Project) -> None:
+    project.passes(with_handler(GROUP).replace("WAIT", "3600").replace("AT_MOST", "3600"))
+    project.passes(with_handler(GROUP).replace("WAIT", "0.1").replace("AT_MOST", "60"), "--sarameya=tcp")
+
+
+def test_cluster_in_memory_asks_for_the_clock_where_the_test_does_not(project: Project) -> None:
+    said = project.fails(
+        with_handler("""
+        import pytest
+
+        async def test_without_a_clock(sarameya_cluster):
+            pass
+    """)
+    )
+    assert "no time may pass but by a mock clock" in said
+    assert "`async def test_without_a_clock(sarameya_clock, ...)`" in said
+    said = project.fails(
+        with_handler("""
+        import pytest
+
+        @pytest.mark.usefixtures("autojump_clock")
+        async def test_with_a_clock_of_a_fixture(sarameya_cluster):
+            pass
+    """)
+    )
+    assert "pytest-trio takes one from the test's own arguments only" in said
+
+
+def test_cluster_over_tcp_refuses_a_clock_that_jumps(project: Project) -> None:
+    test = """
+        async def test_that_jumps(autojump_clock, FIXTURE):
+            pass
+    """
+    for options, fixture in ((["--sarameya=tcp"], "sarameya_cluster"), ([], "sarameya_tcp_cluster")):
+        said = project.fails(with_handler(test).replace("FIXTURE", fixture), *options)
+        assert f"{fixture} is reached over TCP, which takes real time, and this test's clock jumps over it" in said
+
+
+def test_tcp_cluster_is_there_for_other_programs(project: Project) -> None:
+    project.passes(
+        with_handler("""
+        import socket
+        import pytest
+        import trio
+
+        @pytest.mark.sarameya({"orders": 1})
+        async def test_port_is_open(sarameya_tcp_cluster):
+            host, port = sarameya_tcp_cluster.bootstrap_servers[0].rsplit(":", 1)
+            stream = await trio.open_tcp_stream(host, int(port))
+            await stream.aclose()
+    """)
+    )
+
+
+def test_faults_that_never_struck_fail_the_test(project: Project) -> None:
+    test = """
+        import pytest
+        import trio
+        from sarameya.testing import Api, ErrorCode
+
+        @pytest.mark.sarameya({"orders": 1})
+        async def test_faults(sarameya_clock, sarameya_faults, sarameya_group):
+            sarameya_faults.produce("orders", 0, b"1")
+            sarameya_faults.fail_next(Api.OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TIMES)
+            counts = Counts()
+            async with sarameya_group() as group, trio.open_nursery() as nursery:
+                nursery.start_soon(group.consume, ["orders"], counts)
+                await trio.sleep(60)
+                group.close_nowait()
+            assert sarameya_faults.committed("test")
+    """
+    project.passes(with_handler(test).replace("TIMES", "2"))
+    said = project.fails(with_handler(test).replace("TIMES", "2").replace("OFFSET_COMMIT", "DELETE_TOPICS"))
+    assert "these faults have never struck: Fault(api=<Api.DELETE_TOPICS" in said
+
+
+def test_a_seed_makes_runs_alike(project: Project) -> None:
+    test = """
+        import pytest
+        import trio
+
+        @pytest.mark.sarameya({"orders": 1})
+        async def test_ids(sarameya_clock, sarameya_cluster, sarameya_group):
+            async with sarameya_group() as group, trio.open_nursery() as nursery:
+                nursery.start_soon(group.consume, ["orders"], Counts())
+                await trio.sleep(60)
+                (member,) = sarameya_cluster.describe_group("test").members
+                group.close_nowait()
+            print("member", member.member_id)
+    """
+
+    def member(*options: str) -> list[str]:
+        done = project.run(with_handler(test), "-s", *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [line for line in done.stdout.splitlines() if "member" in line]
+
+    assert member() == member("--sarameya-seed=0") != member("--sarameya-seed=1")
+
+
+def test_feeds_need_no_clock(project: Project) -> None:
+    project.passes(
+        with_handler("""
+        async def test_handler(claim_feed):
+            feed, counts = claim_feed("orders"), Counts()
+            feed.send(b"1")
+            feed.end()
+            await feed.run(counts)
+            assert (counts.values, feed.committed) == ([b"1"], 1)
+    """)
+    )
+
+
+def test_who_tests_something_else_does_not_import_the_package(project: Project) -> None:
+    (project.tests / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (project.tests / "test_other.py").write_text(
+        "import sys\n\n\ndef test_nothing_is_imported(pytestconfig):\n"
+        "    assert pytestconfig.pluginmanager.hasplugin('sarameya')\n"
+        "    assert not {'sarameya', 'kafka', 'numpy', 'pyarrow'} & sys.modules.keys()\n"
+    )
+    done = project.pytest()
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_options_and_marker_are_told(project: Project) -> None:
+    assert "--sarameya={memory,tcp}" in project.run("", "--help").stdout
+    assert "@pytest.mark.sarameya(topics, brokers=1" in project.run("", "--markers").stdout
