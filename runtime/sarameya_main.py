@@ -6,7 +6,11 @@ traceback. From `trio.run` on the service takes the signals itself.
 
 from __future__ import annotations
 
+import os
 import signal
+from typing import NoReturn
+
+_PASSED_ON = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
 
 
 def main() -> int:
@@ -14,9 +18,43 @@ def main() -> int:
     # Where SIGINT is ignored (a background job of a script), it stays so until the service listens.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if os.getpid() == 1:
+        _go_on_in_a_child()
     from sarameya.service.cli import main
 
     code = main()
     # All that is left is the interpreter's own end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return code
+
+
+def _go_on_in_a_child() -> None:
+    """As a container's first process, be its init, and nothing else: what there is to do, a child does.
+
+    To the first process of a PID namespace a signal is nothing unless it handles it, and all orphans become its
+    children, to be waited for: whoever did that beside children of its own would take away their exit codes.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+    child = os.fork()
+    if child:
+        _be_init(child)
+    # A terminal's Ctrl-C is to reach the child once: from the terminal, not from its init as well.
+    os.setpgid(0, 0)
+    if os.isatty(0):
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        os.tcsetpgrp(0, os.getpgrp())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _be_init(child: int) -> NoReturn:
+    """Pass signals on to `child`, wait for whoever ends, and end as the child does."""
+    while True:
+        received = signal.sigwait({*_PASSED_ON, signal.SIGCHLD})
+        if received != signal.SIGCHLD:
+            os.kill(child, received)
+            continue
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child:
+                code = os.waitstatus_to_exitcode(ended[1])
+                os._exit(code if code >= 0 else 128 - code)

@@ -58,6 +58,7 @@ def test_full_file_gives_every_value(tmp_path: Path) -> None:
     on_failure = "restart"
     restart_backoff = 2
     restart_backoff_max = 8.5
+    log_format = "json"
     """
     assert load_app(app_file(tmp_path, text)) == App(
         bootstrap_servers=("a:1", "[::1]:65535"),
@@ -65,14 +66,17 @@ def test_full_file_gives_every_value(tmp_path: Path) -> None:
         topics=("a", "b"),
         handler=HandlerSection("mine:Handler", {"path": "x", "nested": {"deep": [1, 2]}}),
         config=Config(session_timeout=6, rebalance_strategies=("roundrobin",)),
-        service=ServiceSection(3, True, "restart", 2, 8.5),
+        service=ServiceSection(3, True, "restart", 2, 8.5, "json"),
     )
 
 
 ADDRESSES = "must be a non-empty list of 'host:port' strings"
 TOPICS = "must be a non-empty list of topic names (1 to 249 of the characters a-z A-Z 0-9 . _ -)"
-APP_KEYS = "bootstrap_servers, config, group, handler, service, topics, topics_pattern"
-SERVICE_KEYS = "in_process, on_failure, restart_backoff, restart_backoff_max, workers"
+APP_KEYS = "bootstrap_servers, config, group, handler, properties, service, topics, topics_pattern"
+SERVICE_KEYS = (
+    "http, http_hosts, in_process, log_format, on_failure, otel, "
+    "restart_backoff, restart_backoff_max, stall_after, workers"
+)
 
 CHANGED = [
     ("bootstrap_servers", '"localhost:9092"', f"bootstrap_servers = 'localhost:9092': {ADDRESSES}"),
@@ -116,6 +120,7 @@ ADDED = [
     ("service.in_process = 'no'", "service.in_process = 'no': must be true or false"),
     ("service.on_failure = 'retry'", "service.on_failure = 'retry': must be one of 'stop', 'restart'"),
     ("service.on_failure = []", "service.on_failure = []: must be one of 'stop', 'restart'"),
+    ("service.log_format = 'xml'", "service.log_format = 'xml': must be one of 'auto', 'text', 'json'"),
     ("service.restart_backoff = 0", "service.restart_backoff = 0: must be a number above 0"),
     ("service.restart_backoff = true", "service.restart_backoff = True: must be a number above 0"),
     ("service.restart_backoff_max = inf", "service.restart_backoff_max = inf: must be a number above 0"),
@@ -252,3 +257,32 @@ def test_options_of_a_topic_that_is_not_read_are_told(tmp_path: Path) -> None:
 def test_wrong_option_of_a_topic_is_told_by_its_place(tmp_path: Path, line: str, start: str) -> None:
     [problem] = problems_of(app_file(tmp_path, MINIMAL + f"[config.topics.orders]\n{line}"))
     assert problem.startswith(start)
+
+
+TOKEN = """
+[config]
+security_protocol = "SASL_SSL"
+sasl_mechanism = "OAUTHBEARER"
+"""
+
+
+def test_function_that_gives_tokens_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tokens_of_mine.py").write_text("async def token():\n    return 'good'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    app = load_app(app_file(tmp_path, f'{MINIMAL}{TOKEN}sasl_token = "tokens_of_mine:token"\n'))
+    assert app.config.sasl_token is not None
+    assert app.config.sasl_token.__qualname__ == "token"
+
+
+@pytest.mark.parametrize(
+    ("named", "problem"),
+    [
+        ("eyJhbGciOi", "must be 'package.module:function'"),
+        ("no_such_module:token", "cannot import 'no_such_module': No module named 'no_such_module'"),
+        ("json:token", "module 'json' has no 'token'"),
+        ("json:__name__", "must be a function without arguments"),
+    ],
+)
+def test_what_gives_no_tokens_is_told_and_not_shown(tmp_path: Path, named: str, problem: str) -> None:
+    path = app_file(tmp_path, f'{MINIMAL}{TOKEN}sasl_token = "{named}"\n')
+    assert problems_of(path) == [f"config.sasl_token = ***: {problem}"]

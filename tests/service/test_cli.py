@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
@@ -98,8 +99,10 @@ def test_command_of_another_package_logs_as_ours_do() -> None:
         "from importlib.metadata import EntryPoint, EntryPoints\n"
         "from sarameya.service import commands\n"
         "from sarameya.service.cli import main\n"
+        "from sarameya.service.running import add_run_arguments\n"
         "def add(parser):\n"
         "    parser.description = 'All about logging.'\n"
+        "    add_run_arguments(parser)\n"
         "    parser.set_defaults(run=lambda args: logging.getLogger('theirs').info('heard') or 0)\n"
         "entry = EntryPoint('say', '__main__:add', commands.ENTRY_POINT_GROUP)\n"
         "commands.entry_points = EntryPoints([entry]).select\n"
@@ -108,6 +111,9 @@ def test_command_of_another_package_logs_as_ours_do() -> None:
     for argv, seen in (["say"], True), (["say", "--log-level", "warning"], False):
         done = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, text=True, check=True)
         assert ("INFO    heard" in done.stderr) is seen
+    argv = ["say", "--log-format", "json"]
+    done = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, text=True, check=True)
+    assert json.loads(done.stderr)["message"] == "heard"
     done = subprocess.run([sys.executable, "-c", program, "say", "--help"], capture_output=True, text=True, check=True)
     assert "All about logging." in done.stdout
 

@@ -12,6 +12,7 @@ from sarameya.errors import (
     ConnectError,
     GroupAuthorizationError,
     HandlerError,
+    PropertiesError,
     SarameyaError,
 )
 from sarameya.model import TopicPartition
@@ -62,6 +63,9 @@ def test_the_same_failure_twice_is_told_once() -> None:
             "orders-0 at offset 1, generation 3: ValueError: what",
         ),
         (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
+        (ValueError("GET https://me:sesame@registry/ failed"), "ValueError: GET https://me:***@registry/ failed"),
+        (claim_error(0, 1, ValueError("token=x")), "orders-0 at offset 1, generation 3: ValueError: token=***"),
+        (HandlerError("no server: sc://here/;token=sesame"), "no server: sc://here/;token=***"),
         (WithoutTextError(), "WithoutTextError"),
         (claim_error(0, 1, WithoutTextError()), "ClaimError"),
     ],
@@ -81,6 +85,7 @@ def test_app_file_error_becomes_a_line_for_each_problem() -> None:
     ("error", "code"),
     [
         (ConfigError("x", 1, "no"), ExitCode.CONFIGURATION),
+        (PropertiesError(("no",)), ExitCode.CONFIGURATION),
         (HandlerError("no such handler"), ExitCode.CONFIGURATION),
         (AppFileError(Path("a.toml"), ["no"]), ExitCode.CONFIGURATION),
         (GroupAuthorizationError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "join"), ExitCode.CONFIGURATION),
@@ -107,9 +112,9 @@ def test_report_of_a_foreign_error_points_to_the_traceback(capsys: pytest.Captur
 
 def test_report_with_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        raise ValueError("bug")
+        raise ValueError("bug: password=sesame")
     except ValueError as error:
         report(error, debug=True)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
-    assert lines[-1] == "sarameya: error: ValueError: bug"
+    assert lines[-2:] == ["ValueError: bug: password=***", "sarameya: error: ValueError: bug: password=***"]

@@ -119,12 +119,12 @@ REFUSED = [
     (
         "made_up_handlers:",
         {},
-        "handler 'made_up_handlers:' must be 'package.module:Class'",
+        "handler 'made_up_handlers:': must be 'package.module:Class'",
     ),
     (
         ":Plain",
         {},
-        "handler ':Plain' must be 'package.module:Class'",
+        "handler ':Plain': must be 'package.module:Class'",
     ),
     (
         "made_up_handlers:Nested",

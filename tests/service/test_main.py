@@ -3,6 +3,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 SLOW_IMPORT = """
 import sys, time
@@ -43,3 +46,31 @@ def test_ctrl_c_during_the_imports_ends_the_program_without_a_traceback() -> Non
 def test_ctrl_c_when_all_is_done_changes_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+APP = """
+bootstrap_servers = ["here:9092"]
+group = "g"
+topics = ["orders"]
+handler.name = "print"
+[config]
+security_protocol = "SASL_SSL"
+sasl_mechanism = "OAUTHBEARER"
+sasl_token = "beside_the_caller:token"
+"""
+SCRIPT = "import sys, sarameya_main; raise SystemExit(sarameya_main.main())"
+WITHOUT_A_FILE = [
+    *("land", "--bootstrap", "here:9092", "--group", "g", "--topic", "orders", "--to", "parquet:landing"),
+    *("--set", "transform=beside_the_caller:transform", "--print-app"),
+]
+
+
+@pytest.mark.parametrize("argv", [["config", "show", "app.toml", "--json"], WITHOUT_A_FILE])
+def test_script_finds_modules_where_it_is_called(tmp_path: Path, argv: list[str]) -> None:
+    (tmp_path / "app.toml").write_text(APP)
+    (tmp_path / "beside_the_caller.py").write_text("def token(): ...\n\n\ndef transform(frame): return frame\n")
+    # -P: as with an installed script, the directory it is called in is not looked into.
+    command = [sys.executable, "-P", "-c", SCRIPT, *argv]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sasl_token" in done.stdout or "beside_the_caller:transform" in done.stdout

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 
 import pytest
 
-from sarameya.service.progress import display
+from sarameya.service.progress import Steps, display, steps
 
 
 class Terminal(io.StringIO):
@@ -72,3 +73,104 @@ def test_quiet_shows_nothing() -> None:
         shown.update(5)
         shown.say("aside")
     assert stream.getvalue() == ""
+
+
+def test_unknown_total_is_counted_without_one_and_its_last_count_is_told_at_the_end() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with display("landed", None, stream=stream, clock=clock) as shown:
+        for second in range(4):
+            clock.now = second
+            shown.update(second * 1000, "3 to go")
+    assert stream.getvalue().splitlines() == [
+        "landed: 0, 3 to go",
+        "landed: 2,000, 3 to go",
+        "landed: 3,000, 3 to go",
+    ]
+
+
+def test_unknown_total_has_a_bar_without_an_end() -> None:
+    stream = Terminal()
+    with display("landed", None, stream=stream, clock=Clock()) as shown:
+        shown.update(5, "3 to go")
+    assert "5/?" in stream.getvalue()
+    assert "3 to go" in stream.getvalue()
+
+
+def test_terminal_that_others_write_to_gets_lines() -> None:
+    stream = Terminal()
+    with display("landed", 10, as_lines=True, stream=stream, clock=Clock()) as shown:
+        shown.update(5)
+    assert stream.getvalue() == "landed: 5 of 10 (50%)\n"
+
+
+def test_what_is_logged_goes_above_the_bar_and_not_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, elsewhere = Terminal(), io.StringIO()
+    handlers = [logging.StreamHandler(stream), logging.StreamHandler(elsewhere)]
+    monkeypatch.setattr(logging.getLogger(), "handlers", handlers)
+    long = "a line that is longer than any terminal is wide, of which nothing is to be [broken] " * 3
+    with display("landed", 10, stream=stream, clock=Clock()) as shown:
+        shown.update(5)
+        logging.getLogger("sarameya").warning(long)
+        shown.update(6)
+    logging.getLogger("sarameya").warning("afterwards")
+    drawn = stream.getvalue()
+    before, _, after = drawn.partition(long)
+    assert before.endswith("\r\x1b[2K"), "the bar is cleared away before the line"
+    assert after.startswith("\n")
+    assert "landed" in after.partition("\n")[2], "and drawn again below it"
+    assert drawn.endswith("afterwards\n")
+    assert elsewhere.getvalue() == f"{long}\nafterwards\n"
+
+
+def work(shown: Steps, clock: Clock) -> None:
+    shown("looking")
+    clock.now += 1
+    shown("counting", 100)
+    for _ in range(5):
+        clock.now += 1
+        shown.update(int(clock.now) * 10)
+    shown("done with it")
+
+
+def test_steps_have_a_line_each_and_long_ones_more() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with steps(stream=stream, clock=clock) as shown:
+        work(shown, clock)
+    assert stream.getvalue().splitlines() == [
+        "looking",
+        "counting",
+        "counting: 30 of 100 (30%)",
+        "counting: 50 of 100 (50%)",
+        "done with it",
+    ]
+
+
+def test_steps_of_a_job_that_is_quick_as_a_rule_have_lines_only_where_it_is_not() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with steps(patience=4.0, stream=stream, clock=clock) as shown:
+        work(shown, clock)
+    assert stream.getvalue().splitlines() == ["counting: 40 of 100 (40%)", "counting: 60 of 100 (60%)", "done with it"]
+
+
+def test_steps_on_a_terminal_are_a_bar_that_is_gone_in_the_end() -> None:
+    stream, clock = Terminal(), Clock()
+    with steps(stream=stream, clock=clock) as shown:
+        work(shown, clock)
+    text = stream.getvalue()
+    assert "looking" in text
+    assert "60/100" in text
+    assert text.endswith("\x1b[2K"), "cleared away"
+
+
+def test_quiet_steps_show_nothing() -> None:
+    stream, clock = Terminal(), Clock()
+    with steps(quiet=True, stream=stream, clock=clock) as shown:
+        work(shown, clock)
+    assert stream.getvalue() == ""
+
+
+def test_results_go_to_stdout_wherever_the_bar_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with display("landed", 10, stream=Terminal(), clock=Clock()) as shown:
+        shown.update(5)
+        print("a result")
+    assert capsys.readouterr().out == "a result\n"

@@ -7,7 +7,8 @@ import pytest
 
 from sarameya.config import Config
 from sarameya.service.app_file import App, HandlerSection, ServiceSection
-from sarameya.service.run_command import add_arguments, member, worker_command
+from sarameya.service.run_command import add_arguments
+from sarameya.service.running import member, worker_command
 
 
 def app(workers: int, instance_id: str | None) -> App:
@@ -36,12 +37,12 @@ def test_static_members_of_one_app_have_ids_of_their_own(
     assert [m.config.group_instance_id for m in members] == ids
 
 
-def test_worker_is_started_with_what_the_supervisor_was_told() -> None:
+def test_worker_is_called_as_its_supervisor_was() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--debug", action="store_true")
     parser.add_argument("--log-level", default="info")
     add_arguments(parser)
-    told = parser.parse_args(["app.toml", "--debug", "--log-level", "error"])
-    worker = parser.parse_args(worker_command(told, 2, 3)[4:])
+    told = ("app.toml", "--debug", "--workers", "7", "--log-level", "error")
+    worker = parser.parse_args(worker_command(told, 2, 3)[3:])
     assert (worker.app_file, worker.worker, worker.workers) == (Path("app.toml"), 2, 3)
     assert (worker.debug, worker.log_level) == (True, "error")

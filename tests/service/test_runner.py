@@ -15,7 +15,8 @@ from trio.testing import MockClock
 from sarameya.errors import ConnectError, HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.service.app_file import App, FailurePolicy, HandlerSection, ServiceSection
-from sarameya.service.runner import OpenGroup, run_member, run_members
+from sarameya.service.failures import leaves
+from sarameya.service.runner import Member, OpenGroup, run_member, run_members
 from sarameya.service.signals import Stop
 
 
@@ -105,7 +106,7 @@ async def test_stop_drains_before_group_and_handler_are_left(autojump_clock: Moc
     log, stop = list[str](), Stop()
     group = Group(log)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_member, app(), handlers(log), stop, opening([group]))
+        nursery.start_soon(run_member, Member(app(), handlers(log), opening([group])), stop)
         await trio.testing.wait_all_tasks_blocked()
         stop.ask("SIGTERM")
     assert log == ["handler entered", "consuming", "closing", "drained", "group left", "handler left"]
@@ -117,7 +118,7 @@ async def test_pattern_of_the_app_is_what_is_subscribed_to(autojump_clock: MockC
     group = Group(log)
     matching = attrs.evolve(app(), topics=(), topics_pattern="orders-.*")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_member, matching, handlers(log), stop, opening([group]))
+        nursery.start_soon(run_member, Member(matching, handlers(log), opening([group])), stop)
         await trio.testing.wait_all_tasks_blocked()
         stop.ask("test")
     assert group.subscribed == re.compile("orders-.*")
@@ -126,7 +127,7 @@ async def test_pattern_of_the_app_is_what_is_subscribed_to(autojump_clock: MockC
 async def test_stop_before_the_start_consumes_nothing() -> None:
     log, stop = list[str](), Stop()
     stop.ask("test")
-    await run_member(app(), handlers(log), stop, opening([]))
+    await run_member(Member(app(), handlers(log), opening([])), stop)
     assert log == []
 
 
@@ -138,14 +139,14 @@ async def test_stop_while_the_handler_starts_opens_no_group() -> None:
             stop.ask("test")
             return await super().__aenter__()
 
-    await run_member(app(), lambda: SlowStart(log), stop, opening([]))
+    await run_member(Member(app(), lambda: SlowStart(log), opening([])), stop)
     assert log == ["handler entered", "handler left"]
 
 
 async def test_failure_under_policy_stop_is_raised_after_the_handler_is_left() -> None:
     log = list[str]()
     with pytest.raises(ExceptionGroup) as caught:
-        await run_member(app("stop"), handlers(log), Stop(), opening([Group(log, ConnectError("gone"))]))
+        await run_member(Member(app("stop"), handlers(log), opening([Group(log, ConnectError("gone"))])), Stop())
     assert caught.group_contains(ConnectError, match="gone")
     assert log == ["handler entered", "consuming", "handler left"]
 
@@ -156,7 +157,7 @@ async def test_failure_under_policy_restart_builds_everything_anew_after_a_growi
     log, stop = list[str](), Stop()
     groups = [*(Group(log, ConnectError("gone")) for _ in range(4)), Group(log)]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_member, app("restart", 1.0, 4.0), handlers(log), stop, opening(groups))
+        nursery.start_soon(run_member, Member(app("restart", 1.0, 4.0), handlers(log), opening(groups)), stop)
         await groups[-1].consuming.wait()
         stop.ask("test")
     assert log.count("handler entered") == log.count("handler left") == 5
@@ -168,7 +169,7 @@ async def test_failure_after_a_long_life_waits_like_a_first_one(autojump_clock: 
     log, stop = list[str](), Stop()
     groups = [*(Group(log, ConnectError("gone"), lives) for lives in (0, 0, 0, 100)), Group(log)]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_member, app("restart", 1.0, 8.0), handlers(log), stop, opening(groups))
+        nursery.start_soon(run_member, Member(app("restart", 1.0, 8.0), handlers(log), opening(groups)), stop)
         await groups[-1].consuming.wait()
         stop.ask("test")
     assert groups[-1].since - groups[-2].since == pytest.approx(100 + 1, abs=0.2)
@@ -177,7 +178,7 @@ async def test_failure_after_a_long_life_waits_like_a_first_one(autojump_clock: 
 async def test_failure_of_the_configuration_is_raised_under_any_policy() -> None:
     log = list[str]()
     with pytest.raises(ExceptionGroup) as caught:
-        await run_member(app("restart"), handlers(log), Stop(), opening([Group(log, HandlerError("no Java"))]))
+        await run_member(Member(app("restart"), handlers(log), opening([Group(log, HandlerError("no Java"))])), Stop())
     assert caught.group_contains(HandlerError)
 
 
@@ -186,7 +187,7 @@ async def test_stop_ends_the_wait_for_a_restart(autojump_clock: MockClock) -> No
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         group = Group(log, ConnectError("gone"))
-        nursery.start_soon(run_member, app("restart", 50.0), handlers(log), stop, opening([group]))
+        nursery.start_soon(run_member, Member(app("restart", 50.0), handlers(log), opening([group])), stop)
         await trio.sleep(5)
         stop.ask("test")
     assert trio.current_time() - began == pytest.approx(5)
@@ -195,7 +196,8 @@ async def test_stop_ends_the_wait_for_a_restart(autojump_clock: MockClock) -> No
 async def test_members_each_have_a_handler_and_all_end_on_stop(autojump_clock: MockClock) -> None:
     log, stop = list[str](), Stop()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_members, [app(), app()], handlers(log), stop, opening([Group(log), Group(log)]))
+        opened = opening([Group(log), Group(log)])
+        nursery.start_soon(run_members, [Member(app(), handlers(log), opened) for _ in range(2)], stop)
         await trio.testing.wait_all_tasks_blocked()
         stop.ask("test")
     assert log.count("handler entered") == log.count("drained") == log.count("handler left") == 2
@@ -204,7 +206,24 @@ async def test_members_each_have_a_handler_and_all_end_on_stop(autojump_clock: M
 async def test_member_that_fails_lets_the_others_drain_and_is_raised_then(autojump_clock: MockClock) -> None:
     log = list[str]()
     groups = [Group(log, ConnectError("gone"), lives=3), Group(log)]
+    opened, failures = opening(groups), list[Exception]()
+    members = [Member(app(), handlers(log), opened, failures.append) for _ in groups]
     with pytest.raises(ExceptionGroup) as caught:
-        await run_members([app(), app()], handlers(log), Stop(), opening(groups))
+        await run_members(members, Stop())
+    assert [type(leaf) for failure in failures for leaf in leaves(failure)] == [ConnectError]
     assert caught.group_contains(ConnectError)
     assert "drained" in log
+
+
+async def test_watcher_that_raises_keeps_no_member_from_being_restarted(autojump_clock: MockClock) -> None:
+    log, stop = list[str](), Stop()
+    groups = [Group(log, ConnectError("gone"), lives=3), Group(log)]
+
+    def broken(error: Exception) -> None:
+        raise KeyError("x")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_member, Member(app("restart"), handlers(log), opening(groups), broken), stop)
+        await trio.sleep(60)
+        stop.ask("test")
+    assert log.count("consuming") == 2

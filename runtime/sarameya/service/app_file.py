@@ -1,16 +1,18 @@
 """The app file: TOML in, an `App` out, or every mistake in it at once, each by file, key, value and what is allowed.
 
 Owns the file's shape only: the options under `[config]` are `sarameya.Config`'s, those under
-`[handler.options]` the handler's own.
+`[handler.options]` the handler's own. `layers.py` puts before it what the
+environment sets, and beneath it what a `.properties` file gives.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import attrs
 from cattrs import ClassValidationError, Converter
@@ -20,10 +22,16 @@ from cattrs.gen import make_dict_structure_fn
 from sarameya.config import Config
 from sarameya.errors import ConfigError, SarameyaError
 from sarameya.option_kinds import unknown_option
+from sarameya.secret import masked
+from sarameya.service.environment import Variable
+from sarameya.service.importing import NotImportedError, imported
+from sarameya.service.layers import Layers, layered
+from sarameya.service.log_lines import LogFormat
 
 FailurePolicy = Literal["stop", "restart"]
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/,\[\]]+):([0-9]{1,5})")
+_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -71,6 +79,24 @@ def _is_pattern(value: object) -> bool:
         return False
 
 
+def _is_host_name(value: object) -> bool:
+    return isinstance(value, str) and _HOST_NAME.fullmatch(value) is not None
+
+
+def host_name(value: str) -> str:
+    """A name to be asked for by, as it is. Raises ValueError, which says what it must be."""
+    if not _is_host_name(value):
+        raise ValueError(_A_HOST)
+    return value
+
+
+def listened(value: str) -> str:
+    """An address to listen at, as it is. Raises ValueError, which says what it must be."""
+    if not _LISTENED.accepts(value):
+        raise ValueError(_LISTENED.allowed)
+    return value
+
+
 def _list_of(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and bool(value) and all(map(accepts, value))
 
@@ -89,9 +115,16 @@ _TABLE = _Rule(lambda v: isinstance(v, dict), "must be a table")
 _COUNT = _Rule(lambda v: type(v) is int and v >= 1, "must be a whole number of at least 1")
 _SECONDS = _Rule(_is_seconds, "must be a number above 0")
 _BOOLEAN = _Rule(lambda v: isinstance(v, bool), "must be true or false")
+_LISTENED = _Rule(
+    lambda v: _is_address(v) or (isinstance(v, str) and v.endswith(":0") and _is_address(v + "1")),
+    "must be HOST:PORT to listen at, for example '127.0.0.1:8080' (port 0: one that is free)",
+)
+_A_HOST = "must be a host's name without a port, '*.example.com' for all below one, or '*'"
+_HOSTS = _Rule(_list_of(_is_host_name), f"must be a non-empty list, each of which {_A_HOST}")
 _POLICY = _Rule(
     lambda v: v in get_args(FailurePolicy), f"must be one of {', '.join(map(repr, get_args(FailurePolicy)))}"
 )
+_FORMAT = _Rule(lambda v: v in get_args(LogFormat), f"must be one of {', '.join(map(repr, get_args(LogFormat)))}")
 
 
 # -- the shape -----------------------------------------------------------------------------------
@@ -102,7 +135,9 @@ class HandlerSection:
     """`[handler]`: which handler, and `[handler.options]`, its own."""
 
     name: Annotated[str, _NAME]
-    options: Annotated[Mapping[str, Any], _TABLE] = attrs.field(factory=dict)
+    options: Annotated[Mapping[str, Any], _TABLE] = attrs.field(
+        factory=dict, repr=lambda options: repr(masked("handler.options", options))
+    )
 
 
 @attrs.frozen
@@ -116,6 +151,20 @@ class ServiceSection:
     restart_backoff: Annotated[float, _SECONDS] = 1.0
     """Seconds before the first restart; it doubles with each failure, up to `restart_backoff_max`."""
     restart_backoff_max: Annotated[float, _SECONDS] = 60.0
+    log_format: Annotated[LogFormat, _FORMAT] = "auto"
+    """`auto`: text on a terminal, JSON elsewhere."""
+    http: Annotated[str | None, _LISTENED] = None
+    """HOST:PORT where the status page, metrics and health are served; they are not where this is left out."""
+    http_hosts: Annotated[tuple[str, ...], _HOSTS] = ()
+    """Names by which they may be asked for, beside addresses and this machine's own: `orders.example.com`,
+    `*.example.com` for all below one, `*` for any. A proxy's name, or that by which a monitor finds it."""
+    otel: Annotated[bool, _BOOLEAN] = False
+    """Whether metrics and spans are sent to an OpenTelemetry collector, by OTEL_EXPORTER_OTLP_ENDPOINT and its kin."""
+    stall_after: Annotated[float, _SECONDS] = 300.0
+    """Seconds for which a partition may make no progress, and a rebalance may last, before `/readyz` says so."""
+
+
+SERVICE_KEYS = get_type_hints(ServiceSection)
 
 
 @attrs.frozen
@@ -129,21 +178,45 @@ class App:
     topics_pattern: Annotated[str | None, _PATTERN] = None
     """A regular expression; every topic whose whole name it matches, now or later. It stands in for `topics`."""
     config: Config = attrs.field(factory=Config)
+    properties: Annotated[str | None, _NAME] = None
+    """A `.properties` file of Kafka's own names, beside the app file: what this one does not say."""
     service: ServiceSection = attrs.field(factory=ServiceSection)
 
 
-def load_app(path: Path) -> App:
-    """The app in the file at `path`. Raises AppFileError."""
-    table = _read(path)
-    problems = list(_topics_problems(table))
+@attrs.frozen
+class Loaded:
+    """An app, and where its values come from."""
+
+    app: App
+    layers: Layers
+
+
+def load_app(path: Path, environ: Mapping[str, str] | None = None) -> App:
+    """The app in the file at `path`, under this process's environment or another. Raises AppFileError."""
+    return load(path, environ).app
+
+
+def load(path: Path, environ: Mapping[str, str] | None = None, arguments: Sequence[Variable] = ()) -> Loaded:
+    """As `load_app`, with where each value comes from; `arguments` go before all others."""
+    return structured(
+        *layered(_read(path), path, os.environ if environ is None else environ, SERVICE_KEYS, arguments), _MISSING
+    )
+
+
+def structured(layers: Layers, wrong: Iterable[str], remedies: Mapping[str, str]) -> Loaded:
+    """The app that layers amount to. `wrong` is what is wrong with them already; `remedies` say what to do where a key
+    is missing. Raises AppFileError."""
+    table = layers.table
+    problems = list(_topics_problems(table, remedies))
     try:
         app: App = _CONVERTER.structure(table, App)
         problems += _options_of_nothing(app)
     except ClassValidationError as error:
-        problems += _problems(error, table)
-    if problems:
-        raise AppFileError(path, problems)
-    return app
+        problems += _problems(error, table, remedies)
+    told = [*(layers.told(*problem) for problem in problems), *wrong]
+    if told:
+        raise AppFileError(layers.path, told)
+    return Loaded(app, layers)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -161,8 +234,18 @@ def _converter() -> Converter:
     converter = Converter()
     converter.register_structure_hook_factory(_has_rule, lambda kind: _rule_of(kind).structure)
     converter.register_structure_hook_factory(attrs.has, lambda kind: _table_hook(kind, converter))
-    converter.register_structure_hook(Config, lambda value, _: Config.from_mapping(_TABLE.structure(value, _)))
+    converter.register_structure_hook(Config, lambda value, _: config_of(_TABLE.structure(value, _)))
     return converter
+
+
+def config_of(options: Mapping[str, Any], prefix: str = "") -> Config:
+    """As `Config.from_mapping`. A file, or a command line, cannot hold a function, but name one."""
+    if isinstance(named := options.get("sasl_token"), str):
+        try:
+            options = {**options, "sasl_token": imported(named, "function")}
+        except NotImportedError as problem:
+            raise ConfigError(f"{prefix}sasl_token", named, str(problem)) from None
+    return Config.from_mapping(options, prefix=prefix)
 
 
 def _has_rule(kind: Any) -> bool:
@@ -185,6 +268,7 @@ _CONVERTER = _converter()
 # -- what was wrong ------------------------------------------------------------------------------
 
 _MISSING = {
+    "topics": "add for example topics = [\"orders\"], or topics_pattern = 'orders-.*'",
     "bootstrap_servers": 'add for example bootstrap_servers = ["localhost:9092"]',
     "group": 'add for example group = "orders-landing"',
     "handler": 'add a [handler] table with a name, for example name = "print"',
@@ -192,14 +276,18 @@ _MISSING = {
 }
 
 
-def _topics_problems(table: Mapping[str, Any]) -> Iterator[str]:
+_Problem = tuple[str, str]
+"""A key, and what is wrong there."""
+
+
+def _topics_problems(table: Mapping[str, Any], remedies: Mapping[str, str]) -> Iterator[_Problem]:
     if "topics" in table and "topics_pattern" in table:
-        yield "topics and topics_pattern are both given: give one of them"
+        yield "", "topics and topics_pattern are both given: give one of them"
     elif "topics" not in table and "topics_pattern" not in table:
-        yield "topics is missing: add for example topics = [\"orders\"], or topics_pattern = 'orders-.*'"
+        yield "topics", f"topics is missing: {remedies['topics']}"
 
 
-def _options_of_nothing(app: App) -> Iterator[str]:
+def _options_of_nothing(app: App) -> Iterator[_Problem]:
     """A topic's options that change nothing, since the topic is not read: its name is not what was meant."""
     for topic in app.config.topics:
         if app.topics_pattern is not None:
@@ -207,30 +295,33 @@ def _options_of_nothing(app: App) -> Iterator[str]:
         else:
             is_read, read = topic in app.topics, f"are {', '.join(app.topics)}"
         if not is_read:
-            yield f"config.topics.{topic}: is not read; those that are read {read}"
+            yield "config.topics", f"config.topics.{topic}: is not read; those that are read {read}"
 
 
-def _problems(error: BaseException, value: Any, key: str = "") -> Iterator[str]:
-    """One line for each mistake in the tree that cattrs raised; `value` is what stood at `key`."""
+def _problems(error: BaseException, value: Any, remedies: Mapping[str, str], key: str = "") -> Iterator[_Problem]:
+    """One line, and its key, for each mistake in the tree that cattrs raised; `value` is what stood at `key`."""
     prefix = f"{key}." if key else ""
     match error:
         case ClassValidationError():
             for inner in error.exceptions:
                 name = _attribute(inner)
                 if name is None:
-                    yield from _problems(inner, value, key)
+                    yield from _problems(inner, value, remedies, key)
                 else:
-                    yield from _problems(inner, value.get(name), prefix + name)
+                    yield from _problems(inner, value.get(name), remedies, prefix + name)
         case ForbiddenExtraKeysError():
             known = {field.name for field in attrs.fields(error.cl)}
             for extra in sorted(error.extra_fields):
-                yield f"{prefix}{extra} = {value[extra]!r}: {unknown_option(extra, known)}"
+                yield (
+                    prefix + extra,
+                    f"{prefix}{extra} = {masked(extra, value[extra])!r}: {unknown_option(extra, known)}",
+                )
         case ConfigError():
-            yield f"{prefix}{error}"
+            yield prefix + error.option, f"{prefix}{error}"
         case KeyError():
-            yield f"{key} is missing: {_MISSING[key]}"
+            yield key, f"{key} is missing: {remedies[key]}"
         case _Refused():
-            yield f"{key} = {value!r}: {error}"
+            yield key, f"{key} = {masked(key, value)!r}: {error}"
         case _:
             raise error
 

@@ -11,8 +11,9 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.topics import MAX_PARTITIONS
 from sarameya.errors import ConfigError
 from sarameya.service import signals
+from sarameya.service.epilogs import epilog
 from sarameya.service.failures import ExitCode
-from sarameya.service.log_lines import configure_logging
+from sarameya.service.log_lines import add_log_format_argument, configure_logging
 from sarameya.service.signals import Stop
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -35,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--auto-create-topics", action="store_true", help="create a topic when a client first asks for it"
     )
+    add_log_format_argument(parser, "auto")
+    parser.epilog = epilog("sarameya broker --topic orders:4", "sarameya broker --port 0 --auto-create-topics")
     parser.set_defaults(run=run)
 
 
@@ -55,7 +58,7 @@ def _topic(text: str) -> tuple[str, int]:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal. Raises ConfigError where the address cannot be listened on."""
-    configure_logging("debug" if args.debug else args.log_level)
+    configure_logging("debug" if args.debug else args.log_level, log_format=args.log_format)
     return signals.run(partial(_serve, args))
 
 

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from sarameya.service.commands import add_commands
+from sarameya.service.epilogs import epilog
 from sarameya.service.failures import ExitCode, leaves, report
 from sarameya.service.log_lines import add_logging_arguments
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Leaves text alone that has lines of its own, as examples have."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are one line, with the remedy."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"formatter_class": HelpFormatter, **kwargs})
 
     def error(self, message: str) -> NoReturn:
         self.exit(ExitCode.CONFIGURATION, f"sarameya: error: {message} (see `{self.prog} --help`)\n")
@@ -35,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     try:
         args = build_parser(argv).parse_args(argv)
+        args.argv = tuple(argv)  # workers are called as we were
+        _look_for_modules_here()
         return int(args.run(args))
     except SystemExit as done:  # argparse has printed its help or its error
         return int(done.code or 0)
@@ -42,15 +57,34 @@ def _run(argv: Sequence[str]) -> int:
         return report(error, debug="--debug" in argv)
 
 
-def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def _look_for_modules_here() -> None:
+    """What app files and arguments name may stand where we are called; an installed script, unlike `python -m`, does
+    not look there."""
+    with suppress(FileNotFoundError):  # the directory may be gone
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.insert(0, here)
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser with every command and its arguments, other packages' too."""
+    return build_parser((), whole=True)
+
+
+def build_parser(argv: Sequence[str], *, whole: bool = False) -> argparse.ArgumentParser:
+    """The parser for `argv`, or for any command line."""
     common = argparse.ArgumentParser(add_help=False)
     add_logging_arguments(common)
     parser = Parser(
         prog="sarameya",
         description="Run Kafka consumer groups as a service.",
-        epilog="exit codes: 0 ended as asked, 1 failed, 2 the command line or configuration must change, "
-        "130 and 143 ended at once by a second SIGINT or SIGTERM",
+        epilog=epilog(
+            "sarameya run landing.toml",
+            "sarameya land --bootstrap localhost:9092 --group g --topic orders --to parquet:landing/orders",
+            "sarameya groups describe orders-landing --bootstrap localhost:9092",
+            exit_codes="0 ended as asked, 1 failed, 2 the command line or configuration must change,\n"
+            "130 and 143 ended at once by a second SIGINT or SIGTERM",
+        ),
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
-    add_commands(subparsers, argv, common)
+    add_commands(subparsers, argv, common, whole=whole)
     return parser

@@ -10,14 +10,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from sarameya.errors import HandlerError
-from sarameya.service import broker_command, run_command
+from sarameya.service import broker_command, completion_command, config_command, run_command
+from sarameya.service.dashboard import command as dashboard_command
 from sarameya.service.groups import command as groups_command
 from sarameya.service.log_lines import configure_logging
+from sarameya.service.topics import command as topics_command
 
 ENTRY_POINT_GROUP = "sarameya.commands"
 
@@ -27,12 +30,17 @@ Run = Callable[[argparse.Namespace], int]
 _OURS: dict[str, tuple[AddArguments, str]] = {
     "run": (run_command.add_arguments, run_command.SUMMARY),
     "broker": (broker_command.add_arguments, broker_command.SUMMARY),
+    "config": (config_command.add_arguments, config_command.SUMMARY),
+    "dashboard": (dashboard_command.add_arguments, dashboard_command.SUMMARY),
     "groups": (groups_command.add_arguments, groups_command.SUMMARY),
+    "completion": (completion_command.add_arguments, completion_command.SUMMARY),
+    "topics": (topics_command.add_arguments, topics_command.SUMMARY),
 }
 
 
-def add_commands(subparsers: Any, argv: Sequence[str], common: argparse.ArgumentParser) -> None:
-    """Add every command to `subparsers`; another package's is imported only when `argv` names it."""
+def add_commands(subparsers: Any, argv: Sequence[str], common: argparse.ArgumentParser, *, whole: bool = False) -> None:
+    """Add every command to `subparsers`; another package's is imported only when `argv` names it, or for the `whole` of
+    the command line: then one that cannot be is left empty."""
     for name, (add_arguments, summary) in _OURS.items():
         add_arguments(subparsers.add_parser(name, parents=[common], help=summary, description=summary))
     chosen = next((word for word in argv if not word.startswith("-")), None)
@@ -46,9 +54,10 @@ def add_commands(subparsers: Any, argv: Sequence[str], common: argparse.Argument
             continue
         taken.add(entry.name)
         parser = subparsers.add_parser(entry.name, parents=[common], help=f"from {package}; see its own --help")
-        if entry.name == chosen:
-            _load(entry)(parser)
-            parser.set_defaults(run=partial(_run, parser.get_default("run")))
+        if entry.name == chosen or whole:
+            with suppress(HandlerError) if whole else nullcontext():
+                _load(entry)(parser)
+                parser.set_defaults(run=partial(_run, parser.get_default("run")))
 
 
 def _load(entry: EntryPoint) -> AddArguments:
@@ -62,5 +71,9 @@ def _load(entry: EntryPoint) -> AddArguments:
 
 
 def _run(run: Run, args: argparse.Namespace) -> int:
-    configure_logging("debug" if args.debug else args.log_level)
+    configure_logging(
+        "debug" if args.debug else args.log_level,
+        log_format=getattr(args, "log_format", None) or "text",
+        worker=getattr(args, "worker", None),
+    )
     return run(args)

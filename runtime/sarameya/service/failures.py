@@ -10,22 +10,31 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import TypeGuard
 
 from sarameya.errors import (
+    AuthenticationError,
     ClaimError,
     CommitError,
     ConfigError,
     ConnectError,
     GroupError,
     HandlerError,
+    PropertiesError,
     SarameyaError,
     TopicAuthorizationError,
+    TopicError,
 )
+from sarameya.secret import masked_text
 from sarameya.service.app_file import AppFileError
+from sarameya.service.log_lines import logs_json
+
+logger = logging.getLogger("sarameya")
 
 
 class ExitCode(IntEnum):
@@ -40,7 +49,16 @@ class ExitCode(IntEnum):
         return 128 + signum
 
 
-_CONFIGURATION = (AppFileError, ConfigError, HandlerError, TopicAuthorizationError, GroupError)
+_CONFIGURATION = (
+    AppFileError,
+    AuthenticationError,
+    ConfigError,
+    PropertiesError,
+    HandlerError,
+    TopicAuthorizationError,
+    TopicError,
+    GroupError,
+)
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
@@ -55,7 +73,13 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 def needs_configuration(error: BaseException) -> bool:
     """True if trying the same again cannot help: one of the failures is about the configuration."""
     # A refused commit is a GroupError that ends with its generation; the next one may commit.
-    return any(isinstance(leaf, _CONFIGURATION) and not isinstance(leaf, CommitError) for leaf in leaves(error))
+    return any(isinstance(leaf, _CONFIGURATION) and not isinstance(leaf, CommitError) for leaf in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The leaves, and what claims have failed of."""
+    for leaf in leaves(error):
+        yield from _causes(leaf.cause) if isinstance(leaf, ClaimError) else (leaf,)
 
 
 def exit_code(error: BaseException) -> ExitCode:
@@ -63,12 +87,13 @@ def exit_code(error: BaseException) -> ExitCode:
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """One line for each failure, in order, none twice; more only where our own error says more."""
-    return list(dict.fromkeys(line for leaf in leaves(error) for line in _lines(leaf)))
+    """One line for each failure, in order, none twice; more only where our own error says more. What looks secret is
+    masked: others' words are in them."""
+    return list(dict.fromkeys(masked_text(line) for leaf in leaves(error) for line in _lines(leaf)))
 
 
 def _lines(error: BaseException) -> list[str]:
-    if isinstance(error, AppFileError):
+    if isinstance(error, AppFileError | PropertiesError):
         return list(error.problems)
     if isinstance(error, ConnectError):
         return [f"{error}; start the broker, or correct bootstrap_servers"]
@@ -76,8 +101,15 @@ def _lines(error: BaseException) -> list[str]:
         return [_first_line(error) or type(error).__name__]
     if isinstance(error, SarameyaError):
         return [str(error)]
+    if _is_about_a_file(error):
+        return [f"{error.filename}: {error.strerror}"]
     text = _first_line(error)
     return [f"{type(error).__name__}: {text}" if text else type(error).__name__]
+
+
+def _is_about_a_file(error: BaseException) -> TypeGuard[OSError]:
+    """Whether the operating system has refused a file, which it names."""
+    return isinstance(error, OSError) and error.filename is not None and bool(error.strerror)
 
 
 def _first_line(error: BaseException) -> str:
@@ -90,12 +122,22 @@ def _first_line(error: BaseException) -> str:
 
 
 def report(error: BaseException, *, debug: bool) -> ExitCode:
-    """Print what went wrong to stderr; return the exit code. `debug`: the traceback as well."""
+    """Print what went wrong to stderr, or log it where the log is JSON; return the exit code.
+
+    `debug`: the traceback as well.
+    """
+    if logs_json():
+        for line in error_lines(error):
+            logger.error("%s", line)
+        if debug:
+            logger.error("the traceback", exc_info=error)
+        return exit_code(error)
     if debug:
-        traceback.print_exception(error)
+        print(masked_text("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     for line in error_lines(error):
         print(f"sarameya: error: {line}", file=sys.stderr)
-    if not debug and not all(isinstance(leaf, SarameyaError) for leaf in leaves(error)):
+    is_plain = all(isinstance(leaf, SarameyaError) or _is_about_a_file(leaf) for leaf in leaves(error))
+    if not debug and not is_plain:
         print("sarameya: add --debug to see the traceback", file=sys.stderr)
     sys.stderr.flush()
     return exit_code(error)

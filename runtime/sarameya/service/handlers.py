@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from sarameya.errors import ConfigError, HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.option_kinds import unknown_option
+from sarameya.service.importing import NotImportedError, imported, imported_from
 
 ENTRY_POINT_GROUP = "sarameya.handlers"
 
@@ -48,11 +48,16 @@ def handler_class(name: str) -> Any:
 
 
 def _find(name: str) -> Any:
-    if ":" in name:
-        module, _, attribute = name.partition(":")
-        if not (module and attribute):
-            raise HandlerError(f"handler {name!r} must be 'package.module:Class'")
-        return _import(name, module, attribute)
+    try:
+        if ":" in name:
+            return imported(name, "Class")
+        entry = _installed(name)
+        return imported_from(entry.module, entry.attr)
+    except NotImportedError as problem:
+        raise HandlerError(f"handler {name!r}: {problem}") from problem.__cause__
+
+
+def _installed(name: str) -> EntryPoint:
     found = entry_points(group=ENTRY_POINT_GROUP, name=name)
     if not found:
         near = difflib.get_close_matches(name, available(), n=1)
@@ -61,23 +66,7 @@ def _find(name: str) -> Any:
             f"no handler is called {name!r}; {hint}"
             f"installed are {', '.join(map(repr, available()))}, and 'package.module:Class' names any other"
         )
-    entry = next(iter(found))
-    return _import(name, entry.module, entry.attr)
-
-
-def _import(name: str, module: str, attribute: str) -> Any:
-    try:
-        found: Any = importlib.import_module(module)
-    except ImportError as error:
-        raise HandlerError(f"handler {name!r}: cannot import {module!r}: {error}") from error
-    except Exception as error:  # a module may raise anything while it is imported
-        raise HandlerError(f"handler {name!r}: cannot import {module!r}: {type(error).__name__}: {error}") from error
-    for part in attribute.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise HandlerError(f"handler {name!r}: module {module!r} has no {attribute!r}") from None
-    return found
+    return next(iter(found))
 
 
 def _check_arguments(name: str, kind: type[ConsumerGroupHandler], options: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol, overload
 
+import attrs
 import trio
 
 from sarameya.group.handler import ConsumerGroupHandler
@@ -38,39 +39,55 @@ OpenGroup = Callable[[App], AbstractAsyncContextManager[Group]]
 MakeHandler = Callable[[], ConsumerGroupHandler]
 
 
-async def run_members(apps: Iterable[App], make_handler: MakeHandler, stop: Stop, open_group: OpenGroup) -> None:
-    """One member for each app, each with a handler of its own, in one nursery.
+def _nobody(error: Exception) -> None:
+    """Nobody else is told."""
+
+
+@attrs.frozen(slots=True)
+class Member:
+    """How one is made, anew each time that it has failed; `on_failure` is told of each."""
+
+    app: App
+    make_handler: MakeHandler
+    open_group: OpenGroup
+    on_failure: Callable[[Exception], None] = _nobody
+
+
+async def run_members(members: Iterable[Member], stop: Stop) -> None:
+    """All of them, each with a handler of its own, in one nursery.
 
     When one fails for good the others end in order first; then all failures are raised as one ExceptionGroup.
     """
     failures: list[Exception] = []
 
-    async def member(app: App) -> None:
+    async def run(member: Member) -> None:
         try:
-            await run_member(app, make_handler, stop, open_group)
+            await run_member(member, stop)
         except Exception as error:  # noqa: BLE001  raised below, after the other members have drained
             failures.append(error)
             stop.ask("a member failed")
 
     async with trio.open_nursery() as nursery:
-        for app in apps:
-            nursery.start_soon(member, app)
+        for member in members:
+            nursery.start_soon(run, member)
     if failures:
         raise ExceptionGroup("members failed", failures)
 
 
-async def run_member(app: App, make_handler: MakeHandler, stop: Stop, open_group: OpenGroup) -> None:
+async def run_member(member: Member, stop: Stop) -> None:
     """One member until `stop`; failures restart it, handler and all, if the app says so.
 
     Raises what `consume` raised under the policy `stop`, and under any policy where a restart cannot help.
     """
-    restarts = Restarts(app.service)
+    service = member.app.service
+    restarts = Restarts(service)
     while not stop.asked:
         started = trio.current_time()
         try:
-            await run_once(app, make_handler, stop, open_group)
+            await run_once(member, stop)
         except Exception as error:
-            if app.service.on_failure == "stop" or needs_configuration(error) or stop.asked:
+            _told(member, error)
+            if service.on_failure == "stop" or needs_configuration(error) or stop.asked:
                 raise
             delay = restarts.delay_after(trio.current_time() - started)
             for line in error_lines(error):
@@ -82,15 +99,23 @@ async def run_member(app: App, make_handler: MakeHandler, stop: Stop, open_group
             return
 
 
-async def run_once(app: App, make_handler: MakeHandler, stop: Stop, open_group: OpenGroup) -> None:
+def _told(member: Member, error: Exception) -> None:
+    """Who watches must not keep a member from being started again."""
+    try:
+        member.on_failure(error)
+    except Exception:
+        logger.exception("a member's failure could not be shown")
+
+
+async def run_once(member: Member, stop: Stop) -> None:
     """One life of a member: handler entered, group joined, consumed until `stop` has closed the group."""
-    handler = make_handler()
+    app, handler = member.app, member.make_handler()
     async with AsyncExitStack() as stack:
         if isinstance(handler, AbstractAsyncContextManager):
             await stack.enter_async_context(handler)
         if stop.asked:
             return
-        group = await stack.enter_async_context(open_group(app))
+        group = await stack.enter_async_context(member.open_group(app))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_close_when_asked, stop, group)
             if app.topics_pattern is not None:

@@ -29,15 +29,18 @@ class Stop:
 
     @property
     def asked(self) -> bool:
+        """Whether somebody has."""
         return self._asked.is_set()
 
     def ask(self, cause: str) -> None:
+        """Ask for it; the first cause is the one that is told."""
         if not self.asked:
             logger.info("%s: stopping", cause)
             self.cause = cause
             self._asked.set()
 
     async def wait(self) -> None:
+        """Until it is asked for."""
         await self._asked.wait()
 
 

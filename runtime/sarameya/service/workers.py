@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import trio
 
@@ -19,6 +20,7 @@ from sarameya.service.app_file import ServiceSection
 from sarameya.service.failures import ExitCode
 from sarameya.service.restarts import Restarts
 from sarameya.service.signals import Stop
+from sarameya.service.web.telling import Ear
 
 logger = logging.getLogger("sarameya")
 
@@ -27,8 +29,11 @@ class Supervisor:
     """Keeps one process running for each command, until asked to stop or until one fails for good."""
 
     def __init__(self, commands: Sequence[Sequence[str]], policy: ServiceSection) -> None:
+        """Each command is given `--tell FD` besides: a pipe through which it is heard."""
         self._commands = commands
         self._policy = policy
+        self.ear = Ear(range(1, len(commands) + 1))
+        """Who hears what they tell of themselves."""
         self._environment: Mapping[str, str] = {}
         self._running: dict[int, trio.Process] = {}
         self._codes: list[int] = []
@@ -59,26 +64,40 @@ class Supervisor:
             if stop.asked or code == ExitCode.OK:
                 self._codes.append(code)
                 return
-            logger.error("worker %d %s", number, _ending(code))
+            logger.error("worker %d %s", number, _ending(code), extra=_about(number))
+            self.ear.ended(number, _ending(code))
             if self._policy.on_failure == "stop" or code == ExitCode.CONFIGURATION:
                 self._codes.append(code)
                 stop.ask(f"worker {number} failed")
                 return
             delay = restarts.delay_after(trio.current_time() - started)
-            logger.warning("restarting worker %d in %.1f s", number, delay)
+            logger.warning("restarting worker %d in %.1f s", number, delay, extra=_about(number))
             with trio.move_on_after(delay):
                 await stop.wait()
 
     async def _run_once(self, number: int, command: Sequence[str], stop: Stop) -> int:
         environment = {**os.environ, **self._environment}
-        process = await trio.lowlevel.open_process(
-            list(command), env=environment, stdin=subprocess.PIPE, process_group=0
-        )
+        heard, told = os.pipe()
+        try:
+            process = await trio.lowlevel.open_process(
+                [*command, "--tell", str(told)],
+                env=environment,
+                stdin=subprocess.PIPE,
+                process_group=0,
+                pass_fds=(told,),
+            )
+        except BaseException:
+            os.close(heard)
+            raise
+        finally:
+            os.close(told)
         self._running[number] = process
-        logger.info("worker %d started (pid %d)", number, process.pid)
+        logger.info("worker %d started (pid %d)", number, process.pid, extra=_about(number))
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_close_input_when_asked, process, stop)
+                self.ear.began(number, process.pid)
+                nursery.start_soon(self.ear.listen, number, heard)
                 code = await process.wait()
                 nursery.cancel_scope.cancel()
         finally:
@@ -94,6 +113,11 @@ async def _close_input_when_asked(process: trio.Process, stop: Stop) -> None:
     await stop.wait()
     assert process.stdin is not None
     await process.stdin.aclose()
+
+
+def _about(number: int) -> dict[str, Any]:
+    """What a structured log has of a line besides its words."""
+    return {"fields": {"worker": number}}
 
 
 def _ending(code: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sarameya.errors import ConfigError
+from sarameya.errors import ConfigError, PropertiesError
 from sarameya.service.groups.arguments import add_cluster_arguments, cluster, duration, moment, offset
 
 APP = """
@@ -38,6 +38,63 @@ def app_file(tmp_path: Path) -> str:
 def test_servers_are_a_list_of_addresses() -> None:
     place = read("--bootstrap-servers", "a:9092, [::1]:9093")
     assert (place.bootstrap_servers, place.group) == (("a:9092", "[::1]:9093"), None)
+
+
+@pytest.mark.parametrize("name", ["--bootstrap", "--bootstrap-servers"])
+def test_servers_are_spelled_short_or_long(name: str) -> None:
+    assert read(name, "a:9092").bootstrap_servers == ("a:9092",)
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> str:
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=p:1,q:2\ngroup.id=of-the-properties\nclient.id=theirs\nsasl.mechanism=PLAIN\n")
+    return str(path)
+
+
+SECURED = ["-o", "security_protocol=SASL_PLAINTEXT", "-o", "sasl_username=ann", "-o", "sasl_password=env:HOME"]
+
+
+def test_properties_give_servers_config_and_group_and_options_what_they_lack(properties: str) -> None:
+    place = read("--properties", properties, *SECURED)
+    assert (place.bootstrap_servers, place.group) == (("p:1", "q:2"), "of-the-properties")
+    assert (place.config.client_id, place.config.sasl_username) == ("theirs", "ann")
+    assert read("--properties", properties, "--bootstrap", "mine:1", *SECURED).bootstrap_servers == ("mine:1",)
+
+
+OAUTH = ["-o", "security_protocol=SASL_SSL", "-o", "sasl_mechanism=OAUTHBEARER", "-o", "sasl_token=of_groups:token"]
+
+
+@pytest.mark.parametrize("beneath", ["--properties", "--app", None])
+def test_option_names_the_function_that_gives_tokens(
+    beneath: str | None, app_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_groups.py").write_text("def token(): ...\n")
+    (tmp_path / "client.properties").write_text("client.id = theirs\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    files = {"--properties": str(tmp_path / "client.properties"), "--app": app_file}
+    place = read("--bootstrap", "a:1", *([beneath, files[beneath]] if beneath else []), *OAUTH)
+    assert place.config.sasl_token is not None
+    assert place.config.sasl_token.__module__ == "of_groups"
+    with pytest.raises(ConfigError, match=r"^-o sasl_token = .*: module 'of_groups' has no 'tokn'"):
+        read("--bootstrap", "a:1", *OAUTH[:-1], "sasl_token=of_groups:tokn")
+
+
+def test_properties_that_are_wrong_are_told_by_file_and_name(properties: str) -> None:
+    with pytest.raises(PropertiesError) as caught:
+        read("--properties", properties)
+    assert str(caught.value).startswith(f"{properties}: sasl.mechanism = 'PLAIN': ")
+
+
+def test_properties_lie_beneath_the_app_file_wherever_that_is(
+    properties: str, app_file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    Path(properties).write_text("client.id = theirs\nclient.rack = r\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    place = read("--app", app_file, "--properties", "../client.properties")
+    assert (place.bootstrap_servers, place.group) == (("app:9092",), "of-the-app")
+    assert (place.config.client_id, place.config.rack_id) == ("app", "r")
 
 
 def test_app_file_gives_servers_config_and_group(app_file: str) -> None:

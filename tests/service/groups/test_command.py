@@ -6,9 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import attrs
 import pytest
 import trio
 
@@ -16,27 +14,9 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.service.cli import main
 from tests.group.kit import committed
 from tests.service.groups.kit import tp
+from tests.service.outcome import called
 
 ORDERS_0 = tp("orders-0")
-
-
-@attrs.frozen
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
-async def sarameya(capsys: pytest.CaptureFixture[str], *argv: str) -> Outcome:
-    """The command run in a thread, beside the cluster that it asks."""
-    capsys.readouterr()
-    with trio.fail_after(30):
-        code = await trio.to_thread.run_sync(main, argv)
-    return Outcome(code, *capsys.readouterr())
 
 
 def place(cluster: EmbeddedCluster) -> list[str]:
@@ -51,21 +31,21 @@ async def test_group_is_made_listed_described_and_reset_from_the_command_line(
         here = place(cluster)
         make = ["groups", "offsets", "reset", "g", "--topic", "orders", "--to-offset", "3"]
 
-        assert (await sarameya(capsys, "groups", "list", *here)).out == "no groups\n"
-        shown = await sarameya(capsys, *make, *here)
+        assert (await called(capsys, "groups", "list", *here)).out == "no groups\n"
+        shown = await called(capsys, *make, *here)
         assert (shown.code, committed(cluster)) == (0, {})
-        done = await sarameya(capsys, *make, "--execute", *here)
+        done = await called(capsys, *make, "--execute", *here)
         assert (done.code, done.err, committed(cluster)) == (0, "", {"orders-0": 3, "orders-1": 0})
         assert done.out.splitlines()[2:5] == [
             "TOPIC   PARTITION  COMMITTED  NEW  LAG  NEW-LAG  NOTE",
             "orders          0  -            3  -          2  -",
             "orders          1  -            0  -          0  3 is behind the end of the log",
         ]
-        listed = await sarameya(capsys, "groups", "list", "--json", *here)
+        listed = await called(capsys, "groups", "list", "--json", *here)
         assert [group["group"] for group in listed.document["groups"]] == ["g"]
-        described = await sarameya(capsys, "groups", "describe", "g", *here)
+        described = await called(capsys, "groups", "describe", "g", *here)
         assert described.out.startswith("GROUP g\n  state        Empty\n")
-        document = (await sarameya(capsys, "groups", "describe", "--all", "--json", *here)).document
+        document = (await called(capsys, "groups", "describe", "--all", "--json", *here)).document
         assert document["groups"][0]["lag"] == 2
         assert document["errors"] == document["unreachable"] == []
 
@@ -93,8 +73,8 @@ async def test_every_target_is_understood(capsys: pytest.CaptureFixture[str], ta
     async with EmbeddedCluster({"orders": 1}) as cluster:
         cluster.produce_many("orders", 0, [(None, b"x")] * 5)
         reset = ["groups", "offsets", "reset", "g", "--execute", "--json", *place(cluster)]
-        await sarameya(capsys, *reset, "--topic", "orders:0", "--to-offset", "3")
-        done = await sarameya(capsys, *reset, "--all-topics", *target)
+        await called(capsys, *reset, "--topic", "orders:0", "--to-offset", "3")
+        done = await called(capsys, *reset, "--all-topics", *target)
         assert done.code == 0
         assert [row["new_offset"] for row in done.document["partitions"]] == [expected]
         assert committed(cluster) == {"orders-0": expected}
@@ -103,16 +83,14 @@ async def test_every_target_is_understood(capsys: pytest.CaptureFixture[str], ta
 async def test_deletions_are_shown_then_done(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster({"orders": 2}) as cluster:
         here = place(cluster)
-        await sarameya(
-            capsys, "groups", "offsets", "reset", "g", "--topic", "orders", "--to-latest", "--execute", *here
-        )
+        await called(capsys, "groups", "offsets", "reset", "g", "--topic", "orders", "--to-latest", "--execute", *here)
         delete = ["groups", "offsets", "delete", "g", "--topic", "orders:1", *here]
-        assert "add --execute" in (await sarameya(capsys, *delete)).out
-        assert (await sarameya(capsys, *delete, "--execute")).code == 0
+        assert "add --execute" in (await called(capsys, *delete)).out
+        assert (await called(capsys, *delete, "--execute")).code == 0
         assert committed(cluster) == {"orders-0": 0}
-        assert (await sarameya(capsys, "groups", "delete", "g", *here)).code == 0
+        assert (await called(capsys, "groups", "delete", "g", *here)).code == 0
         assert committed(cluster) == {"orders-0": 0}
-        assert (await sarameya(capsys, "groups", "delete", "g", "--execute", *here)).code == 0
+        assert (await called(capsys, "groups", "delete", "g", "--execute", *here)).code == 0
         assert committed(cluster) == {}
 
 
@@ -128,19 +106,17 @@ async def test_app_file_names_cluster_and_group(capsys: pytest.CaptureFixture[st
             """
         )
         reset = ["groups", "offsets", "reset", "--app", str(app), "--topic", "orders", "--to-latest", "--execute"]
-        assert (await sarameya(capsys, *reset)).code == 0
+        assert (await called(capsys, *reset)).code == 0
         assert committed(cluster, "of-the-app") == {"orders-0": 0}
-        described = await sarameya(capsys, "groups", "describe", "--app", str(app), "--json")
+        described = await called(capsys, "groups", "describe", "--app", str(app), "--json")
         assert [group["group"] for group in described.document["groups"]] == ["of-the-app"]
 
 
 async def test_what_is_missing_is_told_on_stderr_beside_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         here = place(cluster)
-        await sarameya(
-            capsys, "groups", "offsets", "reset", "g", "--topic", "orders", "--to-latest", "--execute", *here
-        )
-        outcome = await sarameya(capsys, "groups", "describe", "g", "nobody", "--json", *here)
+        await called(capsys, "groups", "offsets", "reset", "g", "--topic", "orders", "--to-latest", "--execute", *here)
+        outcome = await called(capsys, "groups", "describe", "g", "nobody", "--json", *here)
         assert outcome.code == 1
         assert [group["group"] for group in outcome.document["groups"]] == ["g"]
         assert outcome.err == (
@@ -152,14 +128,14 @@ async def test_what_is_missing_is_told_on_stderr_beside_what_was_found(capsys: p
 async def test_refused_reset_prints_no_document(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         reset = ["groups", "offsets", "reset", "g", "--all-topics", "--to-latest", "--json", *place(cluster)]
-        outcome = await sarameya(capsys, *reset)
+        outcome = await called(capsys, *reset)
         assert (outcome.code, outcome.out) == (1, "")
         assert outcome.err == "sarameya: error: group 'g' has committed nothing; say by --topic what to commit\n"
 
 
 async def test_debug_after_the_subcommand_has_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster() as cluster:
-        outcome = await sarameya(capsys, "groups", "describe", "nobody", "--debug", *place(cluster))
+        outcome = await called(capsys, "groups", "describe", "nobody", "--debug", *place(cluster))
         assert outcome.code == 1
         assert "Traceback (most recent call last):" in outcome.err
 
@@ -185,7 +161,7 @@ RESET = ["groups", "offsets", "reset", "g"]
         (["groups", "offsets"], "the following arguments are required: COMMAND (see `sarameya groups offsets --help`)"),
         (
             ["groups", "list"],
-            "the cluster is missing: --bootstrap-servers HOST:PORT, or --app APP.toml "
+            "the cluster is missing: --bootstrap HOST:PORT, --properties FILE, or --app APP.toml "
             "(see `sarameya groups list --help`)",
         ),
         (
@@ -195,7 +171,7 @@ RESET = ["groups", "offsets", "reset", "g"]
         ),
         (
             ["groups", "describe", *HERE],
-            "no group is named: GROUP, or --app APP.toml whose group it is (see `sarameya groups describe --help`)",
+            "no group is named: GROUP, or by --app or --properties (see `sarameya groups describe --help`)",
         ),
         (
             ["groups", "describe", "g", "--all", *HERE],
@@ -203,7 +179,7 @@ RESET = ["groups", "offsets", "reset", "g"]
         ),
         (
             ["groups", "delete", *HERE],
-            "no group is named: GROUP, or --app APP.toml whose group it is (see `sarameya groups delete --help`)",
+            "no group is named: GROUP, or by --app or --properties (see `sarameya groups delete --help`)",
         ),
         (
             [*RESET, "--to-latest", *HERE],

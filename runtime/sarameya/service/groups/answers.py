@@ -9,6 +9,7 @@ import attrs
 from sarameya.errors import SarameyaError, UnsupportedVersionError
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.protocol.described_groups import DEAD, Listing
+from sarameya.service.answering import Answer
 from sarameya.service.groups import asking
 from sarameya.service.groups.documents import (
     Document,
@@ -22,15 +23,7 @@ from sarameya.service.groups.reset import Move, Target
 from sarameya.service.groups.scope import TopicChoice
 from sarameya.service.groups.tables import deletions_text, listing_text, moves_text, report_text
 from sarameya.service.groups.words import counted
-
-
-@attrs.frozen(slots=True)
-class Answer:
-    """What a command has found, for programs and for people, and what it could not find or do."""
-
-    document: Document
-    text: str
-    errors: tuple[SarameyaError, ...] = ()
+from sarameya.service.progress import QuietSteps, Steps
 
 
 async def list_groups(admin: GroupAdmin, states: Iterable[str] = ()) -> Answer:
@@ -60,9 +53,20 @@ async def describe(admin: GroupAdmin, groups: Sequence[str] | None) -> Answer:
     return Answer(document, text, (*(error for _, error in found.failures), *_unreachable(listing)))
 
 
-async def reset(admin: GroupAdmin, group: str, choices: Sequence[TopicChoice], target: Target, execute: bool) -> Answer:
+async def reset(
+    admin: GroupAdmin,
+    group: str,
+    choices: Sequence[TopicChoice],
+    target: Target,
+    execute: bool,
+    progress: Steps | None = None,
+) -> Answer:
     """What the reset would do, or has done."""
+    progress = progress or QuietSteps()
+    progress(f"looking at group {group!r} and its logs")
     planned = await asking.plan_reset(admin, group, choices, target)
+    if execute:
+        progress(f"committing for {counted(len(planned.moves), 'partition')}")
     moves = await asking.carry_out_reset(admin, group, planned.moves) if execute else planned.moves
     lines = [f"group {group!r}, to {target}:", "", moves_text(moves), ""]
     if planned.group.state == DEAD:

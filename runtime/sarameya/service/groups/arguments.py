@@ -4,31 +4,48 @@ from __future__ import annotations
 
 import argparse
 import math
-import tomllib
+from collections.abc import Callable
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from sarameya.config import Config
+from sarameya.config import ClientProperties, ClientValues, Config
 from sarameya.errors import ConfigError
 from sarameya.net.broker_pool import parse_bootstrap
 from sarameya.offset_policy import milliseconds, parse_duration, parse_moment
-from sarameya.service.app_file import load_app
+from sarameya.service.app_file import config_of, load
+from sarameya.service.environment import Variable, toml_or_text
 from sarameya.service.groups.scope import TopicChoice
 from sarameya.service.log_lines import add_logging_arguments
 
 DEFAULT_TIMEOUT = 10.0
 
+NO_CLUSTER = "the cluster is missing: --bootstrap HOST:PORT, --properties FILE, or --app APP.toml"
+
 
 @attrs.frozen(slots=True)
 class Cluster:
-    """Which cluster is asked, and how. `group` is an app file's, where one was named."""
+    """Which cluster is asked, and how. `group` is an app file's, or that of properties, where such were named."""
 
     bootstrap_servers: tuple[str, ...]
     config: Config
     group: str | None = None
+
+
+def subcommand(
+    commands: Any, name: str, summary: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    """A subcommand of those in `commands`, argparse's subparsers, and what carries it out."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_execute_argument(parser: argparse.ArgumentParser) -> None:
+    """`--execute`, of what changes something."""
+    parser.add_argument("--execute", action="store_true", help="do it; without this it is only shown")
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,18 +56,22 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--bootstrap-servers`, `--app` and their like; `cluster` reads them. They follow the subcommand."""
+    """`--bootstrap`, `--properties`, `--app` and their like; `cluster` reads them. They follow the subcommand."""
     place = parser.add_argument_group("the cluster")
-    place.add_argument(
-        "--bootstrap-servers", type=_servers, metavar="HOST:PORT[,...]", help="brokers of the cluster to begin with"
-    )
+    add_bootstrap_argument(place)
     place.add_argument(
         "--app", type=Path, metavar="APP.toml", help="take bootstrap_servers, [config] and the group from an app file"
     )
     place.add_argument(
+        "--properties",
+        type=Path,
+        metavar="FILE",
+        help="take what the others leave open from a .properties file of Kafka's own names",
+    )
+    place.add_argument(
         "-o",
         dest="options",
-        type=_option,
+        type=name_and_value,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -66,17 +87,59 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(usage_error=parser.error)
 
 
+def add_bootstrap_argument(place: argparse._ArgumentGroup) -> None:
+    """`--bootstrap`: `bootstrap_servers`, a tuple of addresses, or None."""
+    place.add_argument(
+        "--bootstrap",
+        "--bootstrap-servers",
+        dest="bootstrap_servers",
+        type=server_list,
+        metavar="HOST:PORT[,...]",
+        help="brokers of the cluster to begin with",
+    )
+
+
+def names_cluster(args: argparse.Namespace) -> bool:
+    """Whether the arguments say which cluster."""
+    return bool(args.bootstrap_servers or args.app or args.properties)
+
+
 def cluster(args: argparse.Namespace) -> Cluster:
-    """The cluster that the arguments name. Raises ConfigError and AppFileError for what is wrong in what they name."""
-    if not (args.bootstrap_servers or args.app):
-        args.usage_error("the cluster is missing: --bootstrap-servers HOST:PORT, or --app APP.toml")
-    app = load_app(args.app) if args.app else None
-    servers = args.bootstrap_servers or (app.bootstrap_servers if app else ())
-    config = app.config if app else Config()
-    if args.options:
-        changed = {**attrs.asdict(config, recurse=False), **dict(args.options)}
-        config = Config.from_mapping(changed, prefix="-o ")
-    return Cluster(servers, _patient(config, args.timeout), app.group if app else None)
+    """The cluster that the arguments name. Raises ConfigError, AppFileError and PropertiesError for mistakes."""
+    if not names_cluster(args):
+        args.usage_error(NO_CLUSTER)
+    servers, group, config = _of_app(args) if args.app else _of_properties(args)
+    servers = args.bootstrap_servers or servers
+    if not servers:
+        args.usage_error(f"{args.properties} names no bootstrap.servers: give --bootstrap HOST:PORT")
+    return Cluster(servers, _patient(config, args.timeout), group)
+
+
+def _of_app(args: argparse.Namespace) -> tuple[tuple[str, ...], str | None, Config]:
+    """Brokers, group and config of an app file, with what lies beneath it, the environment before it, and `-o`."""
+    # Wherever the app file is, an argument's file is where the command is called.
+    properties = [Variable("--properties", "properties", str(args.properties.absolute()))] if args.properties else []
+    app = load(args.app, arguments=properties).app
+    return app.bootstrap_servers, app.group, _changed(app.config, args.options)
+
+
+def _of_properties(args: argparse.Namespace) -> tuple[tuple[str, ...], str | None, Config]:
+    """As `_of_app`, of properties alone, or of nothing."""
+    if not args.properties:
+        return (), None, _changed(Config(), args.options)
+    if not args.options:
+        client = ClientProperties.read(args.properties)
+        return client.bootstrap_servers, client.group_id, client.config
+    # They may lack, or contradict, what only both together are.
+    values = ClientValues.read(args.properties)
+    config = config_of({**values.options, **dict(args.options)}, prefix="-o ")
+    return values.bootstrap_servers, values.group_id, config
+
+
+def _changed(config: Config, options: list[tuple[str, Any]]) -> Config:
+    if not options:
+        return config
+    return config_of({**attrs.asdict(config, recurse=False), **dict(options)}, prefix="-o ")
 
 
 def _patient(config: Config, seconds: float) -> Config:
@@ -95,7 +158,7 @@ def group_names(args: argparse.Namespace, named: list[str], place: Cluster) -> l
     if named:
         return named
     if place.group is None:
-        args.usage_error("no group is named: GROUP, or --app APP.toml whose group it is")
+        args.usage_error("no group is named: GROUP, or by --app or --properties")
     return [place.group] if place.group else []
 
 
@@ -129,7 +192,8 @@ def offset(text: str) -> int:
     return int(text)
 
 
-def _servers(text: str) -> tuple[str, ...]:
+def server_list(text: str) -> tuple[str, ...]:
+    """`HOST:PORT,...`."""
     servers = tuple(server.strip() for server in text.split(","))
     try:
         parse_bootstrap(servers)
@@ -148,13 +212,9 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _option(text: str) -> tuple[str, Any]:
+def name_and_value(text: str) -> tuple[str, Any]:
     """`NAME=VALUE`, the value as TOML has it, or a string as it is."""
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise argparse.ArgumentTypeError(f"{text!r} must be NAME=VALUE, for example client_id=ops")
-    try:
-        table = tomllib.loads(f"value = {value}")
-    except tomllib.TOMLDecodeError:
-        return name, value
-    return name, table["value"] if len(table) == 1 else value
+    return name, toml_or_text(value)

@@ -1,39 +1,32 @@
-"""`sarameya groups ...`: the command line, and what it prints. What they answer stands in `answers`.
-
-Results go to stdout, all at once and at the end; what could not be had is told on stderr, and the exit code is then
-not 0.
-"""
+"""`sarameya groups ...`: the command line. What the commands answer stands in `answers`."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
-
-import trio
 
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.observe import log_event
 from sarameya.offset_policy import parse_policy, timestamp_of
-from sarameya.service.failures import ExitCode
+from sarameya.service.answering import Answer, run_asking
+from sarameya.service.epilogs import epilog
 from sarameya.service.groups import answers
 from sarameya.service.groups.arguments import (
     Cluster,
+    add_execute_argument,
     add_shared_arguments,
     cluster,
     duration,
     group_names,
     moment,
     offset,
+    subcommand,
     topic_choice,
 )
 from sarameya.service.groups.reset import Kind, Target
-from sarameya.service.log_lines import configure_logging
+from sarameya.service.progress import LINE_INTERVAL, steps
 
 SUMMARY = "look at the groups of a Kafka cluster, and reset offsets of those without members"
 
@@ -49,32 +42,29 @@ _STATES = (
 )
 """All that brokers name, of whatever type of group."""
 
-Ask = Callable[[GroupAdmin], Awaitable[answers.Answer]]
+Ask = Callable[[GroupAdmin], Awaitable[Answer]]
 
 
 # -- the command line ----------------------------------------------------------------------------
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = epilog(
+        "sarameya groups list --bootstrap localhost:9092",
+        "sarameya groups describe orders-landing --bootstrap localhost:9092",
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_list(_subcommand(commands, "list", "list the cluster's groups", _list))
-    _add_describe(_subcommand(commands, "describe", "show a group's members, offsets and lag", _describe))
+    _add_list(subcommand(commands, "list", "list the cluster's groups", _list))
+    _add_describe(subcommand(commands, "describe", "show a group's members, offsets and lag", _describe))
     summary = "remove groups without members, and all that they have committed"
-    _add_delete(_subcommand(commands, "delete", summary, _delete))
+    _add_delete(subcommand(commands, "delete", summary, _delete))
     summary = "change what a group has committed"
     offsets = commands.add_parser("offsets", help=summary, description=summary)
+    offsets.epilog = epilog("sarameya groups offsets reset --app landing.toml --topic orders --to-earliest")
     commands = offsets.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_reset(_subcommand(commands, "reset", "let a group without members go on from elsewhere", _reset))
+    _add_reset(subcommand(commands, "reset", "let a group without members go on from elsewhere", _reset))
     summary = "take commits away, of topics that no member of the group reads"
-    _add_offsets_delete(_subcommand(commands, "delete", summary, _delete_offsets))
-
-
-def _subcommand(
-    commands: Any, name: str, summary: str, run: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
-    parser.set_defaults(run=run)
-    return parser
+    _add_offsets_delete(subcommand(commands, "delete", summary, _delete_offsets))
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
@@ -87,23 +77,35 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
         metavar="STATE[,...]",
         help=f"list groups in these states only: {', '.join(_STATES)}",
     )
+    parser.epilog = epilog("sarameya groups list --bootstrap localhost:9092 --state Empty,Stable")
     add_shared_arguments(parser)
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("groups", nargs="*", metavar="GROUP", help="the groups to describe")
+    parser.epilog = epilog(
+        "sarameya groups describe orders-landing --bootstrap localhost:9092",
+        "sarameya groups describe --app landing.toml",
+        "sarameya groups describe --all --properties client.properties --json",
+    )
     parser.add_argument("--all", action="store_true", help="describe every group of the cluster")
     add_shared_arguments(parser)
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("groups", nargs="*", metavar="GROUP", help="the groups to remove")
-    _add_execute(parser)
+    parser.epilog = epilog("sarameya groups delete orders-landing --bootstrap localhost:9092 --execute")
+    add_execute_argument(parser)
     add_shared_arguments(parser)
 
 
 def _add_reset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("group", nargs="?", metavar="GROUP", help="the group; it must have no members")
+    parser.epilog = epilog(
+        "sarameya groups offsets reset orders-landing --topic orders --to-earliest --bootstrap localhost:9092",
+        "sarameya groups offsets reset --app landing.toml --all-topics --to-datetime 2026-01-31T12:00:00Z --execute",
+        "sarameya groups offsets reset g --topic orders:0,2-4 --shift-by -100 --bootstrap localhost:9092",
+    )
     _add_topics(parser)
     target = parser.add_argument_group("where to").add_mutually_exclusive_group(required=True)
     constants = {"earliest": Kind.EARLIEST, "latest": Kind.LATEST, "current": Kind.CURRENT}
@@ -119,14 +121,18 @@ def _add_reset(parser: argparse.ArgumentParser) -> None:
     ]
     for option, parse, metavar, text in values:
         target.add_argument(option, dest="target", type=parse, metavar=metavar, help=text)
-    _add_execute(parser)
+    add_execute_argument(parser)
+    parser.add_argument("--quiet", action="store_true", help="tell nothing of how far it has come")
     add_shared_arguments(parser)
 
 
 def _add_offsets_delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("group", nargs="?", metavar="GROUP", help="the group")
+    parser.epilog = epilog(
+        "sarameya groups offsets delete orders-landing --topic orders:3 --bootstrap localhost:9092 --execute"
+    )
     _add_topics(parser)
-    _add_execute(parser)
+    add_execute_argument(parser)
     add_shared_arguments(parser)
 
 
@@ -142,10 +148,6 @@ def _add_topics(parser: argparse.ArgumentParser) -> None:
         help="all partitions of a topic, or some; may be given again",
     )
     which.add_argument("--all-topics", action="store_true", help="every partition that the group has committed for")
-
-
-def _add_execute(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--execute", action="store_true", help="do it; without this it is only shown")
 
 
 def _states(text: str) -> list[str]:
@@ -215,7 +217,11 @@ def _delete(args: argparse.Namespace) -> int:
 def _reset(args: argparse.Namespace) -> int:
     place = cluster(args)
     (group,) = group_names(args, [args.group] if args.group else [], place)
-    wish = partial(answers.reset, group=group, choices=args.topics, target=args.target, execute=args.execute)
+
+    async def wish(admin: GroupAdmin) -> Answer:
+        with steps(quiet=args.quiet, patience=LINE_INTERVAL) as progress:
+            return await answers.reset(admin, group, args.topics, args.target, args.execute, progress)
+
     return _run(args, place, wish)
 
 
@@ -226,24 +232,9 @@ def _delete_offsets(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, place: Cluster, ask: Ask) -> int:
-    configure_logging("debug" if args.debug else args.log_level)
-    answer = trio.run(_ask, place, ask)
-    if args.json:
-        _print(json.dumps(answer.document, indent=2))
-    elif answer.text:
-        _print(answer.text)
-    if answer.errors:
-        raise ExceptionGroup("", answer.errors)
-    return ExitCode.OK
+    return run_asking(args, partial(_ask, place, ask))
 
 
-async def _ask(place: Cluster, ask: Ask) -> answers.Answer:
+async def _ask(place: Cluster, ask: Ask) -> Answer:
     async with GroupAdmin(place.bootstrap_servers, place.config, log_event) as admin:
         return await ask(admin)
-
-
-def _print(text: str) -> None:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # `| head` has seen enough; the interpreter would complain of it at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,52 @@
+"""How a command that asks a cluster prints what it has found: all at once and at the end, to stdout.
+
+What could not be had is raised then, to be told on stderr: the exit code is not 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+import trio
+
+from sarameya.errors import SarameyaError
+from sarameya.service.failures import ExitCode
+from sarameya.service.log_lines import configure_logging
+
+Document = dict[str, Any]
+
+
+@attrs.frozen(slots=True)
+class Answer:
+    """What a command has found, for programs and for people, and what it could not find or do."""
+
+    document: Document
+    text: str
+    errors: tuple[SarameyaError, ...] = ()
+
+
+def run_asking(args: argparse.Namespace, ask: Callable[[], Awaitable[Answer]]) -> int:
+    """Ask under trio, and print the answer as `--json` says. Raises what it could not find or do."""
+    configure_logging("debug" if args.debug else args.log_level)
+    answer = trio.run(ask)
+    show(answer.text, answer.document, as_json=args.json)
+    if answer.errors:
+        raise ExceptionGroup("", answer.errors)
+    return ExitCode.OK
+
+
+def show(text: str, document: Document, *, as_json: bool) -> None:
+    """Print the result to stdout, all at once."""
+    shown = json.dumps(document, indent=2) if as_json else text
+    if not shown:
+        return
+    try:
+        print(shown, flush=True)
+    except BrokenPipeError:  # `| head` has seen enough; the interpreter would complain of it at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

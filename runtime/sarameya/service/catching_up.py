@@ -1,0 +1,125 @@
+"""How far a group has come in its logs, shown while its members run, and the end once it has come to theirs.
+
+Asks the cluster, not the members: they may be other processes, or elsewhere. Trio.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+
+import attrs
+import trio
+
+from sarameya.errors import SarameyaError
+from sarameya.model import TopicPartition
+from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.log_offsets import LOG_END, LOG_START
+from sarameya.protocol.subscription import Wanted, resolve
+from sarameya.service.app_file import App
+from sarameya.service.failures import needs_configuration
+from sarameya.service.progress import Display, display
+from sarameya.service.running import Watch
+from sarameya.service.signals import Stop
+
+logger = logging.getLogger("sarameya")
+
+LOOK_EACH = 1.0
+"""Seconds between two looks."""
+
+Offsets = Mapping[TopicPartition, int]
+Show = Callable[[int | None], AbstractContextManager[Display]]
+
+
+def watch_group(title: str, *, until_end: bool = False, quiet: bool = False, as_lines: bool = False) -> Watch:
+    """Shows how far an app's group has come. With `until_end` it asks for the end once the group has committed all that
+    was there at the first look; with `as_lines` a terminal gets lines, as others write to it, too."""
+
+    async def watch(app: App, stop: Stop) -> None:
+        with ExitStack() as stack:
+            show = partial(display, title, quiet=quiet, as_lines=as_lines)
+            await CatchingUp(app, stop, lambda total: stack.enter_context(show(total)), until_end).run()
+
+    return watch
+
+
+@attrs.frozen(slots=True)
+class Distance:
+    """From where partitions were first seen at, their commit or their log's start, to where their logs end. Pure."""
+
+    first: Offsets
+    ends: Offsets
+
+    @property
+    def total(self) -> int:
+        """In offsets, of which not each has a record."""
+        return self.done(self.ends)
+
+    def done(self, reached: Offsets) -> int:
+        """How many of them are behind these offsets."""
+        return sum(max(min(at, self.ends[tp]) - self.first[tp], 0) for tp, at in reached.items() if tp in self.ends)
+
+
+class CatchingUp:
+    """Looks at a group every `LOOK_EACH` seconds, from outside."""
+
+    def __init__(self, app: App, stop: Stop, show: Callable[[int | None], Display], until_end: bool) -> None:
+        self._app = app
+        self._wanted: Wanted = app.topics if app.topics_pattern is None else re.compile(app.topics_pattern)
+        self._stop = stop
+        self._show = show
+        self._until_end = until_end
+        self._first: dict[TopicPartition, int] = {}
+        self._ends: Offsets | None = None
+        self._shown: Display | None = None
+
+    async def run(self) -> None:
+        """Until cancelled, or until the end is asked for. Raises SarameyaError where the end cannot be found out."""
+        app = self._app
+        while not self._stop.asked:
+            try:
+                async with GroupAdmin(app.bootstrap_servers, app.config, lambda event: None) as admin:
+                    while not self._stop.asked:
+                        await self._look(admin)
+                        await trio.sleep(LOOK_EACH)
+            except SarameyaError as error:
+                if self._until_end and needs_configuration(error):
+                    raise
+                logger.debug("how far the group is cannot be told: %s", error)
+                await trio.sleep(LOOK_EACH)
+
+    async def _look(self, admin: GroupAdmin) -> None:
+        committed = {tp: commit.offset for tp, commit in (await admin.committed(self._app.group)).items()}
+        ends = self._ends
+        if ends is None and (ends := await self._log_ends(admin, committed)) is None:
+            return  # some topic is not there yet, or somebody did not answer
+        distance = Distance(self._first, ends)
+        if self._until_end:
+            self._ends = ends
+        if self._shown is None:
+            self._shown = self._show(distance.total if self._until_end else None)
+        done, total = distance.done(committed), distance.total
+        self._shown.update(done, "" if self._until_end else f"{total - done:,} to go")
+        if self._until_end and done >= total:
+            self._stop.ask("all that there was is done")
+
+    async def _log_ends(self, admin: GroupAdmin, committed: Offsets) -> Offsets | None:
+        """Where the logs end that the group reads, having seen where each is begun; None where that cannot be told."""
+        if isinstance(self._wanted, tuple):
+            metadata = await admin.metadata(self._wanted)
+            if metadata.missing(self._wanted):
+                return None
+        else:
+            metadata = await admin.metadata_of_all()
+        counts = metadata.partition_counts(resolve(self._wanted, metadata))
+        partitions = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
+        new = [tp for tp in partitions if tp not in self._first]
+        starts = await admin.log_offsets([tp for tp in new if tp not in committed], LOG_START)
+        ends = await admin.log_offsets(partitions, LOG_END, self._app.config.isolation_level)
+        if starts.missing or ends.missing:
+            return None
+        self._first |= {tp: committed.get(tp, starts.found.get(tp, 0)) for tp in new}
+        return ends.found

@@ -1,0 +1,108 @@
+"""The reference of the command line as a Markdown page: docs/cli.md, drawn from the parsers. Pure."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+
+CLUSTER = "the cluster"
+"""The title of the arguments that commands share which ask one."""
+
+_EVERYWHERE = {"-h", "--debug", "--log-level"}
+
+_HEAD = """<!-- Written by `python -m tools.cli_page`; `make cli` writes it anew. -->
+
+# The command line
+
+    pip install 'sarameya[service]'        # with bars on a terminal, and completion
+
+Every command takes `--help`, with examples; `--debug`, which logs more and adds the traceback to errors; and
+`--log-level debug|info|warning|error`. Results go to stdout, all else to stderr: what is logged, how far long work is
+(a bar on a terminal, lines elsewhere, nothing with `--quiet`), and errors, each a line that says what to do. Where
+there is a table, `--json` prints a document in its place.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | ended as asked, all drained, committed and left (by SIGINT, SIGTERM or the supervisor); all found, or done |
+| 1 | failed; the same again may succeed (so a supervisor may restart it). Of `verify`: not proved |
+| 2 | the command line, the configuration, a permission or the table must change first; a restart cannot help |
+| 130, 143 | ended at once by a second SIGINT or SIGTERM: nothing was drained |
+
+"""
+
+
+def page(parser: argparse.ArgumentParser) -> str:
+    """The whole of it, of the program's parser with all its commands."""
+    commands = list(_commands(parser))
+    shared = next(group for one in commands for group in one._action_groups if group.title == CLUSTER)
+    parts = [
+        "## The cluster\n\nCommands that ask a cluster are told by these where it is.\n",
+        _table(shared._group_actions),
+        *map(_section, commands),
+    ]
+    return _HEAD + "\n".join(parts)
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """All that do something, in the order of their names."""
+    subparsers = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not subparsers:
+        yield parser
+    for action in subparsers:
+        for name in sorted(action.choices):
+            yield from _commands(action.choices[name])
+
+
+def _section(parser: argparse.ArgumentParser) -> str:
+    examples, codes = _epilog(parser)
+    own = [
+        action
+        for group in parser._action_groups
+        if group.title != CLUSTER
+        for action in group._group_actions
+        if action.help != argparse.SUPPRESS and not _EVERYWHERE & {*action.option_strings}
+    ]
+    parts = [f"## `{parser.prog}`\n", f"{_sentence(parser.description or '')}\n"]
+    parts.append("".join(f"    {line}\n" for line in examples))
+    if own:
+        parts.append(_table(own))
+    if any(group.title == CLUSTER for group in parser._action_groups):
+        parts.append("And where [the cluster](#the-cluster) is.\n")
+    if codes:
+        parts.append(f"Exit codes: {codes}.\n")
+    return "\n".join(parts)
+
+
+def _epilog(parser: argparse.ArgumentParser) -> tuple[list[str], str]:
+    """Its examples, and the exit codes that are its own."""
+    lines = (parser.epilog or "").splitlines()
+    codes = [line.removeprefix("exit codes: ") for line in lines if line.startswith("exit codes: ")]
+    return [line.strip() for line in lines if line.startswith("  ")], "".join(codes)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def _table(actions: Iterable[argparse.Action]) -> str:
+    rows = [(_name(action), (action.help or "") % {"default": action.default}) for action in actions]
+    lines = ["| argument | |", "|---|---|", *(f"| {_cell(name)} | {_cell(text)} |" for name, text in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _name(action: argparse.Action) -> str:
+    value = action.metavar if isinstance(action.metavar, str) else None
+    if action.choices is not None:
+        value = value or "|".join(map(str, action.choices))
+    elif action.nargs != 0:
+        value = value or action.dest.upper()
+    if not action.option_strings:
+        return f"`{value}{'...' if action.nargs in ('*', '+') else ''}`"
+    names = [f"`{name} {value}`" if value and action.nargs != 0 else f"`{name}`" for name in action.option_strings]
+    return ", ".join(names) + (" (required)" if action.required else "")

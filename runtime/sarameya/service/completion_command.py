@@ -1,0 +1,52 @@
+"""`sarameya completion bash|zsh`: a script that completes the command line, made of the parsers.
+
+It is static: at each TAB nothing of ours is started. So it knows the commands that are installed when it is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from sarameya.errors import HandlerError
+from sarameya.service.epilogs import epilog
+from sarameya.service.failures import ExitCode
+
+SUMMARY = "print a script that completes the command line in a shell"
+
+_FILES = {"bash": "_shtab_compgen_files", "zsh": "_files"}
+"""How either shell completes the name of a file."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh"), help="which shell")
+    parser.epilog = epilog(
+        "sarameya completion bash > ~/.local/share/bash-completion/completions/sarameya",
+        "sarameya completion zsh > ~/.zfunc/_sarameya",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises HandlerError without shtab."""
+    try:
+        import shtab
+    except ImportError as error:
+        raise HandlerError("completion needs shtab: pip install 'sarameya[service]'") from error
+    from sarameya.service.cli import whole_parser  # which has this command in it
+
+    parser = whole_parser()
+    for action in _actions(parser):
+        if action.type is Path or action.metavar == "FILE":
+            action.complete = _FILES  # type: ignore[attr-defined]
+    print(shtab.complete(parser, shell=args.shell))
+    return ExitCode.OK
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _actions(inner)

@@ -1,0 +1,57 @@
+"""`sarameya config`: what an app is configured to, and what there is to configure. No broker is asked, and no handler
+is loaded."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from sarameya.errors import ConfigError
+from sarameya.service.app_file import load
+from sarameya.service.effective import settings, settings_document, settings_text
+from sarameya.service.epilogs import epilog
+from sarameya.service.failures import ExitCode
+from sarameya.service.log_lines import add_logging_arguments
+from sarameya.service.options_page import page
+
+SUMMARY = "show an app's effective configuration, or the reference of all options"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = epilog("sarameya config show landing.toml", "sarameya config docs")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    summary = "print every value of an app with its origin: the file, an environment variable, or the default"
+    show = commands.add_parser("show", help=summary, description=f"{summary}; secrets are masked")
+    show.epilog = epilog("sarameya config show landing.toml", "sarameya config show landing.toml --json")
+    show.add_argument("app_file", type=Path, metavar="APP.toml", help="the app file")
+    show.add_argument("--json", action="store_true", help="print one JSON document, for programs")
+    show.set_defaults(run=_show)
+    summary = "write the reference of all options, as a Markdown page"
+    docs = commands.add_parser("docs", help=summary, description=summary)
+    docs.epilog = epilog("sarameya config docs --output docs/configuration.md")
+    docs.add_argument("--output", type=Path, metavar="FILE", help="write it there, not to standard output")
+    docs.set_defaults(run=_docs)
+    for command in (show, docs):
+        add_logging_arguments(command, default=argparse.SUPPRESS)
+
+
+def _show(args: argparse.Namespace) -> int:
+    """Raises AppFileError for an app that could not be run."""
+    loaded = load(args.app_file)
+    if args.json:
+        print(json.dumps(settings_document(loaded), indent=2))
+    else:
+        print(settings_text(settings(loaded)))
+    return ExitCode.OK
+
+
+def _docs(args: argparse.Namespace) -> int:
+    if args.output:
+        try:
+            args.output.write_text(page(), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError("--output", str(args.output), f"cannot be written: {error.strerror}") from error
+    else:
+        print(page(), end="")
+    return ExitCode.OK

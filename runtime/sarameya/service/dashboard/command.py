@@ -1,0 +1,114 @@
+"""`sarameya dashboard`: the command line."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from urllib.parse import urlsplit
+
+from sarameya.errors import ConfigError
+from sarameya.service import signals
+from sarameya.service.app_file import host_name
+from sarameya.service.epilogs import epilog
+from sarameya.service.failures import ExitCode
+from sarameya.service.groups.arguments import Cluster, add_cluster_arguments, cluster
+from sarameya.service.log_lines import add_log_format_argument, configure_logging
+from sarameya.service.running import listened_argument
+from sarameya.service.signals import Stop
+
+SUMMARY = "show a whole group on one page, from Kafka and from its members' endpoints"
+
+_DEFAULT = "127.0.0.1:8090"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--group", metavar="NAME", help="the group; else the app file's")
+    parser.add_argument(
+        "--member",
+        dest="members",
+        type=_url,
+        action="append",
+        default=[],
+        metavar="URL",
+        help="where a member's service is served ([service] http): http://10.0.0.7:8080; may be given again",
+    )
+    parser.add_argument(
+        "--member-port",
+        type=_port,
+        metavar="PORT",
+        help="the same at this port of every address that Kafka says members are at",
+    )
+    parser.add_argument(
+        "--http",
+        type=listened_argument,
+        default=_DEFAULT,
+        metavar="HOST:PORT",
+        help=f"serve the page there ({_DEFAULT})",
+    )
+    parser.add_argument(
+        "--http-host",
+        dest="http_hosts",
+        type=_host_name,
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which the page may be asked for, as [service] http_hosts; may be given again",
+    )
+    parser.epilog = epilog(
+        "sarameya dashboard --group orders-landing --bootstrap localhost:9092 --member http://localhost:8080",
+        "sarameya dashboard --app landing.toml --member-port 8080 --http 127.0.0.1:8090",
+    )
+    add_cluster_arguments(parser)
+    add_log_format_argument(parser, "auto")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal. Raises HttpError, ConfigError, and what Kafka refuses for good."""
+    configure_logging("debug" if args.debug else args.log_level, log_format=args.log_format)
+    place = cluster(args)
+    group: str | None = args.group or place.group
+    if not group:
+        args.usage_error("no group is named: --group NAME, or by --app or --properties")
+    return signals.run(partial(_serve, args, str(group), place))
+
+
+async def _serve(args: argparse.Namespace, group: str, place: Cluster, stop: Stop) -> ExitCode:
+    try:
+        from sarameya.service.dashboard.endpoints import Endpoints
+        from sarameya.service.dashboard.group_board import GroupBoard
+        from sarameya.service.web.server import serving
+    except ImportError as error:
+        remedy = f"needs the extra `service` ({error}): pip install 'sarameya[service]'"
+        raise ConfigError("--http", args.http, remedy) from None
+    board = GroupBoard(group, place, Endpoints(tuple(args.members), args.member_port))
+    async with serving(board, args.http, args.http_hosts) as url:
+        print(f"sarameya dashboard: {url}", flush=True)
+        await stop.wait()
+    return ExitCode.OK
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, brackets
+        is_one = False
+    if is_one and parts.username is not None:
+        raise argparse.ArgumentTypeError("must have no user or password: it would be seen by all who list processes")
+    if not is_one or parts.query or parts.fragment or not (text.isascii() and text.isprintable()) or " " in text:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a URL, for example http://localhost:8080")
+    return text
+
+
+def _host_name(text: str) -> str:
+    try:
+        return host_name(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a port from 1 to 65535")
+    return int(text)

@@ -1,0 +1,177 @@
+"""A group as Kafka has it, and its members as their own services tell of them, as one document. Pure.
+
+Members' services tell more, and later; Kafka knows of members that have no endpoint here, and of partitions that nobody
+reads. A member is the same one by its member id, at however many URLs it answers, and a partition is one row, whoever
+claims to read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from sarameya._version import __version__
+from sarameya.model import TopicPartition, topic_partitions
+from sarameya.protocol.described_groups import STABLE, DescribedGroup, DescribedMember
+from sarameya.service.dashboard.reading import Document
+
+_MOST = 100
+"""Events, and landings, of all services together."""
+_BY_WORKER = ("members", "partitions", "events", "landings")
+"""Whose rows are one member's each."""
+
+
+@attrs.frozen(slots=True)
+class Kafkas:
+    """What Kafka knows of a group. `ends` are of the partitions that it has committed for, or that members have."""
+
+    group: DescribedGroup
+    committed: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+def merged(known: Kafkas, services: Mapping[str, Document | str], at: float) -> Document:
+    """The document of a page (`web.document`). `services` are the documents of members' services by where they are
+    (host:port), or why there is none; `at` is in seconds since 1970."""
+    told, same = _each_once({name: said for name, said in services.items() if not isinstance(said, str)})
+    partitions, disputed = _partitions(known, told)
+    bad = [*_bad(known.group, {name: said for name, said in services.items() if name not in same})]
+    return {
+        "version": __version__,
+        "group": known.group.group,
+        "at": at,
+        "stopping": "",
+        "ready": not bad,
+        "reasons": bad,
+        "explained": [
+            *(f"{name}: {line}" for name, said in told.items() for line in said["explained"]),
+            *(f"{name}: the same as {first}" for name, first in same.items()),
+            *disputed,
+        ],
+        "members": [*_members(known.group, told)],
+        "partitions": partitions,
+        "events": _latest(told, "events"),
+        "landings": _latest(told, "landings"),
+        "point": {
+            "at": at,
+            "lag": sum(max(row["lag"], 0) for row in partitions),
+            "records": sum(said["point"].get("records", 0.0) for said in told.values()),
+            "landed": sum(said["point"].get("landed", 0.0) for said in told.values()),
+        },
+    }
+
+
+def _each_once(told: Mapping[str, Document]) -> tuple[dict[str, Document], dict[str, str]]:
+    """The services, each at the first of the URLs that lead to it, and which ones lead to which. A service that has a
+    member of another's besides others is told without that."""
+    once: dict[str, Document] = {}
+    same: dict[str, str] = {}
+    teller: dict[str, str] = {}
+    for name, said in told.items():
+        ids = {row["worker"]: row.get("member_id") or "" for row in said["members"]}
+        twice = {worker for worker, member_id in ids.items() if member_id in teller}
+        if twice and twice == ids.keys():
+            same[name] = teller[ids[min(twice)]]
+            continue
+        once[name] = {
+            **said,
+            **{what: [row for row in said[what] if row["worker"] not in twice] for what in _BY_WORKER},
+        }
+        teller |= {member_id: name for member_id in ids.values() if member_id and member_id not in teller}
+    return once, same
+
+
+def _members(group: DescribedGroup, told: Mapping[str, Document]) -> Iterator[Document]:
+    """Those that services tell of, and those that only Kafka knows."""
+    rows = [{**row, "host": name} for name, said in told.items() for row in said["members"]]
+    heard = {row.get("member_id") for row in rows}
+    yield from rows
+    for member in group.members:
+        if member.member_id not in heard:
+            yield {
+                "host": host_of(member),
+                "worker": member.client_id,
+                "pid": 0,
+                "failure": "",
+                "state": f"{group.state.lower()}, by Kafka",
+                "seconds": -1,
+                "member_id": member.member_id,
+                "assignor": group.assignor,
+                "assigned": len(topic_partitions(member.assignment or {})),
+            }
+
+
+def _partitions(known: Kafkas, told: Mapping[str, Document]) -> tuple[list[Document], list[str]]:
+    """A row each, and what is to be said where several members claim to read one: the row is its owner's by Kafka."""
+    owners = {tp: member for member in known.group.members for tp in topic_partitions(member.assignment or {})}
+    rows: dict[TopicPartition, Document] = {}
+    claimed: dict[TopicPartition, list[str]] = {}
+    for name, said in told.items():
+        ids = {row["worker"]: row.get("member_id") for row in said["members"]}
+        for row in said["partitions"]:
+            partition = TopicPartition(row["topic"], row["partition"])
+            claimed.setdefault(partition, []).append(f"{name} {row['worker']}")
+            is_owner = partition in owners and ids.get(row["worker"]) == owners[partition].member_id
+            if partition not in rows or is_owner:
+                rows[partition] = _own_row(name, row, partition, known)
+    for partition in sorted((owners.keys() | known.committed.keys()) - rows.keys()):
+        rows[partition] = _kafkas_row(partition, owners.get(partition), known)
+    disputed = [f"{partition}: read by {' and by '.join(who)}" for partition, who in claimed.items() if len(who) > 1]
+    return list(rows.values()), disputed
+
+
+def _own_row(name: str, row: Document, partition: TopicPartition, known: Kafkas) -> Document:
+    """As its member says."""
+    committed = known.committed.get(partition, row["committed"])
+    end = max(row["high_water_mark"], known.ends.get(partition, -1))
+    lag = _lag(row["lag"], partition, known)
+    return {**row, "host": name, "committed": committed, "high_water_mark": end, "lag": lag}
+
+
+def _kafkas_row(partition: TopicPartition, owner: DescribedMember | None, known: Kafkas) -> Document:
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "host": "" if owner is None else host_of(owner),
+        "worker": "nobody" if owner is None else owner.client_id,
+        "activity": "not assigned" if owner is None else "assigned",
+        "seconds": -1,
+        "attempt": 0,
+        "reason": "" if owner is None else "its member has no endpoint here",
+        "position": -1,
+        "high_water_mark": known.ends.get(partition, -1),
+        "lag": _lag(-1, partition, known),
+        "committed": known.committed.get(partition, -1),
+        "landed": -1,
+        "records_a_second": -1,
+    }
+
+
+def _lag(own: int, partition: TopicPartition, known: Kafkas) -> int:
+    """What the member says, or else how far the commit is behind the end of the log."""
+    if own >= 0 or partition not in known.ends or partition not in known.committed:
+        return own
+    return max(known.ends[partition] - known.committed[partition], 0)
+
+
+def _bad(group: DescribedGroup, services: Mapping[str, Document | str]) -> Iterator[str]:
+    for name, said in services.items():
+        if isinstance(said, str):
+            yield f"{name}: {said}"
+        else:
+            yield from (f"{name}: {reason}" for reason in said["reasons"])
+    if not group.members:
+        yield f"the group has no members: it is {group.state}"
+    elif group.state != STABLE:
+        yield f"the group is {group.state}"
+
+
+def _latest(told: Mapping[str, Document], what: str) -> list[Document]:
+    rows = [{**row, "host": name} for name, said in told.items() for row in said[what]]
+    return sorted(rows, key=lambda row: (row["at"], row["number"]), reverse=True)[:_MOST]
+
+
+def host_of(member: DescribedMember) -> str:
+    """Without the slash that Kafka puts before an address."""
+    return member.host.rpartition("/")[2]

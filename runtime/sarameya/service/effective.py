@@ -1,0 +1,96 @@
+"""An app's effective configuration: every key with its value and where that comes from, secrets masked. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import attrs
+
+from sarameya.config import Config
+from sarameya.offset_policy import describe_policy
+from sarameya.secret import MASK, Secret, masked
+from sarameya.service.app_file import App, Loaded
+from sarameya.service.groups.tables import table
+
+
+@attrs.frozen
+class Setting:
+    """A key, as an app file has it, its value in JSON's types, and its origin: a file, a variable, or `default`."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+def settings(loaded: Loaded) -> list[Setting]:
+    """All of them, in the order of an app file."""
+    return [
+        Setting(key, shown(masked(key, value)), loaded.layers.origin(key))
+        for key, value in _values(loaded.app)
+        if not (value is None and key in ("topics", "topics_pattern", "properties"))
+    ]
+
+
+def settings_text(rows: list[Setting]) -> str:
+    """A table for a person; values are as TOML writes them."""
+    return table(
+        ("KEY", "VALUE", "ORIGIN"),
+        [
+            (row.key, None if row.value is None else json.dumps(row.value, ensure_ascii=False), row.origin)
+            for row in rows
+        ],
+    )
+
+
+def settings_document(loaded: Loaded) -> dict[str, Any]:
+    """For a program."""
+    return {"app_file": str(loaded.layers.path), "settings": [attrs.asdict(row) for row in settings(loaded)]}
+
+
+def shown(value: Any) -> Any:
+    """A value in JSON's types."""
+    match value:
+        case Secret():
+            return MASK
+        case Mapping():
+            return {str(key): shown(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [shown(inner) for inner in value]
+        case None | bool() | int() | float() | str():
+            return value
+        case datetime() if value.tzinfo is not None:
+            return describe_policy(value)
+        case timedelta():
+            return describe_policy(value)
+    return str(value)
+
+
+def _values(app: App) -> Iterator[tuple[str, Any]]:
+    yield "bootstrap_servers", app.bootstrap_servers
+    yield "group", app.group
+    yield "topics", app.topics or None
+    yield "topics_pattern", app.topics_pattern
+    yield "properties", app.properties
+    for field in attrs.fields(Config):
+        if field.name != "topics":
+            yield f"config.{field.name}", getattr(app.config, field.name)
+    for topic, own in app.config.topics.items():
+        for option, value in attrs.asdict(own).items():
+            if value is not None:
+                yield f"config.topics.{topic}.{option}", value
+    yield "handler.name", app.handler.name
+    yield from _flat("handler.options", app.handler.options)
+    for key, value in attrs.asdict(app.service).items():
+        yield f"service.{key}", value
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The values of a table, and of those in it."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _flat(f"{key}.{name}", inner)
+    else:
+        yield key, value

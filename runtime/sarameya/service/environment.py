@@ -1,0 +1,154 @@
+"""Environment variables that go before an app file. Pure, but for the files that variables name.
+
+| variable | key of the app file |
+|---|---|
+| `SARAMEYA_BOOTSTRAP_SERVERS`, `SARAMEYA_TOPICS` | those; commas separate what is several |
+| `SARAMEYA_GROUP`, `SARAMEYA_TOPICS_PATTERN`, `SARAMEYA_PROPERTIES` | those |
+| `SARAMEYA_HANDLER_NAME` | `handler.name` |
+| `SARAMEYA_CONFIG_SESSION_TIMEOUT` | `config.session_timeout`, and so each option |
+| `SARAMEYA_SERVICE_WORKERS` | `service.workers`, and so each key of `[service]` |
+| `SARAMEYA_HANDLER_OPTIONS_TABLE` | `handler.options.table`, and so each option of the handler |
+
+With `_FILE` behind its name a variable names the file that has the value, without its last line break.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import attrs
+
+from sarameya.config import Config
+from sarameya.secret import Secret, looks_secret, text_of_file
+
+PREFIX = "SARAMEYA_"
+_FILE = "_FILE"
+_HANDLER_OPTION = re.compile(r"SARAMEYA_HANDLER_OPTIONS_(?P<option>\w+)")
+
+NOT_OURS = {"SARAMEYA_SHARED_OPTIONS", "SARAMEYA_SOAK"}
+"""What workers are handed by their supervisor, and what the tests of this project read."""
+_SERVICE_LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+"""What Kubernetes sets in every pod for a service whose name begins with ours."""
+
+Read = Callable[[str], Any]
+
+
+@attrs.frozen
+class Variable:
+    """One that is set, or an argument of the command line: its name, the key that it goes before, the value for it."""
+
+    name: str
+    key: str
+    value: Any = attrs.field(repr=False)  # it may be a secret
+
+
+def variables(environ: Mapping[str, str], service_keys: Mapping[str, Any]) -> tuple[list[Variable], list[str]]:
+    """What the environment sets, and what is wrong with it, a line for each; `service_keys` are those of `[service]`,
+    with their types."""
+    known = _known(service_keys)
+    found: list[Variable] = []
+    problems: list[str] = []
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or name in NOT_OURS:
+            continue
+        place = _place(name, known)
+        if place is None:
+            if not _SERVICE_LINK.fullmatch(name):
+                problems.append(_unknown(name, known))
+            continue
+        key, read, is_file = place
+        if is_file and name.removesuffix(_FILE) in environ:
+            problems.append(f"{name} and {name.removesuffix(_FILE)} are both set: set one of them")
+            continue
+        try:
+            found.append(Variable(name, key, _of_file(key, environ[name], read) if is_file else read(environ[name])))
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    return found, problems
+
+
+def _known(service_keys: Mapping[str, Any]) -> dict[str, tuple[str, Read]]:
+    """Every variable but those of handlers: its key, and what reads its value."""
+    keys: dict[str, tuple[str, Read]] = {
+        "BOOTSTRAP_SERVERS": ("bootstrap_servers", _listed),
+        "GROUP": ("group", str),
+        "TOPICS": ("topics", _listed),
+        "TOPICS_PATTERN": ("topics_pattern", str),
+        "PROPERTIES": ("properties", str),
+        "HANDLER_NAME": ("handler.name", str),
+    }
+    for option, kind in get_type_hints(Config).items():
+        keys[f"CONFIG_{option.upper()}"] = (f"config.{option}", _reader(kind))
+    for key, kind in service_keys.items():
+        keys[f"SERVICE_{key.upper()}"] = (f"service.{key}", _reader(kind))
+    return {PREFIX + name: place for name, place in keys.items()}
+
+
+def _place(name: str, known: Mapping[str, tuple[str, Read]]) -> tuple[str, Read, bool] | None:
+    """The key, what reads its value, and whether that is in a file."""
+    if name in known:
+        return *known[name], False
+    if name.endswith(_FILE) and name.removesuffix(_FILE) in known:
+        return *known[name.removesuffix(_FILE)], True
+    if match := _HANDLER_OPTION.fullmatch(name):
+        option = match["option"].removesuffix(_FILE).lower()
+        return f"handler.options.{option}", str if looks_secret(option) else toml_or_text, name.endswith(_FILE)
+    return None
+
+
+def _unknown(name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{name}: no such variable; {hint}`sarameya config docs` lists the options that there are"
+
+
+def _of_file(key: str, path: str, read: Read) -> Any:
+    """A secret option's text is the secret itself: in a file, `env:X` means nothing else."""
+    text = text_of_file(path)
+    return Secret(text) if read is _secret else read(text)
+
+
+# -- what a text means -----------------------------------------------------------------------------
+
+
+def toml_or_text(text: str) -> Any:
+    """The value as TOML has it, or the text as it is."""
+    try:
+        table = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return table["value"] if len(table) == 1 else text
+
+
+def _listed(text: str) -> list[Any]:
+    """What commas separate, or an array of TOML's."""
+    value = toml_or_text(text)
+    return value if isinstance(value, list) else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _secret(text: str) -> str:
+    """What `Secret.of` takes."""
+    return text
+
+
+def _reader(kind: Any) -> Read:
+    """What reads a value of this type; texts and words are never taken for anything of TOML's."""
+    kinds = set(_alternatives(kind)) - {NoneType}
+    if kinds == {Secret}:
+        return _secret
+    if any(get_origin(one) is tuple for one in kinds):
+        return _listed
+    return str if all(one is str or get_origin(one) is Literal for one in kinds) else toml_or_text
+
+
+def _alternatives(kind: Any) -> Iterator[Any]:
+    if get_origin(kind) in (Union, UnionType):
+        for one in get_args(kind):
+            yield from _alternatives(one)
+    else:
+        yield kind

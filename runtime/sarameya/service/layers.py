@@ -1,0 +1,117 @@
+"""What gives an app its values: a `.properties` file, before it the app file, before that the environment, and before
+all of them the command line.
+
+Puts them into one table, and knows of each key where its value came from. What the table must be, `app_file.py` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sarameya.config import ClientValues
+from sarameya.errors import PropertiesError
+from sarameya.service.environment import Variable, variables
+
+_INSTEAD = {"topics": "topics_pattern", "topics_pattern": "topics"}
+
+
+@attrs.frozen
+class Layers:
+    """A table as an app file has it, and where its values come from."""
+
+    table: Mapping[str, Any] = attrs.field(repr=False)  # there may be secrets in it
+    path: Path
+    """The app file's."""
+    variables: tuple[Variable, ...] = ()
+    properties: Path | None = None
+    beneath: frozenset[str] = frozenset()
+    """The keys that only `properties` gives."""
+
+    def origin(self, key: str) -> str:
+        """Where the value of a key comes from: an argument's or a variable's name, a file's, or `default`."""
+        if variable := self._variable(key):
+            return variable.name
+        if key in self.beneath:
+            return str(self.properties)
+        return str(self.path) if _is_in(self.table, key.split(".")) else "default"
+
+    def told(self, key: str, problem: str) -> str:
+        """A line about the value of a key, with what has given it where that is not the app file."""
+        if variable := self._variable(key):
+            return f"{problem} (by {variable.name})"
+        return f"{problem} (by {self.properties})" if key in self.beneath else problem
+
+    def _variable(self, key: str) -> Variable | None:
+        return next((one for one in self.variables if key == one.key or key.startswith(f"{one.key}.")), None)
+
+
+def layered(
+    table: dict[str, Any],
+    path: Path,
+    environ: Mapping[str, str],
+    service_keys: Mapping[str, Any],
+    arguments: Sequence[Variable] = (),
+) -> tuple[Layers, list[str]]:
+    """The app file's table (which is changed) with what lies before and beneath it, and what is wrong with these.
+
+    `arguments` are the command line's, named as it names them.
+    """
+    found, problems = variables(environ, service_keys)
+    problems += _both_set(found)
+    for variable in [*found, *arguments]:
+        put(table, variable.key, variable.value)
+    found = [*reversed(arguments), *found]
+    named = table.get("properties")
+    if not isinstance(named, str) or not named:
+        return Layers(table, path, tuple(found)), problems
+    properties = path.parent / named
+    try:
+        beneath = frozenset(_laid(table, ClientValues.read(properties)))
+    except PropertiesError as error:
+        return Layers(table, path, tuple(found)), [*problems, *error.problems]
+    return Layers(table, path, tuple(found), properties, beneath), problems
+
+
+def _both_set(variables: Sequence[Variable]) -> Iterator[str]:
+    """That one of them would stand in for another, unasked."""
+    names = {variable.key: variable.name for variable in variables}
+    if names.keys() >= _INSTEAD.keys():
+        yield f"{names['topics']} and {names['topics_pattern']} are both set: set one of them"
+
+
+def put(table: dict[str, Any], key: str, value: Any) -> None:
+    """A value in place of the table's, and of what it stands in for."""
+    *parents, name = key.split(".")
+    for parent in parents:
+        inner = table.setdefault(parent, {})
+        if not isinstance(inner, dict):  # which is told when the table becomes an app
+            return
+        table = inner
+    table[name] = value
+    if not parents and name in _INSTEAD:
+        table.pop(_INSTEAD[name], None)
+
+
+def _laid(table: dict[str, Any], client: ClientValues) -> Iterator[str]:
+    """Put what a client's properties give where the table has nothing; the keys of it."""
+    for key, value in (("bootstrap_servers", list(client.bootstrap_servers)), ("group", client.group_id)):
+        if value and key not in table:
+            table[key] = value
+            yield key
+    options = table.setdefault("config", {})
+    if isinstance(options, dict):
+        for option in client.options.keys() - options.keys():
+            options[option] = client.options[option]
+            yield f"config.{option}"
+
+
+def _is_in(table: Any, names: Sequence[str]) -> bool:
+    """Whether the key of these names is given; a name may have dots in it, as topics' have."""
+    if not names or not isinstance(table, Mapping):
+        return not names
+    heads = range(1, len(names) + 1)
+    return any(".".join(names[:n]) in table and _is_in(table[".".join(names[:n])], names[n:]) for n in heads)

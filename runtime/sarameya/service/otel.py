@@ -1,0 +1,71 @@
+"""A service's metrics and spans for an OpenTelemetry collector: `[service] otel = true`.
+
+OTEL_EXPORTER_OTLP_ENDPOINT says where to (OTLP over HTTP), OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES who we are.
+Each process sends its own members'.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from sarameya.errors import ConfigError
+from sarameya.service.app_file import App
+from sarameya.telemetry.snapshot import MemberSnapshot
+
+if TYPE_CHECKING:
+    from sarameya.telemetry.otel_tracing import Tracing
+
+PATIENCE = 3.0
+"""Seconds for one export, all tries together, where OTEL_EXPORTER_OTLP_TIMEOUT says nothing: a collector that does not
+answer holds the end of the service up for no longer."""
+_TIMEOUT = "OTEL_EXPORTER_OTLP_TIMEOUT"
+
+
+@asynccontextmanager
+async def open_otel(
+    app: App, snapshots: Callable[[], Sequence[MemberSnapshot]]
+) -> AsyncIterator[Callable[[], list[Tracing]]]:
+    """Sends for the length of the block; yields what makes a member's tracing, none where nothing is to be sent.
+
+    Raises ConfigError where what sends it is not installed.
+    """
+    if not app.service.otel:
+        yield list
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        from sarameya.telemetry.otel_metrics import export_metrics, resource_of
+        from sarameya.telemetry.otel_tracing import Tracing
+        from sarameya.telemetry.prometheus import GroupCollector
+    except ImportError as error:
+        remedy = f"needs the extra `otel` ({error}): pip install 'sarameya[otel]'"
+        raise ConfigError("service.otel", True, remedy) from None
+    # Of several processes of one service, each is an instance of its own.
+    resource = resource_of({"service.name": f"sarameya {app.group}", "service.instance.id": str(os.getpid())})
+    patience = None if _TIMEOUT in os.environ else PATIENCE
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=patience)))
+    exporter = OTLPMetricExporter(timeout=patience)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(export_metrics, GroupCollector(snapshots), exporter, resource=resource))
+            try:
+                yield lambda: [Tracing(provider)]
+            finally:
+                nursery.cancel_scope.cancel()
+                # The last spans go out while the last metrics do.
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(provider.shutdown)
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(exporter.shutdown)

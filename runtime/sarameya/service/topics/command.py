@@ -1,0 +1,144 @@
+"""`sarameya topics ...`: the command line. What the commands answer stands in `answers`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from sarameya.net.topic_admin import BY_DEFAULT, TopicAdmin
+from sarameya.observe import log_event
+from sarameya.service.answering import Answer, run_asking
+from sarameya.service.epilogs import epilog
+from sarameya.service.groups.arguments import Cluster, add_execute_argument, add_shared_arguments, cluster, subcommand
+from sarameya.service.topics import answers
+
+SUMMARY = "look at the topics of a Kafka cluster, make, grow and delete them"
+
+Ask = Callable[[TopicAdmin], Awaitable[Answer]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = epilog(
+        "sarameya topics list --bootstrap localhost:9092",
+        "sarameya topics create orders --partitions 4 --bootstrap localhost:9092",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_list(subcommand(commands, "list", "list the cluster's topics", _list))
+    _add_describe(subcommand(commands, "describe", "show partitions, leaders, logs and settings of topics", _describe))
+    _add_create(subcommand(commands, "create", "make topics", _create))
+    _add_grow(subcommand(commands, "grow", "give a topic more partitions", _grow))
+    _add_delete(subcommand(commands, "delete", "delete topics, with all that is in them", _delete))
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = epilog("sarameya topics list --bootstrap localhost:9092 --internal")
+    parser.add_argument("--internal", action="store_true", help="also those that Kafka keeps for itself")
+    add_shared_arguments(parser)
+
+
+def _add_describe(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = epilog(
+        "sarameya topics describe orders --bootstrap localhost:9092",
+        "sarameya topics describe --all --properties client.properties --json",
+    )
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="the topics to describe")
+    parser.add_argument("--all", action="store_true", help="describe every topic of the cluster")
+    add_shared_arguments(parser)
+
+
+def _add_create(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the topics to make")
+    parser.epilog = epilog(
+        "sarameya topics create orders --partitions 4 --bootstrap localhost:9092",
+        "sarameya topics create a b --replication-factor 3 --config retention.ms=604800000 --app landing.toml",
+    )
+    parser.add_argument(
+        "--partitions", type=_count, default=BY_DEFAULT, metavar="N", help="of each (as the brokers are set to give)"
+    )
+    parser.add_argument(
+        "--replication-factor",
+        type=_count,
+        default=BY_DEFAULT,
+        metavar="N",
+        help="how many brokers have a copy of a partition (as the brokers are set to give)",
+    )
+    parser.add_argument(
+        "--config",
+        dest="settings",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the topic's by Kafka's name, for example retention.ms=86400000; may be given again",
+    )
+    add_shared_arguments(parser)
+
+
+def _add_grow(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = epilog("sarameya topics grow orders --partitions 8 --bootstrap localhost:9092 --execute")
+    parser.add_argument("topic", metavar="TOPIC", help="the topic")
+    parser.add_argument("--partitions", type=_count, required=True, metavar="N", help="how many it is to have in all")
+    add_execute_argument(parser)
+    add_shared_arguments(parser)
+
+
+def _add_delete(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the topics to delete")
+    parser.epilog = epilog("sarameya topics delete orders --bootstrap localhost:9092 --execute")
+    add_execute_argument(parser)
+    add_shared_arguments(parser)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) < 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
+    return int(text)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=VALUE, for example retention.ms=86400000")
+    return name, value
+
+
+# -- the commands --------------------------------------------------------------------------------
+
+
+def _list(args: argparse.Namespace) -> int:
+    return _run(args, partial(answers.list_topics, internal=args.internal))
+
+
+def _describe(args: argparse.Namespace) -> int:
+    if bool(args.topics) == args.all:
+        args.usage_error("name topics, or give --all")
+    return _run(args, partial(answers.describe, names=None if args.all else args.topics))
+
+
+def _create(args: argparse.Namespace) -> int:
+    wish = partial(
+        answers.create,
+        names=list(dict.fromkeys(args.topics)),
+        partitions=args.partitions,
+        replicas=args.replication_factor,
+        settings=dict(args.settings),
+    )
+    return _run(args, wish)
+
+
+def _grow(args: argparse.Namespace) -> int:
+    return _run(args, partial(answers.grow, name=args.topic, partitions=args.partitions, execute=args.execute))
+
+
+def _delete(args: argparse.Namespace) -> int:
+    return _run(args, partial(answers.delete, names=args.topics, execute=args.execute))
+
+
+def _run(args: argparse.Namespace, ask: Ask) -> int:
+    return run_asking(args, partial(_ask, cluster(args), ask))
+
+
+async def _ask(place: Cluster, ask: Ask) -> Answer:
+    async with TopicAdmin(place.bootstrap_servers, place.config, log_event) as admin:
+        return await ask(admin)

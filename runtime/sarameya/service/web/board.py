@@ -1,0 +1,146 @@
+"""Looks at a service's members each second, and has ready what is asked for: the document, health, metrics."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import trio
+
+from sarameya.service.web.document import document
+from sarameya.service.web.health import Health, health
+from sarameya.service.web.members import Heard, Members
+from sarameya.service.web.progress import ProgressTracker
+from sarameya.service.web.series import Series
+from sarameya.telemetry.snapshot import MemberSnapshot
+
+logger = logging.getLogger("sarameya")
+
+INTERVAL = 1.0
+
+
+class Shown(Protocol):
+    """What pages are served over."""
+
+    @property
+    def text(self) -> str:
+        """The document of the last look, as JSON."""
+
+    async def run(self) -> None:
+        """Look each while, until cancelled."""
+
+    async def next_look(self) -> bool:
+        """Wait for it; False where there is none any more."""
+
+    def health(self) -> Health: ...
+
+    def snapshots(self) -> Sequence[MemberSnapshot]:
+        """Of members, for metrics."""
+
+    def full_document(self) -> dict[str, Any]:
+        """The document, with what is plotted."""
+
+
+class Looks:
+    """The document of the last look, and who waits for the next one."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        """As JSON."""
+        self.is_over = False
+        self._next = trio.Event()
+
+    def show(self, document: Mapping[str, Any]) -> None:
+        """It has been looked, and this was seen."""
+        self.text = json.dumps(document, separators=(",", ":"))
+        self._next.set()
+        self._next = trio.Event()
+
+    def end(self) -> None:
+        """It is looked no more."""
+        self.is_over = True
+        self._next.set()
+
+    async def next_look(self) -> bool:
+        """Wait for it; False where there is none any more."""
+        await self._next.wait()
+        return not self.is_over
+
+
+class Board(Looks):
+    """`run` looks; the rest is asked. `why_stopping` is empty as long as the service goes on."""
+
+    def __init__(
+        self,
+        group: str,
+        members: Members,
+        *,
+        stall_after: float,
+        why_stopping: Callable[[], str],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        self._group = group
+        self._members = members
+        self._stall_after = stall_after
+        self._why_stopping = why_stopping
+        self._wall_clock = wall_clock
+        self._progress = ProgressTracker()
+        self._series = Series()
+
+    async def run(self) -> None:
+        """Look each second, until cancelled."""
+        is_told = False
+        try:
+            while True:
+                try:
+                    self.look()
+                except Exception:
+                    if not is_told:
+                        logger.exception("what the status page says cannot be made")
+                    is_told = True
+                await trio.sleep(INTERVAL)
+        finally:
+            self.end()
+
+    def look(self) -> None:
+        """Look at the members now."""
+        now, heard = trio.current_time(), self._members.heard()
+        self._progress.see([one.snapshot for one in heard if one.snapshot is not None], now)
+        self._series.see(heard, now, self._wall_clock())
+        self.show(self._document(heard))
+
+    def health(self) -> Health:
+        """As it is now."""
+        return self._health(self._members.heard())
+
+    def snapshots(self) -> list[MemberSnapshot]:
+        """Of the members that have told of themselves, for metrics."""
+        return [heard.snapshot for heard in self._members.heard() if heard.snapshot is not None]
+
+    def full_document(self) -> dict[str, Any]:
+        """As it is now, with what is plotted."""
+        return {**self._document(self._members.heard()), "points": self._series.columns}
+
+    def _health(self, heard: Sequence[Heard]) -> Health:
+        return health(
+            heard,
+            self._progress,
+            trio.current_time(),
+            stall_after=self._stall_after,
+            stopping=self._why_stopping(),
+        )
+
+    def _document(self, heard: Sequence[Heard]) -> dict[str, Any]:
+        said = document(
+            self._group,
+            heard,
+            self._health(heard),
+            self._series,
+            wall_clock=self._wall_clock(),
+            stopping=self._why_stopping(),
+        )
+        return {**said, "point": self._series.last}

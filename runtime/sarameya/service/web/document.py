@@ -1,0 +1,83 @@
+"""What `/status.json` says, and the page shows: plain values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from sarameya._version import __version__
+from sarameya.service.web.health import Health
+from sarameya.service.web.members import Heard
+from sarameya.service.web.series import Series
+from sarameya.status import PartitionStatus
+
+
+def document(
+    group: str, members: Sequence[Heard], health: Health, series: Series, *, wall_clock: float, stopping: str
+) -> dict[str, Any]:
+    """Of a service. Offsets are -1 where they are not known, times are seconds."""
+    return {
+        "version": __version__,
+        "group": group,
+        "at": wall_clock,
+        "stopping": stopping,
+        "ready": health.is_ready,
+        "reasons": [*health.not_ready, *health.not_alive],
+        "explained": health.explained,
+        "members": [_member(heard) for heard in members],
+        "partitions": [row for heard in members for row in _partitions(heard, series)],
+        "events": sorted(_happenings(members, is_landing=False), key=_when, reverse=True),
+        "landings": sorted(_happenings(members, is_landing=True), key=_when, reverse=True),
+    }
+
+
+def _member(heard: Heard) -> dict[str, Any]:
+    about = {"worker": heard.worker, "pid": heard.pid, "age": round(heard.age, 1), "failure": heard.failure}
+    if heard.snapshot is None:
+        return {**about, "state": "not heard of"}
+    status = heard.snapshot.status
+    return {
+        **about,
+        "state": status.state.lower().replace("_", " "),
+        "seconds": round(status.seconds, 1),
+        "member_id": status.member_id,
+        "generation": status.generation,
+        "assignor": status.assignor,
+        "is_leader": status.is_leader,
+        "coordinator": status.coordinator,
+        "assigned": len(status.partitions),
+        "buffered_bytes": status.buffered_bytes,
+        "budget_bytes": status.budget_bytes,
+        "rebalances": heard.snapshot.meters.rebalances,
+    }
+
+
+def _partitions(heard: Heard, series: Series) -> Iterator[dict[str, Any]]:
+    for one in heard.snapshot.status.partitions if heard.snapshot is not None else ():
+        rate = series.records_a_second(heard.worker, one.partition)
+        yield {"worker": heard.worker, **_partition(one), "records_a_second": round(rate, 1)}
+
+
+def _partition(one: PartitionStatus) -> dict[str, Any]:
+    fields = attrs.asdict(one, recurse=False)
+    del fields["partition"]
+    rounded = {name: round(value, 1) if isinstance(value, float) else value for name, value in fields.items()}
+    return {
+        **rounded,
+        "topic": one.partition.topic,
+        "partition": one.partition.partition,
+        "activity": str(one.activity),
+    }
+
+
+def _happenings(members: Sequence[Heard], *, is_landing: bool) -> Iterator[dict[str, Any]]:
+    for heard in members:
+        for one in heard.happenings:
+            if (one.landing is not None) is is_landing:
+                yield {"worker": heard.worker, **attrs.asdict(one)}
+
+
+def _when(happening: dict[str, Any]) -> tuple[float, int]:
+    return happening["at"], happening["number"]

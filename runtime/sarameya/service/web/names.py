@@ -1,0 +1,79 @@
+"""By which names pages may be asked for (the `Host` of a request), so that no page from elsewhere reads them through a
+name of its own that leads here (DNS rebinding). Pure, but for the ASGI middleware that asks it.
+
+Whoever asks by an address, or by a name that only this machine or its network can give, is let in; all other names are
+the operator's to say.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Collection
+from ipaddress import IPv6Address, ip_address
+
+import attrs
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/?#\s]+))(?::[0-9]{0,5})?", re.IGNORECASE)
+_REFUSED = "the pages are not served by this name: use an address, or name it in [service] http_hosts (--http-host)\n"
+
+
+@attrs.frozen(slots=True)
+class Names:
+    """`is_local`: what is served is this machine's alone, and only its own names are let in. `named` are the
+    operator's: whole names, `*.example.com` for all below one, `*` for any."""
+
+    is_local: bool = False
+    named: Collection[str] = ()
+    own: str = attrs.field(factory=socket.gethostname)
+    """This machine's."""
+
+    @classmethod
+    def of(cls, address: str, named: Collection[str] = ()) -> Names:
+        """Of what listens at HOST:PORT."""
+        return cls(_is_loopback(address.rpartition(":")[0].strip("[]")), named)
+
+    def let_in(self, header: str) -> bool:
+        """Whether a `Host` is one of them."""
+        found = _HOST.fullmatch(header)
+        if found is None:
+            return False
+        name = (found["v6"] or found["name"]).lower().removesuffix(".")
+        if name in _LOOPBACK or any(_matches(pattern.lower(), name) for pattern in self.named):
+            return True
+        # A browser is led to a name without a dot by its own network alone.
+        return not self.is_local and (_is_address(name) or "." not in name or name == self.own.lower())
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return pattern in ("*", name) or (pattern.startswith("*.") and name.endswith(pattern[1:]))
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    return not (isinstance(address, IPv6Address) and address.scope_id)
+
+
+class LetIn:
+    """ASGI middleware: what is asked for by another name is answered with 400."""
+
+    def __init__(self, app: ASGIApp, names: Names) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or self._names.let_in(Headers(scope=scope).get("host", "")):
+            await self._app(scope, receive, send)
+        else:
+            await PlainTextResponse(_REFUSED, status_code=400)(scope, receive, send)

@@ -1,0 +1,139 @@
+"""What has happened of late, as a page shows it: an observer that keeps the last of each kind of news."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from sarameya.observe import Event, Landed, LandingFailed, MembershipChanged, event_level
+from sarameya.secret import masked_text
+
+KEPT = 100
+"""Of events; as many landings are kept besides, since these are many."""
+
+
+_LONGEST = 2000
+"""Characters of a text: stacks and Spark's causes have more, and all of it goes to every page each second."""
+_DEEPEST, _WIDEST = 8, 16
+"""Of a tree."""
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Tree:
+    """An error and what it is made of: an exception group, or a cause."""
+
+    text: str
+    inner: tuple[Tree, ...] = ()
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class LandingFacts:
+    """What was, or was to be landed. -1 for what is not known."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    rows: int = -1
+    size_bytes: int = -1
+    seconds: float = -1.0
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Happening:
+    """One line of news."""
+
+    number: int
+    """In the order in which they happened."""
+    at: float
+    """Seconds since 1970."""
+    kind: str
+    """The event's class, or `Failure`."""
+    level: str
+    text: str
+    tree: Tree | None = None
+    landing: LandingFacts | None = None
+
+
+class Recent:
+    """Keeps the last events and landings of a member."""
+
+    def __init__(self, wall_clock: Callable[[], float] = time.time) -> None:
+        self._wall_clock = wall_clock
+        self._events: deque[Happening] = deque(maxlen=KEPT)
+        self._landings: deque[Happening] = deque(maxlen=KEPT)
+        self._number = 0
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Landed():
+                facts = attrs.evolve(_facts(event), rows=event.rows, size_bytes=event.size_bytes, seconds=event.seconds)
+                self._landings.append(self._happening("Landed", "info", "", landing=facts))
+            case LandingFailed(cause=cause):
+                self._landings.append(self._happening("LandingFailed", "warning", cause, landing=_facts(event)))
+            case MembershipChanged(before=before, after=after, cause=cause):
+                states = f"{before} to {after}".lower().replace("_", " ")
+                self._events.append(self._happening("MembershipChanged", "info", f"membership: {states}: {cause}"))
+            case _ if event_level(event) >= logging.INFO:
+                level = logging.getLevelName(event_level(event)).lower()
+                self._events.append(self._happening(type(event).__name__, level, str(event)))
+
+    def failed(self, error: BaseException) -> None:
+        """A member has failed."""
+        error = bare(error)
+        self._events.append(self._happening("Failure", "error", line_of(error), tree=tree_of(error)))
+
+    def __iter__(self) -> Iterator[Happening]:
+        return iter(sorted([*self._events, *self._landings], key=lambda one: one.number))
+
+    def _happening(
+        self, kind: str, level: str, text: str, *, tree: Tree | None = None, landing: LandingFacts | None = None
+    ) -> Happening:
+        self._number += 1
+        at, text = self._wall_clock(), _shown(text)  # a landing's cause is in others' words
+        return Happening(number=self._number, at=at, kind=kind, level=level, text=text, tree=tree, landing=landing)
+
+
+def _facts(event: Landed | LandingFailed) -> LandingFacts:
+    return LandingFacts(
+        topic=event.partition.topic,
+        partition=event.partition.partition,
+        from_offset=event.from_offset,
+        to_offset=event.to_offset,
+    )
+
+
+def bare(error: BaseException) -> BaseException:
+    """What a nursery has wrapped a lone failure in says nothing of it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def tree_of(error: BaseException, depth: int = _DEEPEST) -> Tree:
+    """Groups' members, and causes; notes stay with the text. No deeper than `depth`: causes may go in a circle."""
+    inner: list[BaseException] = list(error.exceptions) if isinstance(error, BaseExceptionGroup) else []
+    if error.__cause__ is not None:
+        inner.append(error.__cause__)
+    text = "; ".join([line_of(error), *map(str, getattr(error, "__notes__", ()))])
+    below = tuple(tree_of(bare(one), depth - 1) for one in inner[:_WIDEST]) if depth else ()
+    return Tree(text=_shown(text), inner=below)
+
+
+def _shown(text: str) -> str:
+    """What looks secret masked, and no longer than anybody reads."""
+    told = masked_text(text)
+    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]} …"
+
+
+def line_of(error: BaseException) -> str:
+    """Its kind, and the first line of what it says, what looks secret masked."""
+    try:
+        text = _shown(str(error).strip().partition("\n")[0])
+    except Exception:  # noqa: BLE001 - pyspark's ask a JVM for their text, which may be gone
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,111 @@
+"""What a page plots: lag and throughput of the last minutes, and each partition's rate. Pure; `now` is an argument."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import attrs
+
+from sarameya.model import TopicPartition
+from sarameya.service.web.members import Heard
+from sarameya.telemetry.totals import totals
+
+MINUTES = 15
+"""What is kept, a point a second."""
+_OVER = 10.0
+"""Seconds over which a rate is taken."""
+
+
+@attrs.frozen(slots=True)
+class Point:
+    """All members together, at a moment (seconds since 1970). Rates are a second's."""
+
+    at: float
+    lag: int
+    """Of the partitions whose lag is known."""
+    records: float
+    landed: float
+    """Rows."""
+
+
+_PLOTTED = ("at", "lag", "records", "landed")
+
+
+def _plotted(point: Point, field: str) -> float:
+    value: float = getattr(point, field)
+    return round(value, 3)
+
+
+class Series:
+    """Remembers points, and counters to take rates of."""
+
+    def __init__(self) -> None:
+        self._points: deque[Point] = deque(maxlen=MINUTES * 60)
+        self._partitions: dict[tuple[int, TopicPartition], _Rate] = {}
+        self._records: dict[int, _Rate] = {}
+        self._landed: dict[int, _Rate] = {}
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        return tuple(self._points)
+
+    @property
+    def columns(self) -> dict[str, list[float]]:
+        """The points by what they say, as a page plots them."""
+        return {field: [_plotted(point, field) for point in self._points] for field in _PLOTTED}
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The last of them; empty where there is none."""
+        return {field: _plotted(self._points[-1], field) for field in _PLOTTED} if self._points else {}
+
+    def add(self, point: Point) -> None:
+        """Of a moment later than all before."""
+        self._points.append(point)
+
+    def see(self, members: Iterable[Heard], now: float, wall_clock: float) -> None:
+        """Look at the members, each second. `now` is what rates are measured by."""
+        partitions: dict[tuple[int, TopicPartition], _Rate] = {}
+        lag = 0
+        snapshots = [heard.snapshot for heard in members if heard.snapshot is not None]
+        for member in snapshots:
+            self._count(self._records, member.worker, sum(t.records for t in totals(member).values()), now)
+            rows = sum(topic.landing_rows.total for topic in member.meters.topics.values())
+            self._count(self._landed, member.worker, rows, now)
+            for one in member.status.partitions:
+                key = (member.worker, one.partition)
+                partitions[key] = self._partitions.get(key) or _Rate()
+                partitions[key].count(one.records_total, now)
+                lag += max(one.lag, 0)
+        self._partitions = partitions
+        alive = {member.worker for member in snapshots}
+        records, landed = (sum(rates[w].a_second for w in alive) for rates in (self._records, self._landed))
+        self.add(Point(wall_clock, lag, records, landed))
+
+    def records_a_second(self, worker: int, partition: TopicPartition) -> float:
+        """Of late."""
+        found = self._partitions.get((worker, partition))
+        return 0.0 if found is None else found.a_second
+
+    def _count(self, rates: dict[int, _Rate], worker: int, value: float, now: float) -> None:
+        rates.setdefault(worker, _Rate()).count(value, now)
+
+
+class _Rate:
+    """How fast a counter grows, over the last seconds. One that falls was begun anew."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, float]] = deque()
+
+    def count(self, value: float, now: float) -> None:
+        if self._seen and value < self._seen[-1][1]:
+            self._seen.clear()
+        self._seen.append((now, value))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - _OVER:
+            self._seen.popleft()
+
+    @property
+    def a_second(self) -> float:
+        (then, before), (now, after) = self._seen[0], self._seen[-1]
+        return (after - before) / (now - then) if now > then else 0.0

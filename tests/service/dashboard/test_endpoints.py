@@ -1,0 +1,170 @@
+"""Members' endpoints are asked where the operator has said, for so long and for so much; who answers may be anybody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from sarameya.service.dashboard import endpoints
+from sarameya.service.dashboard.endpoints import Endpoints, ask_all
+from tests.service.dashboard.test_merging import group, member
+from tests.service.dashboard.test_reading import told
+
+Serve = Callable[[trio.SocketStream], Awaitable[None]]
+
+
+@asynccontextmanager
+async def served(serve: Serve) -> AsyncIterator[str]:
+    """A server at a loopback port, where each connection is dealt with like this; yields its URL."""
+
+    async def one(stream: trio.SocketStream) -> None:
+        try:
+            async with stream:
+                await serve(stream)
+        except trio.BrokenResourceError:
+            pass  # whoever asked has gone
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            nursery.start_soon(trio.serve_listeners, one, [listener])
+            yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+            nursery.cancel_scope.cancel()
+
+
+def answering(text: bytes) -> Serve:
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(text)
+
+    return serve
+
+
+async def asked(url: str) -> object:
+    (found,) = (await ask_all([url], "g")).values()
+    return found
+
+
+def ok(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+async def test_document_is_asked_for_where_it_is_and_by_its_host() -> None:
+    requests: list[bytes] = []
+
+    async def serve(stream: trio.SocketStream) -> None:
+        requests.append(bytes(await stream.receive_some()))
+        await stream.send_all(ok(json.dumps(told()).encode()))
+
+    async with served(serve) as url:
+        assert await ask_all([f"{url}/a/", f"{url}/a/"], "g") == {f"{url.removeprefix('http://')}/a": told()}
+        assert requests[0].startswith(b"GET /a/status.json HTTP/1.1\r\nHost: " + url.removeprefix("http://").encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", "its endpoint answers 404 Not Found"),
+        (b"HTTP/1.1 799 <b>\r\n\r\n", "its endpoint answers 799"),
+        (b"SSH-2.0-OpenSSH\r\n", "what its endpoint answers is no HTTP"),
+        (b"", "what its endpoint answers is no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "what its endpoint answers is no HTTP"),
+        (ok(b"<html>"), "what its endpoint answers is no JSON"),
+    ],
+)
+async def test_odd_answer_is_a_reason(text: bytes, why: str) -> None:
+    async with served(answering(text)) as url:
+        assert await asked(url) == f"no status: {why}"
+
+
+async def test_nobody_there_is_a_reason() -> None:
+    found = await asked("http://127.0.0.1:1")
+    assert isinstance(found, str)
+    assert found.startswith("no status: its endpoint does not answer: ")
+
+
+async def test_redirection_is_not_followed() -> None:
+    others: list[trio.SocketStream] = []
+
+    async def serve_other(stream: trio.SocketStream) -> None:
+        others.append(stream)
+
+    async with served(serve_other) as other:
+        sent_on = f"HTTP/1.1 302 Found\r\nLocation: {other}/status.json\r\nContent-Length: 0\r\n\r\n".encode()
+        async with served(answering(sent_on)) as url:
+            assert await asked(url) == "no status: its endpoint answers 302 Found, which is not followed"
+            await trio.testing.wait_all_tasks_blocked(0.05)
+    assert others == []
+
+
+async def test_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    async with served(answering(ok(json.dumps(told()).encode()))) as url:
+        assert await asked(url) == told()
+
+
+async def test_one_that_goes_on_for_ever_is_left_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "_PATIENCE", 1.0)
+
+    async def drip(stream: trio.SocketStream) -> None:
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nX: ")
+        while True:
+            await stream.send_all(b"x")
+            await trio.sleep(0.01)
+
+    async with served(drip) as url:
+        assert await asked(url) == "no status: its endpoint has not answered within 1 s"
+
+
+async def test_one_that_says_too_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "_LARGEST", 2**20)
+    monkeypatch.setattr(endpoints, "_PATIENCE", 50.0)
+
+    async def much(stream: trio.SocketStream) -> None:
+        await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            await stream.send_all(b" " * 2**16)
+
+    async with served(much) as url:
+        assert await asked(url) == "no status: its endpoint answers more than 1 MiB"
+
+
+async def test_few_are_asked_at_a_time_and_all_of_them_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "_PATIENCE", 30.0)
+    monkeypatch.setattr(endpoints, "_ROUND", 2.0)
+    now = most = 0
+
+    async def silent(stream: trio.SocketStream) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await stream.receive_some()
+        await stream.receive_some()
+        now -= 1
+
+    async with served(silent) as url:
+        found = await ask_all([f"{url}/{number}" for number in range(40)], "g")
+    assert most == 16
+    assert list(found.values()) == ["no status: not asked within 2 s"] * 40
+
+
+def test_port_is_asked_at_addresses_alone() -> None:
+    hosts = ["10.0.0.1", "::1", "10.0.0.1", "evil.example", "169.254.169.254", "a@b/c?", "0.0.0.0", "::ffff:a9fe:a9fe"]
+    known = group(*(member(f"m{number}", host) for number, host in enumerate(hosts)))
+    urls, refused = Endpoints(("http://a:1", "http://10.0.0.1:8080"), 8080).of(known)
+    assert urls == ["http://a:1", "http://10.0.0.1:8080", "http://[::1]:8080"]
+    odd, no_address = "its address is of a kind that no member has", "what Kafka tells of its host is no address"
+    assert refused == {
+        "evil.example:8080": f"no status: {no_address}, and is not asked",
+        "169.254.169.254:8080": f"no status: {odd}, and is not asked",
+        "c?:8080": f"no status: {no_address}, and is not asked",
+        "0.0.0.0:8080": f"no status: {odd}, and is not asked",
+        "::ffff:a9fe:a9fe:8080": f"no status: {odd}, and is not asked",
+    }
+    assert Endpoints(("http://a:1",)).of(known) == (["http://a:1"], {})

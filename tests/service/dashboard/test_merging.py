@@ -1,0 +1,135 @@
+"""A group as Kafka has it and as its members' services tell of it, together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sarameya import TopicPartition as TP
+from sarameya.protocol.described_groups import DescribedGroup, DescribedMember
+from sarameya.protocol.metadata import Broker
+from sarameya.service.dashboard.merging import Kafkas, merged
+from sarameya.service.dashboard.reading import Document
+
+BROKER = Broker(0, "b", 9092)
+
+
+def member(name: str, host: str, *partitions: int) -> DescribedMember:
+    return DescribedMember(name, "app", f"/{host}", assignment={"orders": partitions} if partitions else {})
+
+
+def group(*members: DescribedMember, state: str = "Stable") -> DescribedGroup:
+    return DescribedGroup("g", state, BROKER, assignor="range", members=members)
+
+
+def service(member_id: str, *rows: Document, **more: Any) -> Document:
+    said = {"members": [{"worker": 1, "member_id": member_id, "state": "stable"}], "partitions": list(rows)}
+    empty: Document = {"reasons": [], "explained": [], "events": [], "landings": [], "point": {}}
+    return {**empty, **said, **more}
+
+
+def row(partition: int, **more: Any) -> Document:
+    return {
+        "topic": "orders",
+        "partition": partition,
+        "worker": 1,
+        "lag": 5,
+        "committed": 1,
+        "high_water_mark": -1,
+        **more,
+    }
+
+
+def test_member_with_an_endpoint_says_it_itself_and_others_are_as_kafka_has_them() -> None:
+    known = Kafkas(
+        group(member("m1", "10.0.0.1", 0), member("m2", "10.0.0.2", 1)),
+        {TP("orders", 0): 10, TP("orders", 1): 20, TP("orders", 2): 30},
+        {TP("orders", 0): 15, TP("orders", 1): 25, TP("orders", 2): 30},
+    )
+    found = merged(known, {"10.0.0.1:8080": service("m1", row(0, lag=2), point={"records": 7.0})}, 1000.0)
+    assert [(m["host"], m["member_id"], m["state"]) for m in found["members"]] == [
+        ("10.0.0.1:8080", "m1", "stable"),
+        ("10.0.0.2", "m2", "stable, by Kafka"),
+    ]
+    rows = {r["partition"]: r for r in found["partitions"]}
+    assert (rows[0]["host"], rows[0]["lag"], rows[0]["committed"]) == ("10.0.0.1:8080", 2, 10)
+    assert (rows[1]["host"], rows[1]["lag"], rows[1]["activity"]) == ("10.0.0.2", 5, "assigned")
+    assert (rows[2]["worker"], rows[2]["lag"], rows[2]["activity"]) == ("nobody", 0, "not assigned")
+    assert found["point"] == {"at": 1000.0, "lag": 7, "records": 7.0, "landed": 0}
+    assert (found["ready"], found["reasons"]) == (True, [])
+
+
+def test_member_whose_lag_is_not_known_yet_has_kafka_s() -> None:
+    known = Kafkas(group(member("m1", "h", 0)), {TP("orders", 0): 10}, {TP("orders", 0): 15})
+    found = merged(known, {"h:1": service("m1", row(0, lag=-1))}, 0.0)
+    assert found["partitions"][0]["lag"] == 5
+
+
+def test_what_keeps_any_of_it_from_being_ready_is_told_with_who() -> None:
+    known = Kafkas(group(member("m1", "h", 0), state="PreparingRebalance"), {}, {})
+    services: dict[str, Document | str] = {
+        "a:1": "its endpoint does not answer: refused",
+        "b:1": service("m1", reasons=["orders-0: no progress"], explained=["orders-1: paused"]),
+    }
+    found = merged(known, services, 0.0)
+    assert found["reasons"] == [
+        "a:1: its endpoint does not answer: refused",
+        "b:1: orders-0: no progress",
+        "the group is PreparingRebalance",
+    ]
+    assert (found["ready"], found["explained"]) == (False, ["b:1: orders-1: paused"])
+
+
+def test_group_without_members_is_not_ready() -> None:
+    assert merged(Kafkas(group(state="Empty"), {}, {}), {}, 0.0)["reasons"] == ["the group has no members: it is Empty"]
+
+
+def test_events_of_all_are_in_order_the_latest_first() -> None:
+    def event(at: float, number: int) -> Document:
+        return {"at": at, "number": number, "worker": 1, "text": ""}
+
+    found = merged(
+        Kafkas(group(), {}, {}),
+        {"a:1": service("m", events=[event(3.0, 2), event(1.0, 1)]), "b:1": service("n", events=[event(2.0, 9)])},
+        0.0,
+    )
+    assert [(e["host"], e["at"]) for e in found["events"]] == [("a:1", 3.0), ("b:1", 2.0), ("a:1", 1.0)]
+
+
+def test_member_that_answers_at_two_urls_is_one() -> None:
+    known = Kafkas(group(member("m1", "h", 0)), {TP("orders", 0): 10}, {TP("orders", 0): 15})
+    event: Document = {"at": 1.0, "number": 1, "worker": 1, "text": ""}
+    said = service("m1", row(0), point={"records": 7.0}, events=[event], reasons=["orders-0: no progress"])
+    found = merged(known, {"h:1": said, "h.internal:1/a": said}, 0.0)
+    assert [(m["host"], m["member_id"]) for m in found["members"]] == [("h:1", "m1")]
+    assert [(r["host"], r["partition"]) for r in found["partitions"]] == [("h:1", 0)]
+    assert (found["point"]["records"], found["point"]["lag"]) == (7.0, 5)
+    assert [e["host"] for e in found["events"]] == ["h:1"]
+    assert found["reasons"] == ["h:1: orders-0: no progress"]
+    assert found["explained"] == ["h.internal:1/a: the same as h:1"]
+
+
+def test_two_members_at_one_url_are_two_and_one_that_another_url_has_told_of_is_left_out() -> None:
+    known = Kafkas(group(member("m1", "h", 0), member("m2", "h", 1)), {}, {})
+    both = service("m1", row(0), {**row(1), "worker": 2}, point={"records": 1.0})
+    both["members"].append({"worker": 2, "member_id": "m2", "state": "stable"})
+    found = merged(known, {"h:1": both}, 0.0)
+    assert [m["member_id"] for m in found["members"]] == ["m1", "m2"]
+    assert [(r["partition"], r["worker"]) for r in found["partitions"]] == [(0, 1), (1, 2)]
+    found = merged(known, {"h:2": service("m2", row(1)), "h:1": both}, 0.0)
+    assert [(m["host"], m["worker"], m["member_id"]) for m in found["members"]] == [("h:2", 1, "m2"), ("h:1", 1, "m1")]
+    assert sorted((r["partition"], r["host"]) for r in found["partitions"]) == [(0, "h:1"), (1, "h:2")]
+
+
+def test_members_that_have_not_joined_yet_are_not_taken_for_each_other() -> None:
+    found = merged(Kafkas(group(), {}, {}), {"a:1": service(""), "b:1": service("")}, 0.0)
+    assert [m["host"] for m in found["members"]] == ["a:1", "b:1"]
+
+
+def test_partition_that_two_claim_to_read_is_its_owner_s_by_kafka_and_that_is_told() -> None:
+    known = Kafkas(group(member("m2", "h", 0)), {}, {TP("orders", 0): 15})
+    both: dict[str, Document | str] = {"a:1": service("m1", row(0, lag=9)), "b:1": service("m2", row(0, lag=2))}
+    for names in (["a:1", "b:1"], ["b:1", "a:1"]):
+        found = merged(known, {name: both[name] for name in names}, 0.0)
+        assert [(r["host"], r["lag"]) for r in found["partitions"]] == [("b:1", 2)]
+        assert found["point"]["lag"] == 2
+        assert found["explained"] == [f"orders-0: read by {names[0]} 1 and by {names[1]} 1"]

@@ -1,0 +1,173 @@
+"""When a service is ready and alive, and what it says where it is not: rule by rule, over made-up members."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarameya.service.web.health import SILENT_AFTER, Health, health
+from sarameya.service.web.members import Heard
+from sarameya.service.web.progress import ProgressTracker
+from sarameya.status import Activity, PartitionStatus
+from tests.service.web.made import ORDERS_1, heard, partition
+
+STALL = 60.0
+
+
+class Watch:
+    """Looks at members a second at a time, as a board does."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.progress = ProgressTracker()
+
+    def see(self, *members: Heard, seconds: int = 0, stopping: str = "") -> Health:
+        """What is said once the members have stood like this for so long."""
+        for _ in range(seconds + 1):
+            self.progress.see([one.snapshot for one in members if one.snapshot is not None], self.now)
+            self.now += 1
+        self.now -= 1
+        return health(members, self.progress, self.now, stall_after=STALL, stopping=stopping)
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+def ready(explained: tuple[str, ...] = ()) -> Health:
+    return Health((), (), explained)
+
+
+def test_idle_topic_is_ready_for_ever(watch: Watch) -> None:
+    assert watch.see(heard(partition()), seconds=1000) == ready()
+
+
+@pytest.mark.parametrize("marked", [-1, 3])
+def test_handler_that_has_not_marked_all_it_was_given_is_idle_all_the_same(watch: Watch, marked: int) -> None:
+    assert watch.see(heard(partition(marked=marked)), seconds=1000) == ready()
+
+
+@pytest.mark.parametrize("marked", [-1, 9, 10])
+def test_handler_that_hangs_is_named_with_the_last_message_or_amid_many(watch: Watch, marked: int) -> None:
+    for lag in (0, 90):
+        member = heard(partition(Activity.IN_HANDLER, seconds=61.0, lag=lag, marked=marked))
+        assert watch.see(member, seconds=60).is_ready
+        assert watch.see(member, seconds=1).not_ready == ("orders-0: no progress for 61 s: in handler for 61 s",)
+        watch = Watch()
+
+
+@pytest.mark.parametrize("moves", ["position", "marked", "committed", "landed", "records_total"])
+def test_handler_at_work_on_a_long_batch_gets_on_with_whatever_moves(watch: Watch, moves: str) -> None:
+    for minute in range(10):
+        member = heard(partition(Activity.IN_HANDLER, seconds=60.0 * minute, lag=90, **{moves: 100 + minute}))
+        assert watch.see(member, seconds=58).is_ready, minute
+        watch.now += 1
+
+
+def test_frozen_broker_is_noticed_within_the_time_after_its_last_answer(watch: Watch) -> None:
+    """Also where all had been read: that there is nothing more, nobody says any longer."""
+    watch.see(heard(partition()), seconds=1000)
+    for second in range(61):
+        assert watch.see(heard(partition(asked_seconds=float(second)))).is_ready
+        watch.now += 1
+    retrying = partition(Activity.RETRYING, attempt=3, seconds=31.0, reason="no answer of broker 1", asked_seconds=61.0)
+    assert watch.see(heard(retrying)).not_ready == (
+        "orders-0: no progress for 61 s: retrying, try 3, for 31 s: no answer of broker 1",
+    )
+
+
+def test_retrying_and_the_like_are_explained_before(watch: Watch) -> None:
+    stuck = [partition(Activity.BACKPRESSURED, seconds=12.0), partition(Activity.STARTING, of=ORDERS_1)]
+    assert watch.see(heard(*stuck), seconds=12) == ready(("orders-0: backpressured for 12 s", "orders-1: starting"))
+
+
+def test_paused_is_ready_and_said_and_has_its_time_again_once_resumed(watch: Watch) -> None:
+    paused = partition(Activity.PAUSED, seconds=1000.0, lag=90)
+    assert watch.see(heard(paused), seconds=1000) == ready(("orders-0: paused for 1000 s",))
+    resumed = heard(partition(Activity.FETCHING, lag=90))
+    assert watch.see(resumed, seconds=60) == ready()
+    assert not watch.see(resumed, seconds=1).is_ready
+
+
+def test_each_partition_that_stalls_has_a_line(watch: Watch) -> None:
+    rows = [partition(Activity.LANDING, seconds=99.0), partition(Activity.IN_HANDLER, of=ORDERS_1, seconds=70.0)]
+    assert watch.see(heard(*rows), seconds=61).not_ready == (
+        "orders-0: no progress for 61 s: landing for 99 s",
+        "orders-1: no progress for 61 s: in handler for 70 s",
+    )
+
+
+def test_partition_that_never_starts_is_no_progress(watch: Watch) -> None:
+    nothing = {"position": -1, "high_water_mark": -1, "lag": -1, "marked": -1, "asked_seconds": -1.0}
+    starting = PartitionStatus(partition=ORDERS_1, activity=Activity.STARTING)
+    assert starting == partition(Activity.STARTING, of=ORDERS_1, **nothing)
+    assert watch.see(heard(starting), seconds=60) == ready(("orders-1: starting",))
+    assert watch.see(heard(starting), seconds=1).not_ready == ("orders-1: no progress for 61 s: starting",)
+
+
+def test_partition_that_comes_back_has_its_time_again(watch: Watch) -> None:
+    hung = heard(partition(Activity.IN_HANDLER))
+    watch.see(hung, seconds=61)
+    watch.see(heard())
+    assert watch.see(hung, seconds=60).is_ready
+
+
+def test_joining_for_the_first_time_is_not_ready(watch: Watch) -> None:
+    found = watch.see(heard(state="PREPARING_REBALANCE", seconds=2.0))
+    assert found.not_ready == ("no member of g: preparing rebalance for 2 s",)
+    assert found.is_alive
+
+
+def test_rebalance_is_given_its_time_eager_or_not_and_however_often_the_join_is_tried(watch: Watch) -> None:
+    watch.see(heard(partition()), seconds=5)
+    for second in range(1, 61):
+        watch.now += 1
+        state = ("PREPARING_REBALANCE", "COMPLETING_REBALANCE", "LOST")[second % 3]
+        assert watch.see(heard(state=state, seconds=0.0)) == ready(
+            (f"the group has rebalanced for {second} s: {state.lower().replace('_', ' ')}",)
+        )
+    watch.now += 1
+    assert watch.see(heard(state="LOST", seconds=0.0)).not_ready == ("the group has rebalanced for 61 s: lost",)
+
+
+@pytest.mark.parametrize("state", ["closed", "UNJOINED", "LEAVING", "FENCED"])
+def test_member_that_left_is_not_ready_nor_was_one(watch: Watch, state: str) -> None:
+    watch.see(heard(partition()), seconds=5)
+    assert watch.see(heard(state=state, seconds=3.0)).not_ready == (f"no member of g: {state.lower()} for 3 s",)
+    watch.now += 1
+    assert not watch.see(heard(state="PREPARING_REBALANCE")).is_ready
+
+
+def test_giving_up_partitions_is_a_member_s_work(watch: Watch) -> None:
+    assert watch.see(heard(partition(Activity.GIVING_UP, seconds=4.0), state="REVOKING")) == ready(
+        ("orders-0: giving up for 4 s",)
+    )
+
+
+def test_failed_member_is_told_with_its_failure_until_it_is_back(watch: Watch) -> None:
+    found = watch.see(heard(state="closed", failure="ValueError: no"))
+    assert (found.not_ready, found.is_alive) == (("it has failed: ValueError: no",), True)
+    assert watch.see(heard(partition())).is_ready
+
+
+def test_worker_that_is_silent_is_not_ready_and_then_not_alive(watch: Watch) -> None:
+    others = heard(partition(of=ORDERS_1), worker=2)
+    assert watch.see(heard(partition(), age=SILENT_AFTER), others).is_ready
+    silent = watch.see(heard(partition(), age=STALL), others)
+    assert (silent.not_ready, silent.is_alive) == (("worker 1: it has not told of itself for 60 s",), True)
+    dead = watch.see(heard(partition(), age=STALL + 1), others)
+    assert dead.not_alive == ("worker 1 has not told of itself for 61 s",)
+
+
+def test_worker_that_begins_is_not_ready(watch: Watch) -> None:
+    assert watch.see(Heard(worker=1, age=3.0)).not_ready == ("it has not told of itself yet",)
+    assert watch.see(Heard(worker=1, failure="was killed by SIGKILL")).not_ready == ("was killed by SIGKILL",)
+
+
+def test_stopping_is_not_ready_with_its_cause_but_alive(watch: Watch) -> None:
+    found = watch.see(heard(partition()), stopping="SIGTERM")
+    assert (found.not_ready, found.is_alive) == (("stopping: SIGTERM",), True)
+
+
+def test_service_without_members_is_not_ready(watch: Watch) -> None:
+    assert watch.see().not_ready == ("no member has begun",)

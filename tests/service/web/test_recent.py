@@ -1,0 +1,95 @@
+"""What a page keeps of what has happened."""
+
+from __future__ import annotations
+
+from sarameya import Landed, LandingFailed
+from sarameya.observe import ConnectionLost, Event, MembershipChanged
+from sarameya.service.web.recent import KEPT, LandingFacts, Recent, Tree, tree_of
+from tests.service.web.made import ORDERS_0
+
+
+def landed(offset: int) -> Event:
+    return Landed(partition=ORDERS_0, from_offset=offset, to_offset=offset + 1, rows=1, size_bytes=2, seconds=0.5)
+
+
+def test_many_landings_displace_no_event() -> None:
+    recent = Recent(lambda: 7.0)
+    recent(MembershipChanged("g", "STABLE", "REVOKING", "the group rebalances"))
+    for offset in range(3 * KEPT):
+        recent(landed(offset))
+    first, *landings = recent
+    assert (first.number, first.at, first.text) == (1, 7.0, "membership: stable to revoking: the group rebalances")
+    assert len(landings) == KEPT
+    last = landings[-1].landing
+    assert last == LandingFacts(
+        topic="orders", partition=0, from_offset=299, to_offset=300, rows=1, size_bytes=2, seconds=0.5
+    )
+
+
+def test_failed_landing_is_a_landing_with_its_cause() -> None:
+    recent = Recent()
+    recent(LandingFailed(partition=ORDERS_0, from_offset=3, to_offset=5, cause="no room"))
+    (one,) = recent
+    assert (one.kind, one.level, one.text) == ("LandingFailed", "warning", "no room")
+    assert one.landing == LandingFacts(topic="orders", partition=0, from_offset=3, to_offset=5)
+
+
+def test_what_is_a_warning_in_the_log_is_one_here() -> None:
+    recent = Recent()
+    recent(ConnectionLost(1, "localhost:9092", "closed"))
+    assert [one.level for one in recent] == ["warning"]
+
+
+def test_what_looks_secret_in_others_words_is_masked() -> None:
+    cause = OSError("Authorization: Bearer sesame")
+    cause.add_note("asked with token=sesame")
+    error = ValueError("https://me:sesame@registry/")
+    error.__cause__ = cause
+    recent = Recent()
+    recent(LandingFailed(partition=ORDERS_0, from_offset=3, to_offset=5, cause="no room; AccountKey=sesame"))
+    recent(ConnectionLost(1, "localhost:9092", "password=sesame"))
+    recent.failed(error)
+    assert "sesame" not in repr([*recent])
+    assert [one.text for one in recent][-1] == "ValueError: https://me:***@registry/"
+
+
+def test_error_is_a_tree_of_groups_and_causes_without_nurseries() -> None:
+    cause = OSError("disk")
+    cause.add_note("at 3 o'clock")
+    outer = ValueError("no\nmore lines")
+    outer.__cause__ = ExceptionGroup("nursery", [cause])
+    group = ExceptionGroup("both", [outer, ExceptionGroup("nursery", [KeyError("k")])])
+    assert tree_of(group) == Tree(
+        text="ExceptionGroup: both (2 sub-exceptions)",
+        inner=(
+            Tree(text="ValueError: no", inner=(Tree(text="OSError: disk; at 3 o'clock"),)),
+            Tree(text="KeyError: 'k'"),
+        ),
+    )
+
+
+class Mute(Exception):
+    """As pyspark's are whose JVM is gone."""
+
+    def __str__(self) -> str:
+        raise ConnectionError("no JVM")
+
+
+def test_error_that_cannot_say_what_it_is_and_one_that_causes_itself_are_trees_all_the_same() -> None:
+    mute = Mute()
+    assert tree_of(mute) == Tree(text="Mute")
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+    depth, tree = 0, tree_of(first)
+    while tree.inner:
+        depth, (tree,) = depth + 1, tree.inner
+    assert depth == 8
+
+
+def test_texts_and_trees_are_bounded() -> None:
+    recent = Recent()
+    recent.failed(ExceptionGroup("many", [ValueError("x" * 10_000) for _ in range(100)]))
+    (one,) = recent
+    assert one.tree is not None
+    assert len(one.tree.inner) == 16
+    assert len(one.tree.inner[0].text) < 2100

@@ -1,0 +1,318 @@
+"""The pages over HTTP, at a loopback port."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+import trio
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse
+from trio.testing import MockClock
+
+from sarameya.errors import ConfigError
+from sarameya.service.app_file import App, HandlerSection, ServiceSection
+from sarameya.service.signals import Stop
+from sarameya.service.web.app import _Feed
+from sarameya.service.web.board import Board
+from sarameya.service.web.members import Heard
+from sarameya.service.web.opening import open_pages
+from sarameya.service.web.server import HttpError, serving
+from sarameya.status import Activity
+from tests.service.web.made import ORDERS_1, heard, partition
+
+READ = heard(partition(), partition(Activity.PAUSED, of=ORDERS_1, seconds=4.0))
+HUNG = heard(partition(Activity.IN_HANDLER, seconds=99.0))
+
+
+@attrs.define
+class Members:
+    now: list[Heard] = attrs.field(factory=lambda: [READ])
+
+    def heard(self) -> Sequence[Heard]:
+        return self.now
+
+
+@attrs.define
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+@attrs.define
+class Site:
+    """A board at work, at a port."""
+
+    members: Members
+    port: int
+    why_stopping: str = ""
+
+    async def ask(self, path: str, *, method: str = "GET", host: str = "localhost", **headers: str) -> Answer:
+        stream = await self.send(path, method=method, host=host, connection="close", **headers)
+        async with stream:
+            return answered(b"".join([chunk async for chunk in stream]))
+
+    async def send(
+        self, path: str, *, method: str = "GET", host: str = "localhost", **headers: str
+    ) -> trio.SocketStream:
+        stream = await trio.open_tcp_stream("127.0.0.1", self.port)
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *(f"{key}: {value}" for key, value in headers.items())]
+        await stream.send_all("\r\n".join([*lines, "", ""]).encode())
+        return stream
+
+
+def answered(data: bytes) -> Answer:
+    head, _, body = data.decode().partition("\r\n\r\n")
+    first, *lines = head.split("\r\n")
+    headers = {key.lower(): value for key, value in (line.split(": ", 1) for line in lines)}
+    return Answer(int(first.split()[1]), headers, body)
+
+
+@asynccontextmanager
+async def site(bind: str = "127.0.0.1:0", names: Sequence[str] = ()) -> AsyncIterator[Site]:
+    made = Site(Members(), 0)
+    board = Board("g", made.members, stall_after=0.2, why_stopping=lambda: made.why_stopping)
+    with trio.fail_after(20):
+        async with serving(board, bind, names) as url:
+            made.port = int(url.rpartition(":")[2])
+            yield made
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "text/html; charset=utf-8"),
+        ("/page.js", "text/javascript; charset=utf-8"),
+        ("/page.css", "text/css; charset=utf-8"),
+        ("/status.json", "application/json"),
+        ("/healthz", "text/plain; charset=utf-8"),
+        ("/readyz", "text/plain; charset=utf-8"),
+        ("/metrics", "text/plain; version=1.0.0; charset=utf-8"),
+    ],
+)
+async def test_each_page_has_its_kind_and_lets_nothing_in(path: str, kind: str) -> None:
+    async with site() as here:
+        found = await here.ask(path)
+        assert (found.status, found.headers["content-type"].split(";")[0]) == (200, kind.split(";")[0])
+        policy = found.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'")
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert found.headers["x-content-type-options"] == "nosniff"
+        assert found.headers["cache-control"] == "no-store"
+        assert "server" not in found.headers
+
+
+async def test_page_names_nothing_elsewhere_and_only_what_is_served() -> None:
+    async with site() as here:
+        page = (await here.ask("/")).body
+        named = set(re.findall(r'(?:href|src)="([^"#]+)"', page)) - {"data:,"}
+        assert named == {"page.css", "page.js", "metrics", "status.json", "readyz", "healthz"}
+        for name in named:
+            assert (await here.ask(f"/{name}")).status == 200
+        for text in (page, (await here.ask("/page.js")).body, (await here.ask("/page.css")).body):
+            assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)[^ \"']+", text) == []
+        assert (
+            re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", (await here.ask("/page.js")).body)
+            == []
+        )
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:80", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8080", 200),
+        ("evil.example", 400),
+        ("localhost.evil", 400),
+        ("10.0.0.7", 400),
+        ("orders", 400),
+    ],
+)
+async def test_at_this_machine_alone_only_its_own_names_lead_there(host: str, status: int) -> None:
+    async with site() as here:
+        assert (await here.ask("/status.json", host=host)).status == status
+
+
+@pytest.mark.parametrize("path", ["/", "/status.json", "/events", "/metrics", "/readyz"])
+async def test_elsewhere_names_of_others_do_not_either_but_those_that_are_said(path: str) -> None:
+    async with site("0.0.0.0:0") as here:
+        found = await here.ask(path, host="evil.example")
+        assert (found.status, "http_hosts" in found.body) == (400, True)
+    async with site("0.0.0.0:0", ["orders.internal"]) as here:
+        stream = await here.send(path, host="orders.internal:80", connection="close")
+        async with stream:
+            assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
+
+
+async def test_nothing_else_is_there_and_nothing_can_be_done() -> None:
+    async with site() as here:
+        for path in ("/index.html", "/static/page.js", "/../app.py", "/metrics/x"):
+            assert (await here.ask(path)).status == 404, path
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            for path in ("/", "/metrics", "/readyz", "/status.json", "/events"):
+                assert (await here.ask(path, method=method)).status == 405, (method, path)
+
+
+async def test_metrics_in_the_format_that_is_asked_for() -> None:
+    async with site() as here:
+        strict = await here.ask("/metrics", accept="application/openmetrics-text; version=1.0.0")
+        assert strict.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+        plain = await here.ask("/metrics", accept="text/plain; version=0.0.4")
+        assert plain.headers["content-type"].startswith("text/plain")
+        lags = [
+            {sample.labels["partition"]: sample.value for family in families for sample in family.samples
+             if sample.name == "sarameya_partition_lag_records"}
+            for families in (parse_openmetrics(strict.body), parse(plain.body))
+        ]  # fmt: skip
+        assert lags == [{"0": 0, "1": 0}, {"0": 0, "1": 0}]
+
+
+async def test_ready_and_alive_are_lines_and_codes() -> None:
+    async with site() as here:
+        found = await here.ask("/readyz")
+        assert (found.status, found.body) == (200, "ready\norders-1: paused for 4 s\n")
+        here.members.now = [HUNG]
+        await trio.sleep(2.5)
+        found = await here.ask("/readyz")
+        assert found.status == 503
+        assert re.fullmatch(r"not ready\norders-0: no progress for \d s: in handler for 99 s\n", found.body)
+        assert (await here.ask("/healthz")).body == "alive\n"
+        here.members.now = [attrs.evolve(READ, age=11.0)]
+        found = await here.ask("/healthz")
+        assert (found.status, found.body) == (503, "not alive\nworker 1 has not told of itself for 11 s\n")
+        here.why_stopping = "SIGTERM"
+        assert (await here.ask("/readyz")).body.startswith("not ready\nstopping: SIGTERM\n")
+
+
+async def test_status_says_what_metrics_say() -> None:
+    async with site() as here:
+        said = json.loads((await here.ask("/status.json")).body)
+        assert (said["group"], said["ready"], said["reasons"]) == ("g", True, [])
+        assert said["explained"] == ["orders-1: paused for 4 s"]
+        shown = [(row["topic"], row["partition"], row["activity"], row["lag"]) for row in said["partitions"]]
+        assert shown == [("orders", 0, "fetching", 0), ("orders", 1, "paused", 0)]
+        assert said["members"][0]["state"] == "stable"
+        assert said["points"].keys() == {"at", "lag", "records", "landed"}
+
+
+async def test_events_come_each_second_and_end_with_the_board() -> None:
+    async with site() as here:
+        stream = await here.send("/events")
+        received = b""
+        while received.count(b"data: ") < 3:
+            received += await stream.receive_some()
+        assert b"content-type: text/event-stream" in received.lower()
+        told = [json.loads(text) for text in re.findall(rb"data: (.*)\n\n", received)]
+        assert {one["group"] for one in told} == {"g"}
+        assert told[1]["at"] - told[0]["at"] > 0.5
+        started = trio.current_time()
+    assert trio.current_time() - started < 2
+    async with stream:
+        rest = b"".join([chunk async for chunk in stream])
+    assert rest.count(b"data: ") <= 1
+
+
+async def test_client_that_goes_leaves_nothing_behind() -> None:
+    def feeds() -> int:
+        gc.collect()
+        return sum(isinstance(one, _Feed) for one in gc.get_objects())
+
+    before = feeds()
+    async with site() as here:
+        streams = [await here.send("/events") for _ in range(5)]
+        for stream in streams:
+            assert await stream.receive_some()
+        assert feeds() == before + 5
+        for stream in streams:
+            await stream.aclose()
+        while feeds() > before:
+            await trio.sleep(0.1)
+        assert (await here.ask("/healthz")).status == 200
+
+
+async def test_address_that_is_taken_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(HttpError) as raised:
+            async with site(address):
+                pytest.fail("it was served")
+        assert str(raised.value) == f"the status page cannot be served at {address}: Address already in use"
+
+
+async def test_host_that_is_none_is_one_line() -> None:
+    with pytest.raises(HttpError, match=r"^the status page cannot be served at no\.such\.invalid:0: .+$"):
+        async with site("no.such.invalid:0"):
+            pytest.fail("it was served")
+
+
+async def test_without_the_extra_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App(
+        bootstrap_servers=("localhost:1",),
+        group="g",
+        handler=HandlerSection("print"),
+        topics=("orders",),
+        service=ServiceSection(http="127.0.0.1:0"),
+    )
+    monkeypatch.delitem(sys.modules, "sarameya.service.web.server")
+    monkeypatch.setitem(sys.modules, "hypercorn.config", None)
+    with pytest.raises(ConfigError, match=r"service\.http.* pip install 'sarameya\[service\]'"):
+        async with open_pages(app, Members(), Stop()):
+            pytest.fail("it was served")
+    async with open_pages(attrs.evolve(app, service=ServiceSection()), Members(), Stop()) as url:
+        assert url is None
+
+
+@pytest.mark.parametrize("settings", ["a", "AAAA"])
+async def test_request_that_the_server_raises_for_ends_nothing_but_what_is_open(settings: str) -> None:
+    """An upgrade to HTTP/2 whose settings are nonsense: hypercorn decodes them outside of any guard."""
+    async with site() as served:
+        upgrade = {"upgrade": "h2c", "HTTP2-Settings": settings}
+        stream = await served.send("/", connection="Upgrade, HTTP2-Settings", **upgrade)
+        await stream.aclose()
+        with trio.fail_after(10):
+            while True:
+                try:
+                    answer = await served.ask("/healthz")
+                    break
+                except (OSError, IndexError):  # nobody, or somebody who is just going, takes the connection
+                    await trio.sleep(0.1)
+        assert answer.status == 200
+
+
+async def test_client_that_takes_nothing_does_not_hold_the_end_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sarameya.service.web.server._STALLED", 1.0)
+    with trio.fail_after(15):
+        async with site() as served:
+            monkeypatch.setattr("sarameya.service.web.app._Feed.__anext__", _much)
+            stream = await served.send("/events")
+            await trio.sleep(1)
+        await stream.aclose()
+
+
+async def _much(feed: _Feed) -> str:
+    await trio.sleep(0.01)
+    return "data: " + "x" * 1_000_000 + "\n\n"
+
+
+async def test_document_that_cannot_be_made_is_told_once_and_ends_nothing(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def heard(self) -> list[Heard]:
+            raise KeyError("x")
+
+    board = Board("g", Broken(), stall_after=1.0, why_stopping=lambda: "")
+    with trio.move_on_after(10):
+        await board.run()
+    (record,) = caplog.records
+    assert record.getMessage() == "what the status page says cannot be made"

@@ -1,0 +1,156 @@
+"""A worker tells its supervisor of itself through a pipe, and either may go."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from sarameya import ConsumerGroup
+from sarameya.service.web import telling
+from sarameya.service.web.health import health
+from sarameya.service.web.progress import ProgressTracker
+from sarameya.service.web.recent import Recent
+from sarameya.service.web.roster import Roster
+from sarameya.service.web.telling import Ear, Line, tell
+from sarameya.telemetry.snapshot import MemberSnapshot
+from tests.group.kit import Recorder, deadline, fill, orders, start_member
+from tests.service.web.made import heard, partition
+
+
+@pytest.fixture
+def pipe() -> tuple[int, int]:
+    """Its two ends, which whoever is given them closes."""
+    return os.pipe()
+
+
+def group() -> ConsumerGroup:
+    return ConsumerGroup(["localhost:1"], "g")
+
+
+async def test_line_of_a_member_at_work_comes_out_as_it_went_in(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        fill(cluster, 10)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, autocommit_interval=1.0)
+        recent = Recent(lambda: 1700000000.25)
+        await handler.received(10)
+        await trio.sleep(5)
+        for event in member.events:
+            recent(event)
+        try:
+            raise ExceptionGroup("two", [ValueError("a\nb"), RuntimeError("<c>")]) from OSError("d")
+        except ExceptionGroup as error:
+            recent.failed(error)
+        line = Line(MemberSnapshot.of(member.group, 2), "ValueError: ü", tuple(recent))
+        assert line.snapshot is not None
+        assert line.snapshot.status.partitions
+        assert line.snapshot.meters.requests["Fetch"].count > 0
+        assert line.happenings[-1].tree is not None
+        text = line.to_json()
+        assert "\n" not in text
+        assert Line.from_json(text) == line
+        assert Line.from_json(Line(None, "", ()).to_json()) == Line(None, "", ())
+        await member.close()
+
+
+async def test_supervisor_hears_each_second_and_each_piece_of_news_once(
+    autojump_clock: MockClock, pipe: tuple[int, int]
+) -> None:
+    roster, ear = Roster([2]), Ear([1, 2])
+    roster.begins(2, group())
+    async with deadline() as nursery:
+        ear.began(2, 4711)
+        nursery.start_soon(ear.listen, 2, pipe[0])
+        nursery.start_soon(tell, roster, pipe[1])
+        assert [(one.snapshot, one.age, one.pid) for one in ear.heard()] == [(None, 0.0, 0), (None, 0.0, 4711)]
+        await trio.sleep(0.5)
+        roster.recent(2).failed(ValueError("no"))
+        await trio.sleep(3.0)
+        first, second = ear.heard()
+        assert first.snapshot is None
+        assert second.snapshot is not None
+        assert (second.snapshot.worker, second.snapshot.status.group) == (2, "g")
+        assert second.age == pytest.approx(0.5)
+        assert [one.text for one in second.happenings] == ["ValueError: no"]
+
+
+async def test_worker_that_dies_is_no_silent_one_and_what_it_said_is_true_no_more(
+    autojump_clock: MockClock, pipe: tuple[int, int]
+) -> None:
+    ear = Ear([1])
+    async with deadline() as nursery:
+        ear.began(1, 4711)
+        nursery.start_soon(ear.listen, 1, pipe[0])
+        snapshot = heard(partition()).snapshot
+        async with trio.lowlevel.FdStream(pipe[1]) as stream:
+            line = Line(snapshot, "", ()).to_json().encode()
+            await stream.send_all(line + b"\n" + line[:10])  # amid a line
+            await wait_all_tasks_blocked()
+        await trio.sleep(0.1)
+        assert ear.heard()[0].snapshot == snapshot
+        ear.ended(1, "was killed by SIGKILL")
+        await trio.sleep(500)
+        (found,) = ear.heard()
+        assert (found.snapshot, found.age, found.failure) == (None, 0.0, "was killed by SIGKILL")
+        said = health([found], ProgressTracker(), trio.current_time(), stall_after=60.0)
+        assert (said.not_ready, said.not_alive) == (("was killed by SIGKILL",), ())
+        ear.began(1, 4712)
+        assert (ear.heard()[0].failure, ear.heard()[0].pid) == ("", 4712)
+
+
+async def test_what_is_not_heard_of_yet_can_be_said_in_json(autojump_clock: MockClock) -> None:
+    """Before its process has begun, too: JSON knows no infinity."""
+    (found,) = Ear([1]).heard()
+    assert json.loads(json.dumps(found.age, allow_nan=False)) == 0.0
+
+
+async def test_supervisor_that_goes_ends_the_telling_and_nothing_else(
+    autojump_clock: MockClock, pipe: tuple[int, int]
+) -> None:
+    roster = Roster([1])
+    roster.begins(1, group())
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tell, roster, pipe[1])
+            await trio.sleep(2.5)
+            os.close(pipe[0])
+
+
+async def test_what_handlers_start_does_not_hold_the_pipe(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
+    os.set_inheritable(pipe[1], True)
+    async with deadline() as nursery:
+        nursery.start_soon(tell, Roster([1]), pipe[1])
+        await trio.sleep(telling.INTERVAL)
+        assert not os.get_inheritable(pipe[1])
+        nursery.cancel_scope.cancel()
+    os.close(pipe[0])
+
+
+def test_failure_of_a_member_is_told_until_the_next_one_begins() -> None:
+    roster = Roster([1])
+    roster.begins(1, group())
+    roster.failed(1, ExceptionGroup("nursery", [ExceptionGroup("nursery", [ValueError("cannot\nat all")])]))
+    (found,) = roster.heard()
+    assert found.failure == "ValueError: cannot"
+    roster.begins(1, group())
+    assert roster.heard()[0].failure == ""
+    assert attrs.asdict(roster.heard()[0].happenings[0])["kind"] == "Failure"
+
+
+async def test_line_of_another_version_is_left_out_and_told_once(
+    autojump_clock: MockClock, pipe: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    heard, told = pipe
+    ear = Ear([1])
+    ear.began(1, 7)
+    os.write(told, b'{"what": "else"}\n[1]\n\xff\n' + Line(None, "failed", ()).to_json().encode() + b"\n")
+    os.close(told)
+    await ear.listen(1, heard)
+    assert ear.heard()[0].failure == "failed"
+    (record,) = caplog.records
+    assert record.getMessage().startswith("what worker 1 tells of itself is not understood: ")

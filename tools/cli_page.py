@@ -1,0 +1,14 @@
+"""Writes docs/cli.md anew, from the parsers: `python -m tools.cli_page`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sarameya.service.cli import whole_parser
+from sarameya.service.cli_page import page
+
+COMMAND = "make cli"
+PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+
+if __name__ == "__main__":
+    PAGE.write_text(page(whole_parser()), encoding="utf-8")
