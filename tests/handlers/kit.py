@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import trio
 
-from sarameya import Message, MessageBatch, TimestampType, TopicPartition
+from sarameya import Event, Message, MessageBatch, Report, TimestampType, TopicPartition
 from sarameya.model import LogRange
 
 
@@ -46,6 +46,10 @@ class FakeSession:
         self.marks: list[tuple[str, int, int]] = []
         self.metadata: dict[TopicPartition, str] = {}
         self.is_lost = False
+        self.events: list[Event] = []
+
+    def tell(self, event: Event) -> None:
+        self.events.append(event)
 
     def mark_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
         self.marks.append((topic, partition, offset))
@@ -75,6 +79,7 @@ class FakeClaim:
         self.initial_offset = initial_offset
         self.position = self.from_offset = initial_offset
         self.held = 0
+        self.report = Report()
         self._budget = budget
         self._is_closed = False
         self._send, self._receive = trio.open_memory_channel[MessageBatch](math.inf)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
-import sys
-from collections.abc import Callable
 from typing import Any
 
 from sarameya import ConfigError
-from sarameya.service import Cluster, add_cluster_arguments, cluster
+from sarameya.service import Cluster, add_cluster_arguments, cluster, names_cluster
+from sarameya_handlers.spark.arguments import add_spark_arguments
 from sarameya_handlers.spark.options import SparkOptions
+from sarameya_handlers.spark.parquet.table import ParquetTable
 from sarameya_handlers.spark.tables.named import parse_table, table_named
 from sarameya_handlers.spark.tables.table import Table
 
@@ -33,23 +31,14 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document, for programs")
     parser.add_argument("--quiet", action="store_true", help="tell nothing of how far it has come")
     spark = parser.add_argument_group("Spark, where the table needs it")
-    spark.add_argument("--spark", metavar="MASTER", help="where Spark runs (local[*])")
-    spark.add_argument(
-        "--conf",
-        dest="spark_conf",
-        type=_setting,
-        action="append",
-        default=[],
-        metavar="spark.NAME=VALUE",
-        help="a Spark property: jars, catalogs, credentials; may be given again",
-    )
+    add_spark_arguments(spark)
     spark.add_argument(
         "--staging", metavar="DIRECTORY", help="where the table's sink stages, if it was told to: its option `staging`"
     )
 
 
-def table_of(args: argparse.Namespace) -> Table:
-    """Raises ConfigError."""
+def table_of(args: argparse.Namespace, *, must_exist: bool = False) -> Table:
+    """The table that is named. Raises ConfigError, also for a Parquet directory that `must_exist` and does not."""
     kind, _ = parse_table(args.table)
     options: dict[str, Any] = {}
     if args.staging:
@@ -58,7 +47,11 @@ def table_of(args: argparse.Namespace) -> Table:
         options["staging"] = args.staging
     if kind == "delta" and getattr(args, "single_driver", False):
         options["single_driver"] = True
-    return table_named(args.table, options)
+    table = table_named(args.table, options)
+    if isinstance(table, ParquetTable) and not table.path.is_dir() and (must_exist or table.path.exists()):
+        what = "is no directory, as a Parquet table is" if table.path.exists() else "is not there"
+        raise ConfigError("TABLE", args.table, f"{what}: give it as its sink has it")
+    return table
 
 
 def spark_options(args: argparse.Namespace) -> SparkOptions:
@@ -69,16 +62,7 @@ def spark_options(args: argparse.Namespace) -> SparkOptions:
 
 def cluster_of(args: argparse.Namespace) -> Cluster | None:
     """The cluster that is named; None where none is. Raises ConfigError."""
-    return cluster(args) if args.bootstrap_servers or args.app else None
-
-
-def progress_of(args: argparse.Namespace) -> Callable[[str], None]:
-    """Tells on stderr how far it has come, unless nobody wants to know."""
-
-    def tell(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    return (lambda line: None) if args.quiet else tell
+    return cluster(args) if names_cluster(args) else None
 
 
 def seconds(text: str) -> float:
@@ -97,22 +81,3 @@ def size(text: str) -> int:
             f"{text!r} must be a whole number with one of B, KB, MB, GB, for example 128MB"
         )
     return int(match[1]) << 10 * ("B", "KB", "MB", "GB").index(match[2])
-
-
-def show(text: str, document: dict[str, Any], *, as_json: bool) -> None:
-    """Print the result to stdout, all at once."""
-    try:
-        print(json.dumps(document, indent=2) if as_json else text, flush=True)
-    except BrokenPipeError:  # `| head` has seen enough; the interpreter would complain of it at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} must be spark.NAME=VALUE")
-    try:
-        SparkOptions(conf={name: value})
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error.allowed}") from None
-    return name, value

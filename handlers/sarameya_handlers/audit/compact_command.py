@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from sarameya import HandlerError
+from sarameya.service import Steps, epilog, show, steps
 from sarameya_handlers.audit import arguments
 from sarameya_handlers.audit.wording import amount
 from sarameya_handlers.landing.compacting import Compacted, compact
@@ -27,7 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Make few files of many small ones. Links stay as they are, and members may go on landing. Readers of the "
         "plain directory miss rows for a moment; read_landing does not. `sarameya sweep` removes what was replaced."
     )
-    parser.epilog = "exit codes: 0 done, or nothing was to be done; 1 it failed; 2 the command line must change"
+    parser.epilog = epilog(
+        "sarameya compact parquet:landing/orders",
+        "sarameya compact landing/orders --file-size 512MB",
+        exit_codes="0 done, or nothing was to be done; 1 it failed; 2 the command line must change",
+    )
     parser.add_argument(
         "--file-size",
         type=arguments.size,
@@ -41,18 +46,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Raises SarameyaError."""
-    table = arguments.table_of(args)
+    table = arguments.table_of(args, must_exist=True)
     if not isinstance(table, ParquetTable):
         kind = table.name.partition(":")[0]
         raise HandlerError(f"{table.name} is compacted by its own means: {_OTHERS[kind]}; its chains stay as they are")
-    arguments.progress_of(args)(f"{table.name}: looking for small files")
-    done = trio.run(_compact, table, args.file_size)
-    arguments.show(_text(table.name, done), _document(table.name, done), as_json=args.json)
+    with steps(quiet=args.quiet) as progress:
+        progress(f"{table.name}: looking for small files")
+        done = trio.run(_compact, table, args.file_size, progress)
+    show(_text(table.name, done), _document(table.name, done), as_json=args.json)
     return 0 if done.was_first else 1
 
 
-async def _compact(table: ParquetTable, file_bytes: int) -> Compacted:
-    work = partial(compact, table.path, file_bytes, check=trio.from_thread.check_cancelled)
+async def _compact(table: ParquetTable, file_bytes: int, progress: Steps) -> Compacted:
+    total: int | None = None
+
+    def written(rows: int, of: int) -> None:
+        nonlocal total
+        if total != of:
+            total = of
+            progress("putting them together, by rows", of)
+        progress.update(rows)
+
+    work = partial(compact, table.path, file_bytes, check=trio.from_thread.check_cancelled, written=written)
     for _ in range(TRIES):
         done = await trio.to_thread.run_sync(work)
         if done.was_first:

@@ -6,13 +6,13 @@ the links read after it, no row beyond those read after the rows, no link beyond
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from sarameya import HandlerError
-from sarameya.service import Cluster, counted
+from sarameya.service import Cluster, QuietSteps, Steps, counted
 from sarameya_handlers.audit.arrow_counting import count_batches
 from sarameya_handlers.audit.cluster import ask_groups, ask_logs
 from sarameya_handlers.audit.counting import count_frame, why_uncountable
@@ -26,9 +26,8 @@ from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.tables.table import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
-
-Progress = Callable[[str], None]
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class Audit:
     counts_rows: bool = True
     by_spark: bool = False
     """Whether `run` gives a session; rows are counted by Arrow, else."""
-    progress: Progress = lambda line: None
+    progress: Steps = attrs.field(factory=QuietSteps)
 
 
 async def gather(audit: Audit, now: float) -> Facts:
@@ -141,10 +140,12 @@ def _with_counts(spark: SparkSession, audit: Audit, facts: Facts) -> Facts:
     if not audit.counts_rows:
         return attrs.evolve(facts, uncounted="that was not wanted")
     links = [link for chain in facts.chains for link in chain.links]
-    audit.progress(f"counting rows, by {counted(len(links), 'link')}")
+    # Spark, which counts otherwise, tells nothing of how far it is.
+    total = None if audit.by_spark else sum(max(link.rows, 0) for link in links)
+    audit.progress(f"counting rows, by {counted(len(links), 'link')}", total)
     spans = spans_of(facts.chains, forgets=facts.forgets).spans
     try:
-        found = (_count_by_spark if audit.by_spark else _count_by_arrow)(spark, audit.table, spans)
+        found = (_count_by_spark if audit.by_spark else _count_by_arrow)(spark, audit, spans)
     except HandlerError:
         if any(link.rows for link in links):
             raise
@@ -156,10 +157,18 @@ def _with_counts(spark: SparkSession, audit: Audit, facts: Facts) -> Facts:
     return attrs.evolve(facts, counts=found)
 
 
-def _count_by_spark(spark: SparkSession, table: Table, spans: Sequence[Span]) -> Counts | str:
-    frame = table.read(spark)
+def _count_by_spark(spark: SparkSession, audit: Audit, spans: Sequence[Span]) -> Counts | str:
+    frame = audit.table.read(spark)
     return why_uncountable(frame) or count_frame(spark, frame, spans)
 
 
-def _count_by_arrow(spark: SparkSession, table: Table, spans: Sequence[Span]) -> Counts | str:
-    return count_batches(table.batches(LINEAGE), spans)
+def _count_by_arrow(spark: SparkSession, audit: Audit, spans: Sequence[Span]) -> Counts | str:
+    return count_batches(_shown(audit.table.batches(LINEAGE), audit.progress), spans)
+
+
+def _shown(batches: Iterable[pa.RecordBatch], progress: Steps) -> Iterator[pa.RecordBatch]:
+    rows = 0
+    for batch in batches:
+        yield batch
+        rows += batch.num_rows
+        progress.update(rows)

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from sarameya import CommittedOffset, DescribedGroup, ErrorCode, GroupAdmin, SarameyaError, TopicPartition
-from sarameya.service import Cluster, counted, listed
+from sarameya.service import Cluster, Steps, cluster, counted, epilog, listed, show, steps
 from sarameya_handlers.audit import arguments
 from sarameya_handlers.audit.cluster import group_facts, log_facts, open_admin
 from sarameya_handlers.audit.rewinding import Chains, Move, plan_rewind, rewind_document, rewind_text
@@ -28,9 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "version of it: before or after it is restored to that, with the members stopped. Restoring the table itself "
         "is its own format's business."
     )
-    parser.epilog = (
-        "exit codes: 0 done, or shown; 1 a group is active or could not be reset, or landing would not go on; "
-        "2 the command line or configuration must change"
+    parser.epilog = epilog(
+        "sarameya rewind delta:/lake/orders --to-version 41 --app landing.toml",
+        "sarameya rewind parquet:landing/orders --to-head --bootstrap localhost:9092 --execute",
+        exit_codes="0 done, or shown; 1 a group is active or could not be reset, or landing would not go on; "
+        "2 the command line or configuration must change",
     )
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument(
@@ -48,15 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 where all is done, or shown without a problem. Raises SarameyaError."""
-    place = arguments.cluster_of(args)
-    if place is None:
-        args.usage_error("the cluster is missing: --bootstrap-servers HOST:PORT, or --app APP.toml")
-        raise AssertionError("a usage error exits")
+    place = cluster(args)
     table = arguments.table_of(args)
     to = f"version {args.to_version}" if args.to_version is not None else "its head"
-    chains = trio.run(_read, args, table)
-    moves, active = trio.run(_rewind, place, chains, args.execute)
-    arguments.show(
+    with steps(quiet=args.quiet) as progress:
+        chains = trio.run(_read, args, table, progress)
+        moves, active = trio.run(_rewind, place, chains, args.execute, progress)
+    show(
         rewind_text(table.name, to, moves, active, executed=args.execute),
         rewind_document(table.name, to, moves, executed=args.execute),
         as_json=args.json,
@@ -68,13 +68,14 @@ def run(args: argparse.Namespace) -> int:
 # -- the table ---------------------------------------------------------------------------------------
 
 
-async def _read(args: argparse.Namespace, table: Table) -> Chains:
-    progress = arguments.progress_of(args)
+async def _read(args: argparse.Namespace, table: Table, progress: Steps) -> Chains:
     async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
         progress(f"{table.name}: looking for its chains")
         chains = await run(lambda spark: read_chains(spark, table, args.to_version))
     if not (chains.now or chains.then):
-        raise SarameyaError(f"{table.name} has no chain of links, so no group is to match it")
+        raise SarameyaError(
+            f"{table.name} has no chain of links, so no group is to match it; give the table as its sink has it"
+        )
     return chains
 
 
@@ -93,9 +94,10 @@ def read_chains(spark: SparkSession, table: Table, version: str | None) -> Chain
 # -- the groups --------------------------------------------------------------------------------------
 
 
-async def _rewind(place: Cluster, chains: Chains, execute: bool) -> tuple[list[Move], dict[str, str]]:
+async def _rewind(place: Cluster, chains: Chains, execute: bool, progress: Steps) -> tuple[list[Move], dict[str, str]]:
     heads = (*chains.now.values(), *chains.then.values())
     names = sorted({head.origin.group for head in heads})
+    progress(f"asking for {counted(len(names), 'group')} and their logs")
     async with open_admin(place) as admin:
         described = [await admin.describe(name) for name in names]
         groups = {name: await group_facts(admin, name) for name in names}
@@ -107,7 +109,11 @@ async def _rewind(place: Cluster, chains: Chains, execute: bool) -> tuple[list[M
             told = "; ".join(f"group {group!r} is active: {members}" for group, members in active.items())
             raise SarameyaError(f"{told}; stop its members first, nothing was changed")
         if execute:
-            moves = [move for name in names for move in await _commit(admin, name, moves)]
+            progress("resetting them", len(names))
+            planned, moves = moves, []
+            for done, name in enumerate(names, start=1):
+                moves += await _commit(admin, name, planned)
+                progress.update(done)
     return moves, active
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import trio
 
 from sarameya import SarameyaError
+from sarameya.service import Steps
 from sarameya_handlers.spark.engines.engine import Engine, SparkEngine
 from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.options import SparkOptions
@@ -38,7 +39,7 @@ async def without_spark(work: Callable[[SparkSession], T]) -> T:
 
 @asynccontextmanager
 async def open_run(
-    table: Table, options: SparkOptions, progress: Callable[[str], None], *, by_spark: bool = False
+    table: Table, options: SparkOptions, progress: Steps, *, by_spark: bool = False
 ) -> AsyncIterator[Run]:
     """Runs what is asked of this table; with a session where it needs one or `by_spark` says so."""
     if not (table.needs_spark or by_spark):

@@ -11,6 +11,7 @@ import attrs
 import trio
 
 from sarameya import ConfigError
+from sarameya.service import Steps, epilog, show, steps
 from sarameya_handlers.audit import arguments
 from sarameya_handlers.audit.claiming import claim_driver
 from sarameya_handlers.audit.running import Run, open_run
@@ -38,7 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names it, and no reader sees it. Members may go on landing meanwhile, but beside a Spark driver of the "
         "sweep's own, where the table loses commits of two: --single-driver."
     )
-    parser.epilog = "exit codes: 0 done, or shown; 1 something could not be removed; 2 the command line must change"
+    parser.epilog = epilog(
+        "sarameya sweep parquet:landing/orders --older-than 1d",
+        "sarameya sweep delta:/lake/orders --older-than 12h --single-driver --execute",
+        exit_codes="0 done, or shown; 1 something could not be removed; 2 the command line must change",
+    )
     parser.add_argument(
         "--older-than",
         type=arguments.seconds,
@@ -71,10 +76,10 @@ def run(args: argparse.Namespace) -> int:
             f"must be at least {age(SAFE_AGE)}: what is younger may be a landing on its way, which would fail and be "
             "tried again; --force allows it",
         )
-    table = arguments.table_of(args)
+    table = arguments.table_of(args, must_exist=True)
     plan, restate = trio.run(_sweep, args, table)
     shown = [swept.error for swept in plan if swept.error]
-    arguments.show(
+    show(
         sweep_text(table.name, plan, restate, executed=args.execute),
         sweep_document(table.name, plan, restate, args.older_than, executed=args.execute),
         as_json=args.json,
@@ -83,7 +88,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _sweep(args: argparse.Namespace, table: Table) -> tuple[list[Swept], list[Link]]:
-    progress = arguments.progress_of(args)
+    with steps(quiet=args.quiet) as progress:
+        return await _with_steps(args, table, progress)
+
+
+async def _with_steps(args: argparse.Namespace, table: Table, progress: Steps) -> tuple[list[Swept], list[Link]]:
     async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
         if args.execute:
             await run(lambda spark: claim_driver(spark, table, is_single=args.single_driver))
@@ -92,22 +101,25 @@ async def _sweep(args: argparse.Namespace, table: Table) -> tuple[list[Swept], l
         heads = await run(lambda spark: table.heads(spark, table.keys(spark)))
         restate = to_restate(heads.values(), plan)
         if args.execute and any(swept.is_due for swept in plan):
-            progress("removing it")
-            plan = await _execute(run, table, plan, restate)
+            progress("removing it", sum(swept.is_due for swept in plan))
+            plan = await _execute(run, table, plan, restate, progress)
     return plan, restate
 
 
-async def _execute(run: Run, table: Table, plan: Sequence[Swept], restate: Sequence[Link]) -> list[Swept]:
+async def _execute(
+    run: Run, table: Table, plan: Sequence[Swept], restate: Sequence[Link], progress: Steps
+) -> list[Swept]:
     if restate:
         await run(lambda spark: restate_heads(spark, table, restate, time.time()))
     # What has won meanwhile is no leftover any more, and now nothing of it can win.
     still = {leftover.name for leftover in await run(table.leftovers)}
-    return [
-        await run(lambda spark, swept=swept: _removed(spark, table, swept))  # type: ignore[misc]
-        if swept.is_due and swept.leftover.name in still
-        else swept
-        for swept in plan
-    ]
+    done: list[Swept] = []
+    for swept in plan:
+        if swept.is_due and swept.leftover.name in still:
+            swept = await run(lambda spark, swept=swept: _removed(spark, table, swept))  # type: ignore[misc]
+        done.append(swept)
+        progress.update(sum(one.is_due for one in done))
+    return done
 
 
 def restate_heads(spark: SparkSession, table: Table, heads: Sequence[Link], now: float) -> None:

@@ -7,7 +7,7 @@ import time
 
 import trio
 
-from sarameya.service import Cluster
+from sarameya.service import Cluster, epilog, show, steps
 from sarameya_handlers.audit import arguments
 from sarameya_handlers.audit.facts import Facts
 from sarameya_handlers.audit.findings import SEVERITY, Code, Severity
@@ -17,9 +17,7 @@ from sarameya_handlers.audit.running import open_run
 from sarameya_handlers.audit.verdict import is_proved, judge
 from sarameya_handlers.spark.tables.table import Table
 
-_EXIT_CODES = (
-    "exit codes: 0 proved, 1 not proved: something is wrong, or may be, 2 the command line or configuration must change"
-)
+_EXIT_CODES = "0 proved, 1 not proved: something is wrong, or may be, 2 the command line or configuration must change"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "rows that its commit recorded, none twice and none beside; with a cluster, that its groups' commits and its "
         "logs agree, so that landing can go on."
     )
-    parser.epilog = _EXIT_CODES
+    parser.epilog = epilog(
+        "sarameya verify parquet:landing/orders",
+        "sarameya verify delta:/lake/orders --app landing.toml --json",
+        "sarameya verify iceberg:lake.db.orders --bootstrap localhost:9092 --conf spark.jars=iceberg.jar",
+        exit_codes=_EXIT_CODES,
+    )
     parser.add_argument(
         "--accept",
         dest="accepted",
@@ -55,20 +58,20 @@ def run(args: argparse.Namespace) -> int:
     """0 where the table is proved, 1 where it is not. Raises SarameyaError where it cannot be asked."""
     facts = trio.run(_gather, args, arguments.table_of(args), arguments.cluster_of(args))
     findings = judge(facts, args.accepted)
-    arguments.show(report_text(facts, findings), report_document(facts, findings), as_json=args.json)
+    show(report_text(facts, findings), report_document(facts, findings), as_json=args.json)
     return 0 if is_proved(findings) else 1
 
 
 async def _gather(args: argparse.Namespace, table: Table, place: Cluster | None) -> Facts:
-    progress = arguments.progress_of(args)
     by_spark = table.needs_spark or bool(args.spark)
-    async with open_run(table, arguments.spark_options(args), progress, by_spark=by_spark) as run:
-        audit = Audit(
-            table=table,
-            run=run,
-            place=place,
-            counts_rows=not args.links_only,
-            by_spark=by_spark,
-            progress=progress,
-        )
-        return await gather(audit, time.time())
+    with steps(quiet=args.quiet) as progress:
+        async with open_run(table, arguments.spark_options(args), progress, by_spark=by_spark) as run:
+            audit = Audit(
+                table=table,
+                run=run,
+                place=place,
+                counts_rows=not args.links_only,
+                by_spark=by_spark,
+                progress=progress,
+            )
+            return await gather(audit, time.time())

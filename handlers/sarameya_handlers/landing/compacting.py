@@ -55,9 +55,15 @@ def _packed(files: Iterable[DataFile], file_bytes: int) -> list[list[DataFile]]:
     return groups
 
 
-def compact(root: Path, file_bytes: int, *, check: Callable[[], None] = lambda: None) -> Compacted:
+def compact(
+    root: Path,
+    file_bytes: int,
+    *,
+    check: Callable[[], None] = lambda: None,
+    written: Callable[[int, int], None] = lambda rows, of: None,
+) -> Compacted:
     """Have files of about `file_bytes` below `root`, a directory that a ParquetTable lands in. `check` raises when it
-    is no longer wanted, and is let through. Raises OSError."""
+    is no longer wanted, and is let through; `written` is told of so many rows of how many. Raises OSError."""
     files = DataFiles(root)
     last = files.compactions.last()  # before: one that is put meanwhile, and not published, is not gone on from
     files.publish_all()
@@ -74,18 +80,22 @@ def compact(root: Path, file_bytes: int, *, check: Callable[[], None] = lambda: 
         groups = [alike for group in small for alike in _alike(group, schemas)]
         if not groups:
             return Compacted(None)
+        rows, of = 0, sum(file.rows for group in groups for file in group)
         for number, group in enumerate(groups):
             check()
+            written(rows, of)
             where = files.directory(attempt) / Path(group[0].name).parent
             where.mkdir(parents=True, exist_ok=True)
             schema = _unified([schemas[file] for file in group])
             _write([opened[file] for file in group], schema, where / f"{number:06d}.parquet", check)
-        written = files.settle(attempt, lambda number: f"compacted-{attempt}-{number}.parquet", _rows)
-        _check_rows(written, groups)
+            rows += sum(file.rows for file in group)
+        written(rows, of)
+        new = files.settle(attempt, lambda number: f"compacted-{attempt}-{number}.parquet", _rows)
+        _check_rows(new, groups)
         replaced = tuple(file.name for group in groups for file in group)
-        compaction = Compaction(_number(last) + 1, attempt, replaced, written)
+        compaction = Compaction(_number(last) + 1, attempt, replaced, new)
         check()
-        for file in written:
+        for file in new:
             (files.directory(attempt) / file.name).stat()  # as long as it may have slept: was it swept away?
         if not files.compactions.put(compaction):
             return Compacted(None, was_first=False)

@@ -41,6 +41,7 @@ class ChainKey:
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """Whose records the chain is of."""
         return TopicPartition(self.topic, self.partition)
 
     def __str__(self) -> str:

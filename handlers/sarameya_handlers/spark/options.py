@@ -116,6 +116,7 @@ class SparkOptions:
 
     @property
     def is_connect(self) -> bool:
+        """Whether `master` is a Spark Connect server's address (`sc://`)."""
         return self.master.startswith("sc:")
 
     @property

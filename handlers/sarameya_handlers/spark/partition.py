@@ -9,13 +9,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from math import inf
 from uuid import uuid4
 
 import attrs
 import trio
 
-from sarameya import Claim, Session
+from sarameya import (
+    Activity,
+    Claim,
+    DeadLettered,
+    Event,
+    Landed,
+    LandingFailed,
+    LandingStarted,
+    Report,
+    Session,
+)
 from sarameya_handlers.landing.chain import Chain, Outcome
 from sarameya_handlers.landing.dead_letters import DeadLetterError, DeadLetters
 from sarameya_handlers.landing.errors import LostRecordsError
@@ -252,7 +264,11 @@ class Partition:
 
     async def _append(self, propose: Callable[[], Link], collected: Collected | None) -> None:
         """Have the next link in the table, by us or somebody else, and mark it."""
-        retry = Retry(self._ended, self._terms.retry_for)
+        with self._claim.report.doing(Activity.LANDING, f"{collected.rows} rows" if collected else ""):
+            await self._try_on(propose, collected)
+
+    async def _try_on(self, propose: Callable[[], Link], collected: Collected | None) -> None:
+        retry = Retry(self._ended, self._terms.retry_for, self._claim.report)
         is_alone = was_hurried = False
         while True:
             if self._session.is_lost:
@@ -260,6 +276,7 @@ class Partition:
             link = propose()
             one = Try(link, collected.table if collected else None, is_alone)
             since = link.number - 1 or 1
+            self._tell_of(link, LandingStarted)
             result = await self._lander.land(one, since)
             while (links := result.links) is None:
                 await retry.wait(f"{link}: what has become of it is not known", result.error)
@@ -277,6 +294,7 @@ class Partition:
                 is_alone = True
                 continue
             error = result.error
+            self._tell_of(link, partial(LandingFailed, cause=cause_of(error) if error else "it is absent"))
             if collected is not None and collected.table is not None and _may_be_poison(error):
                 try:
                     without = await self._without_poison(one, collected)
@@ -303,7 +321,7 @@ class Partition:
         if self._terms.dead_letters is None:
             raise PoisonError.of(one, poison)
         letters = dead_letters(one, poison)
-        retry = Retry(self._ended)
+        retry = Retry(self._ended, report=self._claim.report)
         while True:
             try:
                 await self._terms.dead_letters.write(one.link, letters)
@@ -311,6 +329,7 @@ class Partition:
             except DeadLetterError as error:
                 await retry.wait(f"{one.link}: {len(letters)} dead letters are not written, and it waits", error)
         name = self._terms.dead_letters.name
+        self._session.tell(DeadLettered(partition=self._claim.topic_partition, count=len(letters), place=name))
         logger.warning(
             "%s: %d records are dead letters in %s, the first at %s: %s",
             one.link,
@@ -326,6 +345,9 @@ class Partition:
             assert winner is not None
             rows = f"{winner.rows} rows " if winner.rows >= 0 else ""
             logger.info("%s: %slanded in %.2f s", winner, rows, result.seconds)
+            self._tell_of(
+                winner, partial(Landed, rows=winner.rows, size_bytes=winner.size_bytes, seconds=result.seconds)
+            )
         else:
             logger.warning("%s: somebody else was first, with %s", link, winner)
         head = self._chain.head
@@ -335,9 +357,17 @@ class Partition:
         self._mark()
         self._terms.on_phase(Phase.MARKED, [Landing(link=head, staged=None)])
 
+    def _tell_of(self, link: Link, event: Callable[..., Event]) -> None:
+        """Tell observers of what is about a link's records; what says something of offsets only is no landing."""
+        if link.kind is Kind.RECORDS:
+            offsets = {"from_offset": link.from_offset, "to_offset": link.to_offset}
+            self._session.tell(event(partition=link.key.topic_partition, **offsets))
+
     def _mark(self, position: int = 0) -> None:
         """Mark what has landed, with the note of the link that says so, up to the `position` where nothing more was."""
         claim, head = self._claim, self._chain.head
+        if head is not None:
+            claim.report.landed = head.to_offset
         offset = max(head.to_offset if head else claim.initial_offset, position)
         if not self._session.is_lost and (head or offset > claim.initial_offset):
             note = Note.of(head).to_metadata() if head else ""
@@ -358,6 +388,9 @@ class Retry:
 
     _ended: trio.Event = attrs.field(factory=trio.Event)
     patience: float = inf
+    _report: Report | None = None
+    """Where it is said, if that is anybody's."""
+    _tries: int = 1
     _since: float = attrs.field(factory=trio.current_time)
     _delay: float = 0.5
     _longest: float = 30.0
@@ -371,8 +404,15 @@ class Retry:
         if waited + self._delay > self.patience:
             raise LandingError(f"{what}, after {waited:.0f} s of trying: {cause}") from error
         logger.warning("%s, the next try is in %.1f s: %s", what, self._delay, cause)
-        if self._ended.is_set():
-            await trio.sleep(_HURRIED)
-        with trio.move_on_after(self._delay):
-            await self._ended.wait()
+        self._tries += 1
+        with self._said(f"{what}: {cause}"):
+            if self._ended.is_set():
+                await trio.sleep(_HURRIED)
+            with trio.move_on_after(self._delay):
+                await self._ended.wait()
         self._delay = min(2 * self._delay, self._longest)
+
+    def _said(self, why: str) -> AbstractContextManager[None]:
+        if self._report is None:
+            return nullcontext()
+        return self._report.doing(Activity.RETRYING, why, attempt=self._tries)

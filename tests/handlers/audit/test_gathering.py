@@ -39,13 +39,33 @@ def against(facts: Facts) -> set[tuple[Code, str]]:
     return {(finding.code, finding.where) for finding in judge(facts) if finding.counts}
 
 
+class Told:
+    """Steps that remember what they were told."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, int | None]] = []
+        self.done: list[int] = []
+
+    def __call__(self, title: str, total: int | None = None) -> None:
+        self.steps.append((title, total))
+
+    def update(self, done: int) -> None:
+        self.done.append(done)
+
+
 async def test_sound_table_is_gathered_and_proved_and_it_is_told_how_far_it_has_come(table: FakeTable) -> None:
-    told: list[str] = []
-    facts = await facts_of(table, progress=told.append)
+    told = Told()
+    facts = await facts_of(table, progress=told)
     assert against(facts) == set()
     assert facts.counts is not None
     assert facts.counts.rows == 12
-    assert told == ["fake:orders: looking for its chains", "reading the links of 2 chains", "counting rows, by 3 links"]
+    assert told.steps == [
+        ("fake:orders: looking for its chains", None),
+        ("reading the links of 2 chains", None),
+        ("counting rows, by 3 links", 12),
+    ]
+    assert told.done == sorted(told.done)
+    assert told.done[-1] == 12
 
 
 async def test_rows_are_not_counted_where_only_links_are_wanted(table: FakeTable) -> None:

@@ -72,8 +72,10 @@ def visible(root: Path) -> list[str]:
 def test_small_files_become_one_and_every_row_stays(tmp_path: Path) -> None:
     for n in range(10):
         append(tmp_path, range(5 * n, 5 * n + 5))
-    done = compact(tmp_path, 10**6)
+    told: list[tuple[int, int]] = []
+    done = compact(tmp_path, 10**6, written=lambda rows, of: told.append((rows, of)))
     assert done.compaction is not None
+    assert told == [(0, 50), (50, 50)]
     assert len(visible(tmp_path)) == 1
     assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(50))
 

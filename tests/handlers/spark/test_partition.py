@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import MessageBatch
+from sarameya import Activity, Landed, LandingFailed, LandingStarted, MessageBatch, TopicPartition
 from sarameya_handlers import SparkSink
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
 from tests.handlers.kit import FakeClaim, FakeSession, batch
@@ -98,6 +98,34 @@ async def test_membership_that_is_lost_between_two_tries_leaves_the_second_to_ot
         claim.end()
     assert len(table.landings) == tried
     assert table.chains == {}
+
+
+async def test_landings_and_what_keeps_them_are_told(tmp_path: Path, autojump_clock: MockClock) -> None:
+    table = FakeTable(tmp_path)
+    claim, session = FakeClaim(), FakeSession()
+    async with sink_to(table) as sink, trio.open_nursery() as claims:
+        table.error = OSError("disk full")
+        claims.start_soon(consume_in, sink, session, claim)
+        claim.send(batch(0, 10))
+        await trio.sleep(0.3)
+        doing = claim.report.doing_now
+        assert doing is not None
+        assert (doing.activity, doing.attempt, claim.report.landed) == (Activity.RETRYING, 2, -1)
+        assert "disk full" in doing.reason
+        of = {"partition": TopicPartition("orders", 0), "from_offset": 0, "to_offset": 10}
+        assert session.events == [LandingStarted(**of), LandingFailed(**of, cause="OSError: disk full")]
+        table.error = None
+        await trio.sleep(3)
+        assert claim.report.doing_now is None
+        assert claim.report.landed == 10
+        assert session.events[2] == LandingStarted(**of)
+        (landed,) = session.events[3:]
+        assert isinstance(landed, Landed)
+        (link,) = table.chains[IDLE]
+        assert (landed.from_offset, landed.to_offset) == (0, 10)
+        assert (landed.rows, landed.size_bytes) == (link.rows, link.size_bytes)
+        assert 0 <= landed.seconds < 1
+        claim.end()
 
 
 class Told(FakeTable):

@@ -1,0 +1,37 @@
+"""Arguments of commands that need a Spark: where it runs, and its properties."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from sarameya import ConfigError
+from sarameya_handlers.spark.options import SparkOptions
+
+_END_OF_NAME = re.compile(r"[\s:]")
+
+
+def add_spark_arguments(group: argparse._ArgumentGroup) -> None:
+    """`--spark` and `--conf`: `spark`, a text or None, and `spark_conf`, a list of names and values."""
+    group.add_argument("--spark", metavar="MASTER", help="where Spark runs (local[*])")
+    group.add_argument(
+        "--conf",
+        dest="spark_conf",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="spark.NAME=VALUE",
+        help="a Spark property: jars, catalogs, and no secret, which others would see here; may be given again",
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        name = _END_OF_NAME.split(text, 1)[0]  # what is behind it may be a secret
+        raise argparse.ArgumentTypeError(f"{name!r} must be spark.NAME=VALUE")
+    try:
+        SparkOptions(conf={name: value})
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(f"{f'{name}={error.value}'!r}: {error.allowed}") from None
+    return name, value

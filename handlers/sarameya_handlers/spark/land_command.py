@@ -1,0 +1,143 @@
+"""`sarameya land`: topics to a table without an app file. Owns what its arguments are called; what they amount to is an
+app as any other, run by the service with the Spark sink as its handler."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from sarameya.service import (
+    Loaded,
+    Variable,
+    add_bootstrap_argument,
+    add_run_arguments,
+    argument,
+    as_app_file,
+    epilog,
+    load_arguments,
+    make_handler,
+    name_and_value,
+    run_app,
+    watch_group,
+)
+from sarameya_handlers.spark.arguments import add_spark_arguments
+
+_DEFAULTS = {
+    "config.offset_initial": "oldest",
+    # A fresh JVM needs seconds for its first landing, which may be the last one, too.
+    "config.claim_grace": 35.0,
+    "config.close_timeout": 45.0,
+}
+_UNTIL_END_MAX_AGE = 5.0
+"""Nothing more comes behind the end, so that what is there need not wait for it."""
+
+_REMEDIES = {
+    "bootstrap_servers": "give --bootstrap HOST:PORT",
+    "group": "give --group NAME; its commits say where the next landing goes on",
+    "topics": "give --topic NAME, or --topics-pattern REGEX",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Land topics in a table through Spark, each record exactly once, until a signal or, with --until-end, until "
+        "all that is there has landed. What has landed is not landed again the next time: the table and the group "
+        "remember. --print-app prints the app file that `sarameya run` does the same by."
+    )
+    parser.epilog = epilog(
+        "sarameya land --bootstrap localhost:9092 --group orders-landing --topic orders --to parquet:landing/orders",
+        "sarameya land --properties client.properties --group g --topics-pattern 'orders-.*' --to iceberg:lake.db.o "
+        "--until-end",
+        "sarameya land --bootstrap localhost:9092 --group g --topic orders --to delta:/lake/orders --set max_age=10 "
+        "--print-app > landing.toml",
+        exit_codes="0 ended as asked, or at the end; 1 failed; 2 the command line or configuration must change",
+    )
+    source = parser.add_argument_group("from where")
+    add_bootstrap_argument(source)
+    source.add_argument(
+        "--properties", metavar="FILE", help="a .properties file of Kafka's own names, for what the others leave open"
+    )
+    source.add_argument("--group", metavar="NAME", help="the consumer group, which remembers how far it has come")
+    topics = source.add_mutually_exclusive_group()
+    topics.add_argument("--topic", dest="topics", action="append", metavar="NAME", help="a topic; may be given again")
+    topics.add_argument("--topics-pattern", metavar="REGEX", help="every topic whose whole name matches, now or later")
+    source.add_argument(
+        "-o",
+        dest="options",
+        type=name_and_value,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option as in [config] of an app file, for example isolation_level=read_committed; may be given again",
+    )
+    target = parser.add_argument_group("where to")
+    target.add_argument(
+        "--to",
+        dest="table",
+        required=True,
+        metavar="TABLE",
+        help="parquet:PATH, delta:PATH_OR_NAME, iceberg:CATALOG.DB.TABLE; a path is parquet's",
+    )
+    target.add_argument(
+        "--set",
+        dest="settings",
+        type=name_and_value,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option as in [handler.options] of an app file: max_age=10, value_format=json, "
+        "dead_letters.path=landing/dead; may be given again",
+    )
+    add_spark_arguments(target)
+    parser.add_argument(
+        "--until-end", action="store_true", help="land what is there when it begins, up to the logs' ends, and stop"
+    )
+    add_run_arguments(parser)
+    parser.add_argument("--quiet", action="store_true", help="tell nothing of how far it has come")
+    parser.add_argument("--print-app", action="store_true", help="print this as an app file, and do nothing")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Until a signal, or the end; 0 at once with --print-app. Raises AppFileError, and whatever made members fail."""
+    loaded = _loaded(args)
+    if args.print_app:
+        make_handler(loaded.app, loaded.layers)  # what it cannot be built of is told, as `sarameya run` would
+        print(as_app_file(loaded), end="", flush=True)
+        return 0
+    service = loaded.app.service
+    apart = service.workers > 1 and not service.in_process
+    watch = watch_group("landed", until_end=args.until_end, quiet=args.quiet, as_lines=apart)
+    return run_app(loaded.app, loaded.layers, args, watch)
+
+
+def _loaded(args: argparse.Namespace) -> Loaded:
+    defaults: dict[str, Any] = dict(_DEFAULTS)
+    if args.until_end:
+        defaults["handler.options.max_age"] = _UNTIL_END_MAX_AGE
+    return load_arguments("sarameya land", list(_given(args)), defaults, _REMEDIES)
+
+
+def _given(args: argparse.Namespace) -> Iterator[Variable]:
+    """What the arguments say of an app file's keys."""
+    wholes: list[tuple[str, str, Any]] = [
+        ("--properties", "properties", args.properties),
+        ("--bootstrap", "bootstrap_servers", args.bootstrap_servers and list(args.bootstrap_servers)),
+        ("--group", "group", args.group),
+        ("--topic", "topics", args.topics),
+        ("--topics-pattern", "topics_pattern", args.topics_pattern),
+        ("--to", "handler.options.table", args.table),
+        ("--spark", "handler.options.spark.master", args.spark),
+        ("--conf", "handler.options.spark.conf", dict(args.spark_conf) or None),
+        ("--workers", "service.workers", args.workers),
+        ("--in-process", "service.in_process", args.in_process or None),
+    ]
+    yield argument("land", "handler.name", "spark")
+    for name, key, value in wholes:
+        if value is not None:
+            yield argument(name, key, value)
+    for option, value in args.options:
+        yield argument("-o", f"config.{option}", value)
+    for option, value in args.settings:
+        yield argument("--set", f"handler.options.{option}", value)

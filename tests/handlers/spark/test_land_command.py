@@ -1,0 +1,110 @@
+"""`sarameya land` as it is called, up to where Spark would start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sarameya.service.app_file import load_app
+from sarameya.service.cli import main
+
+WHERE = ["--bootstrap", "here:9092,there:9093", "--group", "g"]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    assert main(["land", *argv, "--print-app"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_app_file_says_what_the_command_line_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = printed(
+        capsys,
+        *WHERE,
+        *("--topic", "orders", "--topic", "pay.ments", "--to", "delta:/lake/orders"),
+        *("-o", "isolation_level=read_committed", "--set", "max_rows=5", "--set", "dead_letters.path=dead"),
+        *("--spark", "local[2]", "--conf", "spark.jars=a.jar,b.jar", "--workers", "2", "--in-process"),
+    )
+    path = tmp_path / "app.toml"
+    path.write_text(text)
+    app = load_app(path)
+    assert app.bootstrap_servers == ("here:9092", "there:9093")
+    assert (app.group, app.topics) == ("g", ("orders", "pay.ments"))
+    assert app.config.isolation_level == "read_committed"
+    assert (app.service.workers, app.service.in_process) == (2, True)
+    assert app.handler.name == "spark"
+    assert app.handler.options == {
+        "table": "delta:/lake/orders",
+        "max_rows": 5,
+        "dead_letters": {"path": "dead"},
+        "spark": {"master": "local[2]", "conf": {"spark.jars": "a.jar,b.jar"}},
+    }
+
+
+def test_landing_begins_where_the_log_does_unless_it_is_told_otherwise(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    what = [*WHERE, "--topics-pattern", "orders-.*", "--to", "parquet:x"]
+    assert 'offset_initial = "oldest"' in printed(capsys, *what)
+    assert 'offset_initial = "newest"' in printed(capsys, *what, "-o", "offset_initial=newest")
+    properties = tmp_path / "client.properties"
+    properties.write_text("auto.offset.reset = latest\n")
+    assert "offset_initial" not in printed(capsys, *what, "--properties", str(properties))
+
+
+def test_what_is_there_need_not_wait_for_more_where_the_end_is_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    what = [*WHERE, "--topic", "orders", "--to", "parquet:x"]
+    assert "max_age" not in printed(capsys, *what)
+    assert "max_age = 5.0" in printed(capsys, *what, "--until-end")
+    assert "max_age = 60" in printed(capsys, *what, "--until-end", "--set", "max_age=60")
+
+
+@pytest.mark.parametrize(
+    ("argv", "lines"),
+    [
+        (
+            ["--to", "parquet:x"],
+            [
+                "sarameya land: topics is missing: give --topic NAME, or --topics-pattern REGEX",
+                "sarameya land: bootstrap_servers is missing: give --bootstrap HOST:PORT",
+                "sarameya land: group is missing: give --group NAME; its commits say where the next landing goes on",
+            ],
+        ),
+        (
+            [*WHERE, "--topic", "a b", "--to", "parquet:x"],
+            [
+                "sarameya land: topics = ['a b']: must be a non-empty list of topic names (1 to 249 of the characters "
+                "a-z A-Z 0-9 . _ -) (by --topic)"
+            ],
+        ),
+        (
+            [*WHERE, "--topic", "orders", "--to", "icberg:lake.db.orders"],
+            [
+                "sarameya land: handler.options.table = 'icberg:lake.db.orders': must be parquet:PATH, delta:PATH, "
+                "delta:NAME or iceberg:CATALOG.DB.TABLE; a bare path is parquet's; did you mean "
+                "iceberg:lake.db.orders? (by --to)"
+            ],
+        ),
+        (
+            [*WHERE, "--topic", "orders", "--to", "x", "--set", "max_rows=no"],
+            ["sarameya land: handler.options.max_rows = 'no': must be a whole number of at least 1 (by --set)"],
+        ),
+        (
+            [*WHERE, "--topic", "orders", "--to", "x", "--set", "max_rows"],
+            ["argument --set: 'max_rows' must be NAME=VALUE, for example client_id=ops (see `sarameya land --help`)"],
+        ),
+        (
+            [*WHERE, "--topic", "orders"],
+            ["the following arguments are required: --to (see `sarameya land --help`)"],
+        ),
+    ],
+)
+def test_mistake_is_a_line_with_the_remedy(
+    argv: list[str], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for also in [], ["--print-app"]:
+        assert main(["land", *argv, *also]) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.splitlines()) == ("", [f"sarameya: error: {line}" for line in lines])
