@@ -85,7 +85,7 @@ async def running(app_file: Path, workers: int) -> AsyncIterator[Service]:
     Its standard input is a pipe that ends with us, so that it ends in order even where this process is killed.
     """
     command = [sys.executable, "-m", "sarameya.service", "run", str(app_file)]
-    command += ["--workers", str(workers), "--until-eof"]
+    command += ["--workers", str(workers), "--until-eof", "--log-format", "text"]
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0)
     service = Service(process)
     async with trio.open_nursery() as nursery:

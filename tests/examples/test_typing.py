@@ -1,0 +1,70 @@
+"""Whoever checks their own code strictly can do so with ours in it: the examples, and what README and docs/ show."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sarameya
+import sarameya_handlers
+from tests.docs.pages import PAGES, blocks
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+pytestmark = pytest.mark.integration
+
+STRICT = ["--strict"]
+# Handlers on the pages are mostly written without annotations, to be read; what they call is checked all the same.
+BODIES = ["--check-untyped-defs", "--warn-unreachable", "--strict-equality", "--disable-error-code=import-untyped"]
+
+
+def complaints(*arguments: str | Path) -> str:
+    """What mypy says, knowing nothing of our own settings."""
+    paths = [ROOT / "runtime", ROOT / "handlers", EXAMPLES / "testing"]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--config-file=", "--follow-imports=silent", "--explicit-package-bases"),
+            *("--python-version=3.11", f"--cache-dir={ROOT / 'build' / 'mypy-users'}", *arguments),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": os.pathsep.join(map(str, paths))},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert (done.stderr, done.returncode in (0, 1)) == ("", True)
+    return "" if done.returncode == 0 else done.stdout
+
+
+@pytest.mark.parametrize("package", [sarameya, sarameya_handlers])
+def test_package_says_that_it_is_typed(package: object) -> None:
+    assert (Path(package.__file__).parent / "py.typed").exists()  # type: ignore[attr-defined]
+
+
+def test_examples_pass_the_strict_check() -> None:
+    assert complaints(*STRICT, *EXAMPLES.glob("*.py"), EXAMPLES / "testing" / "balances.py") == ""
+    # The one example that calls another library without types.
+    assert complaints(*STRICT, "--disable-error-code=import-untyped", "-p", "examples.flights") == ""
+
+
+def test_python_of_the_pages_and_of_the_suite_is_right_about_types(tmp_path: Path) -> None:
+    files = []
+    for page, text in PAGES.items():
+        if found := blocks(text, "python"):
+            files.append(tmp_path / f"{re.sub('[^a-z]', '_', page.lower())}.py")
+            files[-1].write_text("\n\n".join(found), encoding="utf-8")
+    assert len(files) > 8
+    assert complaints(*BODIES, *files, EXAMPLES / "testing" / "test_balances.py") == ""
+
+
+def test_wrong_argument_is_noticed(tmp_path: Path) -> None:
+    program = tmp_path / "wrong.py"
+    program.write_text('from sarameya import Config, ConsumerGroup\n\nConsumerGroup(["a:1"], 7, Config())\n')
+    assert 'Argument 2 to "ConsumerGroup" has incompatible type "int"; expected "str"' in complaints(*STRICT, program)
