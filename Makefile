@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 IN_PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit soak check bench diagrams constraints clean java java-maven-kcat java-maven-go
+.PHONY: help demo test unit soak check bench docs api diagrams configuration cli constraints clean java java-maven-kcat-chromium java-maven-go
 
 help:
 	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
@@ -16,13 +16,17 @@ help:
 	@echo "make check   ruff, mypy, import-linter"
 	@echo "make soak    a hundred virtual hours of churn over fresh seeds, the models and hostile bytes at length; what fails can be replayed"
 	@echo "make bench   side by side with the peers, in about an hour; docs/benchmarks.md says what and how"
+	@echo "make docs    the documentation as pages, in build/docs; a broken link or a missing docstring is an error"
+	@echo "make api     write tests/api.txt anew, which says what is public; a change of it is one for the users"
 	@echo "make diagrams  draw the state machines in ARCHITECTURE.md anew, from their tables"
+	@echo "make configuration  write docs/configuration.md anew, from the options"
+	@echo "make cli     write docs/cli.md anew, from the command line's parsers"
 	@echo "make clean   remove what the above have made, but $(VENV)"
 
 demo: java $(VENV)/demo.stamp
 	$(BIN)/python -m examples.flights
 
-test: java-maven-kcat check build/class-data/spark.jsa
+test: java-maven-kcat-chromium check build/class-data/spark.jsa
 	$(BIN)/python -m pytest $(IN_PARALLEL)
 
 unit: $(VENV)/dev.stamp
@@ -43,15 +47,29 @@ check: $(VENV)/dev.stamp
 bench: java-maven-go $(VENV)/dev.stamp
 	$(BIN)/python -m bench --results build/bench/results
 
+# Nothing is fetched, and every warning is an error.
+docs: $(VENV)/dev.stamp
+	$(BIN)/sphinx-build --builder html --conf-dir docs --nitpicky --fail-on-warning --keep-going --quiet . build/docs
+	@echo "build/docs/docs/index.html"
+
+api: $(VENV)/dev.stamp
+	$(BIN)/python -m tools.api
+
 diagrams: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.diagrams
+
+configuration: $(VENV)/dev.stamp
+	$(BIN)/sarameya config docs --output docs/configuration.md
+
+cli: $(VENV)/dev.stamp
+	$(BIN)/python -m tools.cli_page
 
 build/class-data/spark.jsa: $(VENV)/dev.stamp
 	@echo "Archiving the classes that the tests' JVMs load; they then start in a third of the time."
 	$(BIN)/python -m tests.integration.make_class_data
 
 # What is not installed here but by the machine's owner is asked for first, before anything takes time.
-java java-maven-kcat java-maven-go:
+java java-maven-kcat-chromium java-maven-go:
 	@.ci/need $(subst -, ,$@)
 
 # A stamp says which extra is installed; it is made again when what is to be installed changes.

@@ -13,6 +13,7 @@ from tests.integration.lakes import lake_properties
 from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION, RealKafka
 from tests.integration.real_kafka.node import java_program
 from tests.integration.real_kafka.replicas import mend
+from tests.integration.real_kafka.security import Security
 from tests.integration.real_registry import RealRegistry
 from tests.transcripts.stage import FEW, RACKS
 
@@ -30,6 +31,15 @@ def real_kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka
     """Apache Kafka of the line before, one broker, shared as `real_kafka` is."""
     _need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka-3"), version=KAFKA_3_VERSION) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def real_kafka_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """Apache Kafka, one broker, with listeners that speak TLS and ask who is there. Tests share it."""
+    _need(java_program(), "mvn")
+    directory = tmp_path_factory.mktemp("kafka-secured")
+    with RealKafka(directory, security=Security(directory / "files")) as kafka:
         yield kafka
 
 

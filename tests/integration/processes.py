@@ -27,6 +27,22 @@ def children(name: str, of: int | None = None) -> list[int]:
     return sorted(found)
 
 
+def marked(mark: str) -> list[str]:
+    """The command lines of those that have `mark` in their environment, as all have that one with it starts."""
+    return [
+        (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal() and mark.encode() in _environment(entry)
+    ]
+
+
+def _environment(entry: Path) -> bytes:
+    try:
+        return (entry / "environ").read_bytes()
+    except OSError:  # it has just ended
+        return b""
+
+
 def _stat(pid: int) -> list[str]:
     """The fields behind the program's name: the state, the parent ..."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -21,6 +21,7 @@ from tests.integration.connect_server import ConnectServer
 pytestmark = pytest.mark.integration
 
 DEADLINE = 120.0
+POOLED = "ThreadPoolExecutor"
 ENDLESS = "select count(*) from range(0, 10000000000000000, 1, 2)"
 
 
@@ -43,8 +44,11 @@ def _starts_again(server: ConnectServer) -> None:
 @contextmanager
 def leaving_no_thread() -> Iterator[None]:
     """pyspark's threads for Spark Connect have ended, once the block has. (gRPC's own are no threads of Python's.)"""
+    before = set(threading.enumerate())
     yield
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")] == []
+    assert [
+        thread.name for thread in threading.enumerate() if thread.name.startswith(POOLED) and thread not in before
+    ] == []
 
 
 def options(server: ConnectServer, **more: Any) -> SparkOptions:

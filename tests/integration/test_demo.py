@@ -15,6 +15,8 @@ import attrs
 import pytest
 import trio
 
+from tests.integration.processes import marked
+
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
@@ -40,11 +42,7 @@ class Demo:
 
     def processes(self) -> list[str]:
         """The command lines of those that still run."""
-        return [
-            (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            for entry in Path("/proc").iterdir()
-            if entry.name.isdecimal() and self.mark.encode() in _environment(entry)
-        ]
+        return marked(self.mark)
 
     async def until_shown(self, text: str) -> None:
         while text not in self.stderr:
@@ -55,13 +53,6 @@ class Demo:
         """Wait until no process of it is left: a JVM ends a moment after the Python that started it."""
         while self.processes():
             await trio.sleep(0.1)
-
-
-def _environment(entry: Path) -> bytes:
-    try:
-        return (entry / "environ").read_bytes()
-    except OSError:  # it has just ended
-        return b""
 
 
 @asynccontextmanager

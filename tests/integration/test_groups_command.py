@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sysconfig
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -10,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 import trio
 from confluent_kafka import Consumer
@@ -19,6 +17,7 @@ from sarameya import Config, ConsumerGroup, TopicPartition
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END
 from tests.group.kit import Recorder, eventually
+from tests.integration.outcome import Outcome
 from tests.integration.real_kafka import GroupLine, RealKafka
 from tests.integration.real_kafka.producing import produce, send
 
@@ -28,24 +27,10 @@ SARAMEYA = str(Path(sysconfig.get_path("scripts"), "sarameya"))
 DEADLINE = 60.0
 
 
-@attrs.frozen
-class Outcome:
-    """What a `sarameya` process printed, and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
 async def sarameya(kafka: RealKafka, *arguments: str) -> Outcome:
     command = [SARAMEYA, "groups", *arguments, "--bootstrap-servers", ",".join(kafka.bootstrap_servers)]
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
-    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return Outcome.of(done)
 
 
 async def described(kafka: RealKafka, group: str) -> Any:

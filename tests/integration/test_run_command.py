@@ -13,12 +13,14 @@ import sysconfig
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 import trio
 
-from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded import EmbeddedCluster, GroupState
+from sarameya.protocol.versions import Api
 
 pytestmark = pytest.mark.integration
 
@@ -80,6 +82,11 @@ class Running:
     @property
     def stderr(self) -> str:
         return self.stderr_file.read_text()
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """Of a service whose log is JSON; nothing else may be on its stderr."""
+        return [json.loads(line) for line in self.stderr.splitlines()]
 
     async def until(self, condition: Callable[[Running], bool]) -> None:
         while not condition(self):
@@ -143,8 +150,24 @@ async def test_signal_ends_the_run_in_order_having_committed_what_was_handled(tm
         assert committed(cluster) == 10
         assert cluster.describe_group("g").members == ()
     assert sorted(running.stdout) == [f"took value-{number}" for number in range(10)]
-    assert "Traceback" not in running.stderr
-    assert "error" not in running.stderr
+    assert {line["level"] for line in running.log} == {"INFO"}
+    assert [line["message"] for line in running.log if "stopping" in line["message"]] == [
+        f"{signal.Signals(signum).name}: stopping"
+    ]
+
+
+async def test_no_message_costs_a_line_of_the_log(tmp_path: Path) -> None:
+    count = 10_000
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        for number in range(count):
+            cluster.produce("orders", number % 2, b"value")
+        async with sarameya(tmp_path, "run", app_file(tmp_path, cluster.bootstrap_servers)) as running:
+            await running.until(lambda r: len(r.stdout) == count)
+            running.process.terminate()
+            assert await running.process.wait() == 0
+        assert committed(cluster) == count
+    assert {"CoordinatorFound", "SessionStarted", "SessionEnding"} <= {line.get("event") for line in running.log}
+    assert len(running.log) < 20, running.stderr
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -159,7 +182,37 @@ async def test_second_signal_exits_at_once_with_its_own_code(tmp_path: Path, sig
             running.process.send_signal(signum)
             with trio.fail_after(2):
                 assert await running.process.wait() == code
-    assert "Traceback" not in running.stderr
+    assert running.log[-1]["level"] == "WARNING"
+    assert running.log[-1]["message"].startswith(f"{signal.Signals(signum).name}: exiting at once")
+
+
+async def test_signal_while_the_group_waits_for_another_member_ends_the_run_at_once(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        app = app_file(tmp_path, cluster.bootstrap_servers)
+        (tmp_path / "other").mkdir()
+        other_app = app_file(tmp_path / "other", cluster.bootstrap_servers, extra='client_id = "other"')
+        async with sarameya(tmp_path / "other", "run", other_app) as other:
+            await other.until(lambda r: cluster.describe_group("g").state is GroupState.STABLE)
+            cluster.delay_next(Api.JOIN_GROUP, 60, half="request", client_id="other")
+            async with sarameya(tmp_path, "run", app) as running:
+                await running.until(lambda r: len(cluster.describe_group("g").members) == 2)
+                assert cluster.describe_group("g").state is GroupState.PREPARING_REBALANCE
+                running.process.terminate()
+                with trio.fail_after(5):
+                    assert await running.process.wait() == 0
+            assert [member.client_id for member in cluster.describe_group("g").members] == ["other"]
+    assert {line["level"] for line in running.log} == {"INFO"}
+
+
+async def test_signal_before_there_is_a_broker_ends_the_run_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SARAMEYA_CONFIG_BOOTSTRAP_TIMEOUT", "60")
+    async with sarameya(tmp_path, "run", app_file(tmp_path, [f"127.0.0.1:{free_port()}"])) as running:
+        await running.until(lambda r: "Connection refused" in r.stderr)
+        running.process.terminate()
+        with trio.fail_after(5):
+            assert await running.process.wait() == 0
 
 
 async def test_two_workers_share_the_partitions_and_both_leave(tmp_path: Path) -> None:
@@ -174,8 +227,26 @@ async def test_two_workers_share_the_partitions_and_both_leave(tmp_path: Path) -
             assert await running.process.wait() == 0
         assert committed(cluster) == 10
         assert cluster.describe_group("g").members == ()
-    assert "[worker 1]" in running.stderr
-    assert "[worker 2]" in running.stderr
+    assert sorted(line["worker"] for line in running.log if line["message"] == "end of input: stopping") == [1, 2]
+    assert sorted(line["worker"] for line in running.log if "started (pid" in line["message"]) == [1, 2]
+
+
+async def test_static_member_that_is_replaced_goes_on_without_a_rebalance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SARAMEYA_CONFIG_GROUP_INSTANCE_ID", "pod-0")
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        app = app_file(tmp_path, cluster.bootstrap_servers)
+        for number in range(2):
+            cluster.produce("orders", 0, b"before")
+            async with sarameya(tmp_path, "run", app) as running:
+                await running.until(lambda r: "took before" in r.stdout)
+                running.process.terminate()
+                assert await running.process.wait() == 0
+            assert running.stdout == ["took before"]  # and nothing that the one before has committed
+            assert committed(cluster) == number + 1
+            assert cluster.describe_group("g").state is GroupState.STABLE
+        assert cluster.describe_group("g").generation == 1
 
 
 async def test_two_members_in_one_process_share_the_partitions(tmp_path: Path) -> None:
@@ -215,8 +286,26 @@ async def test_failing_handler_ends_the_run_with_a_line_that_says_where(tmp_path
         async with sarameya(tmp_path, "run", app) as running:
             assert await running.process.wait() == 1
         assert cluster.describe_group("g").members == ()
-    assert "sarameya: error: orders-0 at offset 1, generation 1: ValueError: cannot do this\n" in running.stderr
+    assert running.log[-1]["message"] == "orders-0 at offset 1, generation 1: ValueError: cannot do this"
+    assert [line["level"] for line in running.log].count("ERROR") == 1
     assert "Traceback" not in running.stderr
+
+
+async def test_debug_adds_the_traceback_as_one_field(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", 0, b"this")
+        app = app_file(tmp_path, cluster.bootstrap_servers, handler="handlers_of_this_test:Failing")
+        async with sarameya(tmp_path, "run", app, "--debug") as running:
+            assert await running.process.wait() == 1
+    assert 'raise ValueError(f"cannot do {message.value.decode()}")' in running.log[-1]["traceback"]
+
+
+async def test_log_is_text_where_the_app_file_says_so_and_the_command_line_goes_before_it(tmp_path: Path) -> None:
+    path = app_file(tmp_path, ["127.0.0.1:9"], extra='[service]\nlog_format = "text"')
+    *_, last = (await stderr_of(tmp_path, "run", path, code=1)).splitlines()
+    assert last.startswith("sarameya: error: no broker could be reached: 127.0.0.1:9: ")
+    *_, last = (await stderr_of(tmp_path, "run", path, "--log-format", "json", code=1)).splitlines()
+    assert json.loads(last)["message"].startswith("no broker could be reached: 127.0.0.1:9: ")
 
 
 async def test_closed_standard_input_ends_the_run_in_order(tmp_path: Path) -> None:
@@ -297,6 +386,7 @@ async def test_ctrl_c_on_a_terminal_drains_every_worker_without_a_word_too_many(
         assert cluster.describe_group("g").members == ()
     assert shown.count("SIGINT: stopping") == 1
     assert shown.count("end of input: stopping") == 2
+    assert shown.count(" worker=1 end of input: stopping") == 1
     assert all(re.match(r"(\^C)?[0-9: .-]{23} (INFO|WARNING) ", line) for line in shown.splitlines()), shown
 
 
@@ -313,12 +403,20 @@ async def everything(terminal: trio.lowlevel.FdStream) -> str:
 
 
 async def errors_of(directory: Path, *arguments: str, code: int, within: float = 30.0) -> list[str]:
-    """The error lines of a `sarameya` that ends by itself with `code`."""
+    """The errors that a `sarameya` tells which ends by itself with `code`: before there is a log, and in it."""
+    told = (await stderr_of(directory, *arguments, code=code, within=within)).splitlines()
+    logged = [json.loads(line) for line in told if line.startswith("{")]
+    return [line.removeprefix("sarameya: error: ") for line in told if line.startswith("sarameya: ")] + [
+        line["message"] for line in logged if line["level"] == "ERROR"
+    ]
+
+
+async def stderr_of(directory: Path, *arguments: str, code: int, within: float = 30.0) -> str:
     async with sarameya(directory, *arguments) as running:
         with trio.fail_after(within):
             assert await running.process.wait() == code, running.stderr
     assert "Traceback" not in running.stderr
-    return [line for line in running.stderr.splitlines() if line.startswith("sarameya: ")]
+    return running.stderr
 
 
 def free_port() -> int:
@@ -329,7 +427,7 @@ def free_port() -> int:
 async def test_no_broker_at_the_address_is_told_with_the_address(tmp_path: Path) -> None:
     port = free_port()
     (error,) = await errors_of(tmp_path, "run", app_file(tmp_path, [f"127.0.0.1:{port}"]), code=1)
-    assert error.startswith(f"sarameya: error: no broker could be reached: 127.0.0.1:{port}: ")
+    assert error.startswith(f"no broker could be reached: 127.0.0.1:{port}: ")
     assert "Connection refused" in error
     assert error.endswith("start the broker, or correct bootstrap_servers")
 
@@ -351,30 +449,26 @@ async def test_server_that_answers_garbage_is_told_as_no_broker(tmp_path: Path) 
 async def test_unknown_topic_is_told_by_its_name(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"others": 1}) as cluster:
         (error,) = await errors_of(tmp_path, "run", app_file(tmp_path, cluster.bootstrap_servers), code=1)
-    assert error == (
-        "sarameya: error: topic 'orders': UNKNOWN_TOPIC_OR_PARTITION (3); create the topic, or correct its name"
-    )
+    assert error == "topic 'orders': UNKNOWN_TOPIC_OR_PARTITION (3); create the topic, or correct its name"
 
 
 async def test_wrong_key_in_the_app_file_is_told_at_once(tmp_path: Path) -> None:
     path = app_file(tmp_path, ["127.0.0.1:9092"], extra="sesion_timeout = 6.0")
     (error,) = await errors_of(tmp_path, "run", path, code=2)
-    assert error.startswith(
-        f"sarameya: error: {path}: config.sesion_timeout = 6.0: no such option; did you mean 'session_timeout'?"
-    )
+    assert error.startswith(f"{path}: config.sesion_timeout = 6.0: no such option; did you mean 'session_timeout'?")
 
 
 async def test_landing_directory_that_cannot_be_written_is_told_before_spark_is_started(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = app_file(tmp_path, ["127.0.0.1:9092"], handler="spark", extra="[handler.options]\npath = 'file/landing'")
     (error,) = await errors_of(tmp_path, "run", path, code=2)
-    assert error.startswith(f"sarameya: error: cannot land in {tmp_path}/file/landing: Not a directory")
+    assert error.startswith(f"cannot land in {tmp_path}/file/landing: Not a directory")
 
 
 async def test_wrong_handler_option_is_told_once_whatever_the_number_of_workers(tmp_path: Path) -> None:
     path = app_file(tmp_path, ["127.0.0.1:9092"], extra="[handler.options]\ncolour = 'red'")
     (error,) = await errors_of(tmp_path, "run", path, "--workers", "2", code=2)
-    assert error.startswith(f"sarameya: error: {path}: handler.options.colour = 'red': ")
+    assert error.startswith(f"{path}: handler.options.colour = 'red': ")
 
 
 # -- the broker ----------------------------------------------------------------------------------
@@ -396,6 +490,4 @@ async def test_broker_on_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         (error,) = await errors_of(tmp_path, "broker", "--port", str(port), code=2)
-    assert error == (
-        f"sarameya: error: --host, --port = '127.0.0.1:{port}': cannot be listened on: Address already in use"
-    )
+    assert error == f"--host, --port = '127.0.0.1:{port}': cannot be listened on: Address already in use"

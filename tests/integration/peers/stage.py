@@ -81,7 +81,8 @@ class Trickle:
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
             self._failures.append(error)
-        else:
+        elif message.offset() is not None:
+            # None where the broker had it already, and the answer that said so was lost: nobody says where it is.
             self.delivered[message.partition(), message.offset()] = time.time()
 
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +27,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from sarameya import Config, GroupAdmin
 from tests.integration.real_kafka.jars import KAFKA_VERSION, kafka_jars
 from tests.integration.real_kafka.node import KafkaStartError, Node, free_ports, java
+from tests.integration.real_kafka.security import HOST_NAME, LISTENERS, Security
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
@@ -87,7 +88,8 @@ class RealKafka:
     exit its data is removed; the brokers' logs (`directory/<node id>/server.log`) stay. `version` is a release of Kafka
     with KRaft, `properties` are the brokers' own, beside or in place of those set here. With `proxied` each broker has
     a second listener, which sends its clients to another port: that where a proxy is to stand (`Node.proxy`). `racks`:
-    where each broker stands, and then consumers may be sent to the replica in their rack (KIP-392).
+    where each broker stands, and then consumers may be sent to the replica in their rack (KIP-392). With `security`
+    they have listeners that want to know who is there, too (`security.py`).
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class RealKafka:
         properties: Mapping[str, str] | None = None,
         proxied: bool = False,
         racks: Sequence[str] = (),
+        security: Security | None = None,
     ) -> None:
         self._directory = directory
         self._brokers = brokers
@@ -105,16 +108,14 @@ class RealKafka:
         self._properties = dict(properties or {})
         self._proxied = proxied
         self._racks = racks
+        self.security = security
         self._stack = ExitStack()
         self.nodes: tuple[Node, ...] = ()
 
     def __enter__(self) -> Self:
         jars = kafka_jars(self.version)
-        ports = iter(free_ports(4 * self._brokers))
-        self.nodes = tuple(
-            Node(n, self._directory / str(n), jars, next(ports), next(ports), self._proxy(next(ports), next(ports)))
-            for n in range(1, self._brokers + 1)
-        )
+        ports = iter(free_ports((4 + len(LISTENERS)) * self._brokers))
+        self.nodes = tuple(self._node(n, jars, ports) for n in range(1, self._brokers + 1))
         cluster_id = _new_cluster_id()
         with ExitStack() as stack:
             for node in self.nodes:
@@ -218,15 +219,28 @@ class RealKafka:
                 raise KafkaStartError(f"waited {seconds:g} s for {what}:\n{logs}")
             time.sleep(_POLL_SECONDS)
 
+    def _node(self, number: int, jars: Path, ports: Iterator[int]) -> Node:
+        own = (next(ports), next(ports), self._proxy(next(ports), next(ports)))
+        node = Node(number, self._directory / str(number), jars, *own)
+        if self.security is not None:
+            node.others = {name: next(ports) for name in LISTENERS}
+            node.scram_users = self.security.scram_users()
+        return node
+
+    def at(self, listener: str) -> list[str]:
+        """Where the brokers are by one of the listeners of their security."""
+        return [f"{HOST_NAME}:{node.others[listener]}" for node in self.nodes]
+
     def _proxy(self, *ports: int) -> tuple[int, int] | None:
         port, proxy_port = ports
         return (port, proxy_port) if self._proxied else None
 
     def _shared(self) -> dict[str, str]:
         replicas = str(self._brokers)
+        protocols = {**dict.fromkeys(("PLAINTEXT", "PROXIED", "CONTROLLER"), "PLAINTEXT"), **LISTENERS}
         return {
             "controller.quorum.voters": ",".join(node.voter for node in self.nodes),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(f"{name}:{speaks}" for name, speaks in protocols.items()),
             "auto.create.topics.enable": "false",
             # Leaders move when a test moves them.
             "auto.leader.rebalance.enable": "false",
@@ -247,6 +261,7 @@ class RealKafka:
             "log.cleaner.dedupe.buffer.size": str(4 * 2**20),
             # What can be compacted is, at once.
             "log.cleaner.backoff.ms": "200",
+            **(self.security.properties() if self.security else {}),
             **self._properties,
         }
 

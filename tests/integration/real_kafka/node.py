@@ -10,13 +10,14 @@ import random
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 import attrs
 
 from tests.integration.class_data import quick
+from tests.integration.real_kafka.security import HOST_NAME
 
 HOST = "127.0.0.1"
 
@@ -63,6 +64,10 @@ class Node:
     controller_port: int
     proxy: tuple[int, int] | None = None
     """The port of a second listener, and the port, a proxy's, at which that says it is; see `RealKafka`."""
+    others: Mapping[str, int] = attrs.field(factory=dict)
+    """The ports of further listeners, by name."""
+    scram_users: Sequence[str] = ()
+    """As `kafka-storage format --add-scram` takes them."""
     _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
 
     @property
@@ -97,7 +102,8 @@ class Node:
             **shared,
         }
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-        command = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+        users = [word for user in self.scram_users for word in ("--add-scram", user)]
+        command = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties), *users)
         done = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_SECONDS, check=False)
         if done.returncode != 0:
             raise KafkaStartError(f"broker {self.node_id} could not format its storage:\n{done.stdout}{done.stderr}")
@@ -157,7 +163,8 @@ class Node:
     def _listeners(self, which: int) -> list[str]:
         """For clients: where they are (0), or where they say that they are (1)."""
         proxied = [] if self.proxy is None else [f"PROXIED://{HOST}:{self.proxy[which]}"]
-        return [f"PLAINTEXT://{self.address}", *proxied]
+        others = [f"{name}://{HOST_NAME}:{port}" for name, port in self.others.items()]
+        return [f"PLAINTEXT://{self.address}", *proxied, *others]
 
     @property
     def _properties(self) -> Path:

@@ -1,0 +1,257 @@
+"""The status page in Chromium: what it shows is the broker's truth, and stays so without reloading."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import trio
+
+from sarameya import TopicPartition
+from sarameya.embedded import EmbeddedCluster
+from tests.integration.browser.chromium import Browser
+from tests.integration.browser.service import running
+from tests.integration.processes import is_running
+
+pytestmark = pytest.mark.integration
+
+Rows = list[dict[str, str]]
+
+
+def number(offset: int) -> str:
+    return f"{offset:,}" if offset >= 0 else "–"
+
+
+def truth(cluster: EmbeddedCluster, partition: int, topic: str = "orders") -> dict[str, str]:
+    """What a row must say of a partition that has been read to its end."""
+    end = cluster.log(topic, partition).high_watermark
+    commit = cluster.committed("orders-landing").get(TopicPartition(topic, partition))
+    return {
+        "Topic": topic,
+        "Partition": str(partition),
+        "Lag": "0",
+        "Position": number(end),
+        "High water mark": number(end),
+        "Committed": number(-1 if commit is None else commit.offset),
+    }
+
+
+def says(row: dict[str, str], wanted: dict[str, str]) -> bool:
+    return wanted.items() <= row.items()
+
+
+async def test_rows_are_the_broker_s_truth_and_go_on_with_it(tmp_path: Path, browser: Browser) -> None:
+    async with EmbeddedCluster(topics={"orders": 3, "returns": 1}) as cluster:
+        cluster.produce_many("orders", 0, [(None, b"x" * 100)] * 1500)
+        topics = ("orders", "returns")
+        async with running(tmp_path, cluster, topics=topics) as service, browser.page(service.url) as page:
+            await page.until_text("#ready", "ready")
+
+            def all_read(rows: Rows) -> bool:
+                wanted = [*(truth(cluster, p) for p in range(3)), truth(cluster, 0, "returns")]
+                return len(rows) == 4 and all(map(says, rows, wanted))
+
+            first = await page.until_rows("partitions", all_read)
+            assert [row["Position"] for row in first] == ["1,500", "0", "0", "0"]
+            assert {row["State"].partition(" for ")[0] for row in first} == {"fetching"}
+            (member,) = await page.rows("members")
+            group = cluster.describe_group("orders-landing")
+            assert (member["Generation"], member["Member"]) == (str(group.generation), group.members[0].member_id)
+            assert (member["State"], member["Partitions"], member["Process"]) == (
+                "stable",
+                "4",
+                str(service.process.pid),
+            )
+            assert await page.text("#group") == "orders-landing"
+            assert await page.text("#total-lag") == "0"
+            assert await page.do(lambda p: p.title()) == "ready · orders-landing · Sarameya"
+            assert "15" not in await page.do(lambda p: p.locator("#plot-records").get_attribute("aria-label") or "")
+
+            await page.evaluate("() => { window.loaded = true }")
+            for _ in range(20):
+                cluster.produce_many("orders", 1, [(None, b"x" * 100)] * 100)
+                cluster.produce("returns", 0, b"x")
+                await trio.sleep(0.1)
+            moved = await page.until_rows("partitions", all_read)
+            assert [row["Position"] for row in moved] == ["1,500", "2,000", "0", "20"]
+            assert float(moved[1]["Messages/s"].replace(",", "")) > 0
+            label = await page.do(lambda p: p.locator("#plot-records").get_attribute("aria-label") or "")
+            most = re.fullmatch(r"Messages a second: [\d,.]+ now, at most ([\d,.]+)", label)
+            assert most is not None, label
+            assert float(most[1].replace(",", "")) >= 100
+            assert await page.evaluate("() => window.loaded"), "it was loaded anew"
+
+
+async def test_what_a_partition_is_at(tmp_path: Path, browser: Browser) -> None:
+    config = "max_processing_time = 1.0\nchannel_buffer_fetches = 1"
+    async with (
+        EmbeddedCluster(topics={"orders": 5}) as cluster,
+        running(tmp_path, cluster, config=config, service="stall_after = 4.0") as service,
+        browser.page(service.url) as page,
+    ):
+        await page.until_text("#ready", "ready")
+        for partition, said in enumerate([b"slow 600", b"slow 600", b"pause", b"land 600", b"land 0.1"]):
+            cluster.produce("orders", partition, said)
+        cluster.produce("orders", 4, b"retry the catalog is locked by <b>another</b>")
+        # What is fetched along with the first message is no work that its handler leaves lying.
+        await page.until_rows("partitions", lambda rows: rows[1]["State"].startswith("in handler"))
+        # In one batch, since what comes later is not asked for, and its high water mark is not known.
+        cluster.produce_many("orders", 1, [(None, b"x" * 1000)] * 500, batch_bytes=2**20)
+
+        def states(rows: Rows) -> list[str]:
+            return [row["State"] for row in rows]
+
+        wanted = [
+            r"in handler for \d+ s",
+            r"backpressured for \d+ s",
+            r"paused for \d+ s",
+            r"landing for \d+ s",
+            r"retrying \(try 2\) for \d+ s: the catalog is locked by <b>another</b>",
+        ]
+
+        def as_wanted(rows: Rows) -> bool:
+            return len(rows) == 5 and all(map(re.fullmatch, wanted, states(rows)))
+
+        rows = await page.until_rows("partitions", as_wanted)
+        end = cluster.log("orders", 1).high_watermark
+        assert (rows[1]["Position"], rows[1]["High water mark"]) == ("1", number(end))
+        assert rows[1]["Lag"] == number(end - 1)
+        assert rows[4]["Landed"] == "1"
+        landings = await page.rows("landings")
+        assert [row["Result"] for row in landings] == ["failed: the catalog is locked by <b>another</b>", "landed"]
+        shown = {key: landings[1][key] for key in ("Topic", "Partition", "Offsets", "Rows", "Size", "Seconds")}
+        assert shown == {
+            "Topic": "orders",
+            "Partition": "4",
+            "Offsets": "0 to 1",
+            "Rows": "1,234",
+            "Size": "5 MiB",
+            "Seconds": "0.25",
+        }
+        # What is paused may be; nobody else gets on.
+        await page.until_text("#reasons", "orders-4: no progress")
+        reasons = (await page.text("#reasons ul")).splitlines()
+        stalled = [line.partition(":")[0] for line in reasons]
+        assert stalled == ["orders-0", "orders-1", "orders-3", "orders-4"]
+        assert await page.text("#ready") == "not ready"
+        code, text = await service.answer("/readyz")
+        assert code == 503
+        assert [line.partition(":")[0] for line in text.splitlines()[:5]] == ["not ready", *stalled]
+        assert (await service.answer("/healthz"))[0] == 200
+
+
+async def test_broker_that_stops_is_a_reason_with_its_tries(tmp_path: Path, browser: Browser) -> None:
+    async with EmbeddedCluster(brokers=2) as cluster:
+        cluster.create_topic("orders", 4, replication_factor=1)
+        async with (
+            running(tmp_path, cluster, service="stall_after = 3.0") as service,
+            browser.page(service.url) as page,
+        ):
+            await page.until_text("#ready", "ready")
+            (member,) = await page.rows("members")
+            gone = 1 - int(member["Coordinator"])
+            await cluster.stop_broker(gone)
+
+            def tried(rows: Rows) -> list[str]:
+                found = [row["State"] for row in rows if row["State"].startswith("retrying")]
+                return found if all(re.match(r"retrying \(try \d+\) for \d+ s: ", state) for state in found) else []
+
+            rows = await page.until_rows("partitions", lambda rows: len(tried(rows)) == 2)
+            bad = [row["Partition"] for row in rows if row["State"].startswith("retrying")]
+            await page.until_text("#reasons", f"orders-{bad[-1]}: no progress for")
+            assert len((await page.text("#reasons ul")).splitlines()) == 2
+            await cluster.start_broker(gone)
+            await page.until_rows("partitions", lambda rows: all(r["State"].startswith("fetching") for r in rows))
+            await page.do(lambda p: p.locator("#reasons").wait_for(state="hidden"))
+
+
+async def test_failure_is_a_tree_and_its_text_is_text(tmp_path: Path, browser: Browser) -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        restart = 'on_failure = "restart"\nrestart_backoff = 2.0'
+        group = "orders <img src=x onerror=alert(1)>"
+        async with running(tmp_path, cluster, service=restart, group=group) as service:
+            async with browser.page(service.url) as page:
+                await page.until_text("#ready", "ready")
+                cluster.produce("orders", 0, b"fail")
+                await page.until_text("#reasons", "it has failed: ClaimError: orders-0 at offset 1")
+                failed = await page.until_rows("members", lambda rows: rows[0]["State"].startswith("failed"))
+                assert failed[0]["State"].startswith("failed: ClaimError: orders-0")
+                await page.do(lambda p: p.locator("#events summary").first.click())
+                tree = page.page.locator("#events details > ul").first
+                lines = (await page.do(lambda _: tree.inner_text())).splitlines()
+                assert lines[0].startswith("ClaimError: orders-0 at offset 1")
+                assert lines[1:] == [
+                    "ExceptionGroup: two of them (2 sub-exceptions)",
+                    "ValueError: cannot do <i>that</i>",
+                    "OSError: [Errno 28] No space left on device; while <b>writing</b>",
+                ]
+                depths = await page.do(
+                    lambda _: tree.evaluate("list => list.querySelectorAll(':scope > li > ul > li > ul > li').length")
+                )
+                assert depths == 2
+                assert await page.text("#group") == group
+                assert await page.do(lambda p: p.locator("main img, main i, li b b").count()) == 0
+                await page.until_text("#ready", "ready")
+                await page.until_rows("members", lambda rows: rows[0]["State"] == "stable")
+                assert await page.do(lambda _: tree.is_visible()), "what was opened is still open"
+
+
+async def test_worker_that_is_killed_is_shown_and_comes_back(tmp_path: Path, browser: Browser) -> None:
+    async with (
+        EmbeddedCluster(topics={"orders": 4}) as cluster,
+        running(
+            tmp_path,
+            cluster,
+            "--workers",
+            "2",
+            config="session_timeout = 6.0\nheartbeat_interval = 1.0",
+            service='on_failure = "restart"\nrestart_backoff = 2.0',
+        ) as service,
+        browser.page(service.url) as page,
+    ):
+        cluster.produce_many("orders", 0, [(None, b"x")] * 10)
+
+        def both(rows: Rows) -> bool:
+            return [row["State"] for row in rows] == ["stable", "stable"] and {r["Partitions"] for r in rows} == {"2"}
+
+        before = await page.until_rows("members", both, 30)
+        pids = [int(row["Process"]) for row in before]
+        assert service.process.pid not in pids
+        assert sorted(row["Worker"] for row in await page.rows("partitions")) == ["1", "1", "2", "2"]
+        os.kill(pids[0], signal.SIGKILL)
+        rows = await page.until_rows("members", lambda rows: rows[0]["State"] == "failed: was killed by SIGKILL")
+        assert (rows[0]["Partitions"], rows[1]["Worker"]) == ("–", "2")
+        await page.until_text("#reasons", "worker 1: was killed by SIGKILL")
+        assert {row["Worker"] for row in await page.rows("partitions")} == {"2"}, "nobody reads the others"
+        after = await page.until_rows("members", both, 30)
+        assert int(after[0]["Process"]) not in pids
+        await page.until_text("#ready", "ready")
+        service.process.send_signal(signal.SIGINT)
+        with trio.fail_after(15):
+            assert await service.process.wait() == 0
+        assert not any(map(is_running, [*pids, int(after[0]["Process"])]))
+        assert "Traceback" not in service.log.read_text()
+
+
+async def test_page_says_that_the_service_stops_and_then_that_it_is_gone(tmp_path: Path, browser: Browser) -> None:
+    config = "claim_grace = 15.0\nclose_timeout = 20.0"
+    async with (
+        EmbeddedCluster(topics={"orders": 1}) as cluster,
+        running(tmp_path, cluster, config=config) as service,
+        browser.page(service.url) as page,
+    ):
+        await page.until_text("#ready", "ready")
+        cluster.produce("orders", 0, b"slow 8")
+        await page.until_rows("partitions", lambda rows: rows[0]["State"].startswith("in handler"))
+        service.process.send_signal(signal.SIGINT)
+        await page.until_text("#ready", "stopping")
+        await page.until_text("#states", "SIGINT")
+        await page.until_rows("partitions", lambda rows: rows[0]["State"].startswith("giving up"))
+        assert (await service.answer("/readyz"))[0] == 503
+        with trio.fail_after(20):
+            assert await service.process.wait() == 0
+        await page.until_text("#connection", "does not answer")
+        assert "Traceback" not in service.log.read_text()

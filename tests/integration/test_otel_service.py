@@ -1,0 +1,64 @@
+"""`sarameya run` with `[service] otel`, as a collector hears it; and where there is no collector."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+import trio
+
+from sarameya.embedded import EmbeddedCluster
+from tests.integration.test_run_command import app_file, sarameya
+from tests.telemetry.otlp import collector_listening
+
+pytestmark = pytest.mark.integration
+
+OTEL = "[service]\notel = true"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_metrics_and_spans_of_each_process_reach_the_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    with collector_listening() as received:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
+        async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+            cluster.produce("orders", 0, b"1")
+            cluster.produce("orders", 1, b"2")
+            path = app_file(tmp_path, cluster.bootstrap_servers, extra=OTEL)
+            async with sarameya(tmp_path, "run", path, "--workers", str(workers)) as service:
+                await service.until(lambda running: len(running.stdout) == 2)
+                await service.until(lambda running: running.stderr.count('"event": "SessionStarted"') >= workers)
+                service.process.send_signal(signal.SIGTERM)
+                assert await service.process.wait() == 0, service.stderr
+    instances, records = set[str](), dict[str, int]()
+    for request in received.metrics:
+        (of_resource,) = request.resource_metrics
+        about = {a.key: a.value.string_value for a in of_resource.resource.attributes}
+        assert about["service.name"] == "sarameya g"
+        instances.add(about["service.instance.id"])
+        for metric in of_resource.scope_metrics[0].metrics:
+            if metric.name == "sarameya_records":
+                records[about["service.instance.id"]] = sum(point.as_int for point in metric.sum.data_points)
+    assert len(instances) == workers
+    assert sum(records.values()) == 2, "the last ones are sent when it stops"
+    spans = [s for request in received.traces for r in request.resource_spans for x in r.scope_spans for s in x.spans]
+    names = [span.name for span in spans]
+    assert names.count("claim orders") >= 2
+    assert names.count("session") >= workers
+
+
+async def test_collector_that_does_not_answer_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", 0, b"1")
+        path = app_file(tmp_path, cluster.bootstrap_servers, extra=OTEL)
+        async with sarameya(tmp_path, "run", path) as service:
+            await service.until(lambda running: running.stdout == ["took 1"])
+            await trio.sleep(2)
+            asked = trio.current_time()
+            service.process.send_signal(signal.SIGTERM)
+            assert await service.process.wait() == 0, service.stderr
+            assert trio.current_time() - asked < 5
+            assert "Traceback" not in service.stderr

@@ -1,0 +1,163 @@
+"""`sarameya` as the first process of a PID namespace, as in a container: signals reach it, and no zombie stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from sarameya.embedded import EmbeddedCluster
+from tests.integration.test_run_command import (
+    DEADLINE,
+    SARAMEYA,
+    TAKE_TERMINAL,
+    Running,
+    app_file,
+    committed,
+    everything,
+)
+from tests.service.test_main import SLOW_IMPORT
+
+pytestmark = pytest.mark.integration
+
+FIRST = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--pid", "--fork", "--mount-proc"]
+
+HANDLER = """
+import trio
+from sarameya import ConsumerGroupHandler
+
+class Parent(ConsumerGroupHandler):
+    "Has children of its own, and makes orphans."
+    async def consume_claim(self, session, claim):
+        async for message in claim:
+            for _ in range(20):
+                await trio.run_process(["sh", "-c", "sleep 0.05 & exit 0"])
+                done = await trio.run_process(["sh", "-c", "exit 7"], check=False)
+                print("ended with", done.returncode, flush=True)
+            session.mark_message(message)
+"""
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def state(pid: int) -> str:
+    """As /proc tells it: Z for a zombie."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@asynccontextmanager
+async def first_process(directory: Path, *command: str) -> AsyncIterator[tuple[Running, int]]:
+    """`command` as PID 1 of a namespace of its own, and the id that it has in ours."""
+    files = directory / "stdout", directory / "stderr"
+    with files[0].open("wb") as stdout, files[1].open("wb") as stderr:
+        process = await trio.lowlevel.open_process(
+            [*FIRST, "--kill-child", "--", *command], cwd=directory, stdout=stdout, stderr=stderr
+        )
+    try:
+        with trio.fail_after(DEADLINE):
+            while not children(process.pid):
+                await trio.sleep(0.01)
+            yield Running(process, *files), children(process.pid)[0]
+    finally:
+        with trio.CancelScope(shield=True):
+            process.kill()
+            await process.wait()
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+async def test_signal_during_the_imports_ends_it(tmp_path: Path, signum: int, code: int) -> None:
+    async with first_process(tmp_path, sys.executable, "-c", SLOW_IMPORT) as (running, first):
+        await running.until(lambda r: r.stdout == ["importing"])
+        os.kill(first, signum)
+        with trio.fail_after(5):
+            assert await running.process.wait() == code
+    assert running.stderr == ""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_signal_ends_the_run_in_order(tmp_path: Path, workers: str) -> None:
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        app = app_file(tmp_path, cluster.bootstrap_servers, extra="heartbeat_interval = 0.2")
+        async with first_process(tmp_path, SARAMEYA, "run", app, "--workers", workers) as (running, first):
+            await running.until(lambda r: len(cluster.describe_group("g").members) == int(workers))
+            cluster.produce("orders", 0, b"value")
+            await running.until(lambda r: r.stdout == ["took value"])
+            os.kill(first, signal.SIGTERM)
+            assert await running.process.wait() == 0
+        assert (committed(cluster), cluster.describe_group("g").members) == (1, ())
+    assert [line["message"] for line in running.log].count("SIGTERM: stopping") == 1
+
+
+async def test_second_signal_exits_at_once_with_its_own_code(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", 0, b"value")
+        app = app_file(tmp_path, cluster.bootstrap_servers, handler="handlers_of_this_test:Slow")
+        async with first_process(tmp_path, SARAMEYA, "run", app) as (running, first):
+            await running.until(lambda r: r.stdout == ["took value"])
+            os.kill(first, signal.SIGINT)
+            await running.until(lambda r: "stopping" in r.stderr)
+            os.kill(first, signal.SIGTERM)
+            with trio.fail_after(2):
+                assert await running.process.wait() == 143
+
+
+async def test_orphans_are_waited_for_and_nobody_loses_the_exit_code_of_a_child(tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(HANDLER)
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", 0, b"value")
+        app = app_file(tmp_path, cluster.bootstrap_servers, handler="parent:Parent")
+        async with first_process(tmp_path, SARAMEYA, "run", app) as (running, first):
+            await running.until(lambda r: len(r.stdout) == 20)
+            [service] = await trio.to_thread.run_sync(settled, first)
+            assert state(service) != "Z"
+            os.kill(first, signal.SIGTERM)
+            assert await running.process.wait() == 0
+    assert running.stdout == ["ended with 7"] * 20
+
+
+def settled(first: int) -> list[int]:
+    """Its children, when there is one only, or after a second."""
+    for _ in range(50):
+        if len(found := children(first)) == 1:
+            return found
+        trio.from_thread.run(trio.sleep, 0.02)
+    return children(first)
+
+
+async def test_ctrl_c_on_the_terminal_of_a_container_is_one_signal(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster, trio.lowlevel.FdStream(ours) as terminal:
+        app = app_file(tmp_path, cluster.bootstrap_servers)
+        process = await trio.lowlevel.open_process(
+            [*FIRST, "--", sys.executable, "-c", f"import os; os.setsid(); {TAKE_TERMINAL}", SARAMEYA, "run", app],
+            cwd=tmp_path,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        try:
+            with trio.fail_after(DEADLINE):
+                while not cluster.describe_group("g").members:
+                    await trio.sleep(0.05)
+                [first] = children(process.pid)
+                [service] = children(first)
+                # Else it would come from the init as well, which trio tells apart from the first at some times only.
+                assert os.getpgid(service) != os.getpgid(first)
+                await terminal.send_all(b"\x03")
+                assert await process.wait() == 0
+                shown = await everything(terminal)
+        finally:
+            with trio.CancelScope(shield=True):
+                process.kill()
+                await process.wait()
+    assert shown.count("SIGINT: stopping") == 1
+    assert "exiting at once" not in shown

@@ -1,0 +1,229 @@
+"""TLS, SASL and ACLs before Apache Kafka: who is taken, who is not, and what is said then."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trustme
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+from sarameya import (
+    AuthenticationError,
+    Claim,
+    Config,
+    ConnectError,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    Event,
+    GroupAuthorizationError,
+    Session,
+    TlsError,
+    TopicAuthorizationError,
+)
+from sarameya.observe import ConnectionLost
+from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka.producing import produce
+from tests.integration.real_kafka.security import REAUTH_SECONDS, USERS, Security, expired, unsecured_token
+
+pytestmark = pytest.mark.integration
+
+COUNT = 40
+
+
+class Counting(ConsumerGroupHandler):
+    """Closes the group once it has seen so many messages."""
+
+    def __init__(self, group: ConsumerGroup, count: int) -> None:
+        self._group = group
+        self._left = count
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        async for message in claim:
+            session.mark_message(message)
+            self._left -= 1
+            if not self._left:
+                self._group.close_nowait()
+
+
+@pytest.fixture(scope="module")
+def topic(real_kafka_secured: RealKafka) -> str:
+    name = real_kafka_secured.create_topic("secured", 2)
+    produce(real_kafka_secured, name, [b"v%d" % number for number in range(COUNT)])
+    return name
+
+
+def security(kafka: RealKafka) -> Security:
+    assert kafka.security is not None
+    return kafka.security
+
+
+async def consume(kafka: RealKafka, listener: str, topic: str, options: Mapping[str, Any], group: str = "") -> None:
+    """All that there is, as a member of a fresh group."""
+    config = Config(offset_initial="oldest", bootstrap_timeout=5.0, **options)
+    name = group or f"secured-{uuid.uuid4()}"
+    with trio.fail_after(60):
+        async with ConsumerGroup(kafka.at(listener), name, config) as members:
+            await members.consume([topic], Counting(members, COUNT))
+
+
+def trusting(kafka: RealKafka, protocol: str = "SSL") -> dict[str, Any]:
+    return {"security_protocol": protocol, "tls_ca_file": security(kafka).ca_file}
+
+
+def password(mechanism: str, name: str = "alice") -> dict[str, Any]:
+    return {"sasl_mechanism": mechanism, "sasl_username": name, "sasl_password": USERS[name]}
+
+
+def token(subject: str, seconds: float = 600.0) -> dict[str, Any]:
+    return {"sasl_mechanism": "OAUTHBEARER", "sasl_token": lambda: unsecured_token(subject, seconds)}
+
+
+class TestTls:
+    async def test_broker_is_known_by_its_certificate(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        await consume(real_kafka_secured, "SSL", topic, trusting(real_kafka_secured))
+
+    async def test_client_is_known_by_its_own(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        mine = security(real_kafka_secured).identity("client")
+        await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": mine})
+
+    async def test_broker_of_a_stranger_s(self, real_kafka_secured: RealKafka, topic: str, tmp_path: Path) -> None:
+        trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        options = {"security_protocol": "SSL", "tls_ca_file": str(tmp_path / "ca.pem")}
+        with pytest.raises(TlsError, match=r"nobody whom we trust has signed the broker's certificate"):
+            await consume(real_kafka_secured, "SSL", topic, options)
+
+    async def test_broker_by_another_name(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        options = trusting(real_kafka_secured)
+        with pytest.raises(TlsError, match="the broker's certificate is for another host"):
+            await consume(real_kafka_secured, "OTHER_NAME", topic, options)
+        await consume(real_kafka_secured, "OTHER_NAME", topic, options | {"tls_check_hostname": False})
+
+    async def test_broker_whose_certificate_has_expired(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        options = trusting(real_kafka_secured)
+        with pytest.raises(TlsError, match=r"broker's certificate, or one that has signed it, has expired; renew it"):
+            await consume(real_kafka_secured, "EXPIRED", topic, options)
+        # Who does not look at the name looks at the date all the same.
+        with pytest.raises(TlsError, match=r"has expired; renew it"):
+            await consume(real_kafka_secured, "EXPIRED", topic, options | {"tls_check_hostname": False})
+
+    async def test_client_whose_certificate_has_expired(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        mine = security(real_kafka_secured).identity("late", **expired())
+        with pytest.raises(TlsError, match=r"it does not take our certificate; look whether it has expired"):
+            await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": mine})
+
+    async def test_client_without_a_certificate(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        with pytest.raises(TlsError, match=r"it asks for a client certificate.*; set tls_cert_file"):
+            await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured))
+
+    async def test_client_of_a_stranger_s(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        mine = security(real_kafka_secured).identity("stranger", trustme.CA())
+        with pytest.raises(TlsError, match=r"does not (take|know who has signed) our certificate; .*set tls_cert_file"):
+            await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": mine})
+
+
+class TestSasl:
+    @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+    @pytest.mark.parametrize("listener", ["SASL_SSL", "SASL_PLAIN"])
+    async def test_password(self, real_kafka_secured: RealKafka, topic: str, listener: str, mechanism: str) -> None:
+        hidden = trusting(real_kafka_secured, "SASL_SSL")
+        options = hidden if listener == "SASL_SSL" else {"security_protocol": "SASL_PLAINTEXT"}
+        await consume(real_kafka_secured, listener, topic, options | password(mechanism))
+
+    async def test_password_of_all_kinds(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
+        await consume(real_kafka_secured, "SASL_SSL", topic, options)
+
+    async def test_token(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        await consume(real_kafka_secured, "SASL_SSL", topic, trusting(real_kafka_secured, "SASL_SSL") | token("alice"))
+
+    @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+    async def test_wrong_password(self, real_kafka_secured: RealKafka, topic: str, mechanism: str) -> None:
+        options = trusting(real_kafka_secured, "SASL_SSL") | password(mechanism) | {"sasl_password": "simsim"}
+        with pytest.raises(AuthenticationError, match=rf"{mechanism} as 'alice' was refused: .*; correct sasl_us"):
+            await consume(real_kafka_secured, "SASL_SSL", topic, options)
+
+    async def test_token_that_has_run_out(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        options = trusting(real_kafka_secured, "SASL_SSL") | token("alice", -60.0)
+        with pytest.raises(AuthenticationError, match=r"OAUTHBEARER was refused: "):
+            await consume(real_kafka_secured, "SASL_SSL", topic, options)
+
+    async def test_listener_that_asks_nobody(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN")
+        with pytest.raises(AuthenticationError, match="its listener asks nobody who they are"):
+            await consume(real_kafka_secured, "SSL", topic, options)
+
+
+class TestWrongListeners:
+    async def test_tls_to_one_that_has_none(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN")
+        with pytest.raises(ConnectError, match=r"has this port a TLS listener"):
+            await consume(real_kafka_secured, "SASL_PLAIN", topic, options)
+
+    async def test_plain_text_to_one_of_tls(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        with pytest.raises(ConnectError, match=r"the peer speaks TLS: set security_protocol"):
+            await consume(real_kafka_secured, "SSL", topic, {})
+
+    async def test_nobody_to_one_that_asks(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        with pytest.raises(ConnectError, match=r"does its listener ask who we are"):
+            await consume(real_kafka_secured, "SASL_PLAIN", topic, {})
+
+
+async def test_connections_are_renewed_while_two_members_consume(real_kafka_secured: RealKafka, topic: str) -> None:
+    """Over several of their lifetimes, with a rebalance amid (KIP-368)."""
+    config = Config(security_protocol="SASL_PLAINTEXT", offset_initial="oldest", **password("SCRAM-SHA-512"))
+    events: list[Event] = []
+    name = f"renewed-{uuid.uuid4()}"
+    with trio.fail_after(60):
+        async with (
+            ConsumerGroup(real_kafka_secured.at("SASL_PLAIN"), name, config, observers=[events.append]) as first,
+            ConsumerGroup(real_kafka_secured.at("SASL_PLAIN"), name, config, observers=[events.append]) as second,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(first.consume, [topic], Counting(first, COUNT + 1))
+            await trio.sleep(1.5 * REAUTH_SECONDS)
+            nursery.start_soon(second.consume, [topic], Counting(second, COUNT + 1))
+            await trio.sleep(3 * REAUTH_SECONDS)
+            first.close_nowait()
+            second.close_nowait()
+    assert [str(event) for event in events if isinstance(event, ConnectionLost)] == []
+
+
+class TestAuthorization:
+    """What ACLs forbid is told with what is missing, and ends `consume`."""
+
+    async def test_topic_that_is_for_others(self, real_kafka_secured: RealKafka) -> None:
+        topic = real_kafka_secured.create_topic("for-alice", 1)
+        allow(real_kafka_secured, ResourceType.TOPIC, topic, "alice")
+        options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
+        with pytest.raises(TopicAuthorizationError, match=r"grant this principal READ and DESCRIBE on the topic"):
+            await consume(real_kafka_secured, "SASL_SSL", topic, options)
+
+    async def test_group_that_is_for_others(self, real_kafka_secured: RealKafka, topic: str) -> None:
+        allow(real_kafka_secured, ResourceType.GROUP, "alice-s", "alice")
+        options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
+        with pytest.raises(GroupAuthorizationError, match=r"grant this principal READ on the group"):
+            await consume(real_kafka_secured, "SASL_SSL", topic, options, group="alice-s")
+
+    async def test_topic_that_may_be_seen_and_not_read(self, real_kafka_secured: RealKafka) -> None:
+        topic = real_kafka_secured.create_topic("seen", 1)
+        allow(real_kafka_secured, ResourceType.TOPIC, topic, "bob", AclOperation.DESCRIBE)
+        options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
+        with pytest.raises(ExceptionGroup) as raised:
+            await consume(real_kafka_secured, "SASL_SSL", topic, options)
+        assert "grant this principal READ" in str(raised.value.exceptions[0])
+
+
+def allow(
+    kafka: RealKafka, kind: ResourceType, name: str, user: str, operation: AclOperation = AclOperation.ALL
+) -> None:
+    binding = AclBinding(
+        kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
+    )
+    admin = kafka.admin()  # which ends what it does once nobody has it
+    for done in admin.create_acls([binding]).values():
+        done.result(20)

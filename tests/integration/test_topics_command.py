@@ -1,0 +1,127 @@
+"""`sarameya topics` against Apache Kafka 4 and 3, beside what librdkafka's administrator sees of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+from tests.integration.outcome import Outcome
+from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka.producing import produce
+from tests.integration.real_kafka.security import USERS
+
+pytestmark = pytest.mark.integration
+
+DEADLINE = 60.0
+
+
+async def topics(kafka: RealKafka, *arguments: str) -> Outcome:
+    return await called(*arguments, "--bootstrap", ",".join(kafka.bootstrap_servers))
+
+
+async def called(*arguments: str) -> Outcome:
+    command = [sys.executable, "-m", "sarameya.service", "topics", *arguments]
+    with trio.fail_after(DEADLINE):
+        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    return Outcome.of(done)
+
+
+def seen(kafka: RealKafka, topic: str) -> int:
+    """How many partitions another administrator sees; 0 without the topic."""
+    found = kafka.admin().list_topics(timeout=10).topics.get(topic)
+    return len(found.partitions) if found else 0
+
+
+async def until_seen(kafka: RealKafka, topic: str, partitions: int) -> None:
+    with trio.fail_after(DEADLINE):
+        while await trio.to_thread.run_sync(seen, kafka, topic) != partitions:
+            await trio.sleep(0.1)
+
+
+async def test_topic_s_life_on_apache_kafka(real_kafka_any: RealKafka) -> None:
+    kafka, topic = real_kafka_any, "topics-command"
+    made = await topics(kafka, "create", topic, "--partitions", "2", "--config", "retention.ms=86400000")
+    assert (made.code, made.err) == (0, "")
+    await until_seen(kafka, topic, 2)
+    await trio.to_thread.run_sync(produce, kafka, topic, [b"%d" % n for n in range(30)])
+
+    listed = {row["topic"]: row for row in (await topics(kafka, "list", "--json")).document["topics"]}
+    assert (listed[topic]["partitions"], listed[topic]["replication_factor"]) == (2, 1)
+    (described,) = (await topics(kafka, "describe", topic, "--json")).document["topics"]
+    assert described["settings"] == {"retention.ms": "86400000"}
+    assert described["offsets"] == 30
+    assert [(row["leader"], row["replicas"], row["in_sync"]) for row in described["partitions"]] == [
+        (kafka.nodes[0].node_id, [kafka.nodes[0].node_id], [kafka.nodes[0].node_id])
+    ] * 2
+    assert described["advice"] == []
+
+    assert (await topics(kafka, "grow", topic, "--partitions", "5", "--execute")).code == 0
+    await until_seen(kafka, topic, 5)
+    assert (await topics(kafka, "delete", topic)).code == 0
+    assert seen(kafka, topic) == 5, "nothing is changed yet"
+    assert (await topics(kafka, "delete", topic, "--execute")).code == 0
+    await until_seen(kafka, topic, 0)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "told"),
+    [
+        (["create", "topics-there"], 2, "TOPIC_ALREADY_EXISTS (36); Topic 'topics-there' already exists"),
+        (["create", "topics-new", "--replication-factor", "3"], 2, "there must be as many brokers as copies"),
+        (["create", "topics new"], 2, "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -"),
+        (["create", "topics-new", "--config", "no.such=1"], 2, "INVALID_CONFIG (40); "),
+        (["describe", "topics-nothing"], 1, "`sarameya topics list` shows which there are"),
+    ],
+)
+async def test_what_apache_kafka_refuses_is_a_line_with_its_words_and_the_remedy(
+    real_kafka: RealKafka, argv: list[str], code: int, told: str
+) -> None:
+    if not seen(real_kafka, "topics-there"):
+        real_kafka.create_topic("topics-there")
+    outcome = await topics(real_kafka, *argv)
+    assert outcome.code == code
+    (line,) = outcome.err.splitlines()
+    assert told in line
+    assert seen(real_kafka, "topics-new") == 0
+
+
+async def test_who_may_not_is_told_which_acl_it_takes(real_kafka_secured: RealKafka, tmp_path: Path) -> None:
+    kafka, topic = real_kafka_secured, "topics-of-bob"
+    kafka.create_topic(topic)
+    grant(kafka, topic, "bob", AclOperation.ALL)
+    grant(kafka, topic, "alice", AclOperation.DESCRIBE)
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        f"bootstrap.servers={','.join(kafka.at('SASL_PLAIN'))}\n"
+        "security.protocol=SASL_PLAINTEXT\n"
+        "sasl.mechanism=PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="alice" password="{USERS["alice"]}";\n'
+    )
+
+    async def alice(*arguments: str) -> Outcome:
+        return await called(*arguments, "--properties", str(properties))
+
+    described = await alice("describe", topic)
+    assert described.code == 0, described.err
+    assert "it takes the ACL DESCRIBE_CONFIGS on the topic" in described.out
+    refused = await alice("grow", topic, "--partitions", "2", "--execute")
+    assert refused.code == 2
+    warning, line = refused.err.splitlines()
+    assert "security_protocol" in warning
+    assert "use SASL_SSL" in warning
+    assert USERS["alice"] not in warning
+    assert line.endswith("TOPIC_AUTHORIZATION_FAILED (29); it takes the ACL ALTER on the topic"), line
+    assert seen(kafka, topic) == 1
+
+
+def grant(kafka: RealKafka, topic: str, user: str, operation: AclOperation) -> None:
+    literal = ResourcePatternType.LITERAL
+    allowed = AclBinding(ResourceType.TOPIC, topic, literal, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+    admin = kafka.admin()  # which ends what it does once nobody has it
+    for done in admin.create_acls([allowed]).values():
+        done.result(DEADLINE)

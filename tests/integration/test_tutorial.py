@@ -1,0 +1,222 @@
+"""docs/tutorial.md is walked as it is written: its files are written, its commands run, and they print what it says.
+
+`...` stands for anything. A command that does not end by itself (`sarameya broker`, `sarameya run`) has a terminal of
+its own; `^C` interrupts the one that was started last. The reader has installed a clone, and takes any warning for an
+error. They walk once with the broker that is built in, and once with a real one.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from urllib.request import urlopen
+from uuid import uuid4
+
+import attrs
+import pytest
+
+from tests.docs.pages import page
+from tests.integration.processes import marked
+from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka.node import free_ports
+
+pytestmark = pytest.mark.integration
+
+SOURCE = Path(__file__).parents[2]
+PATIENCE = 120.0
+BUILT_IN = "sarameya broker "
+ENDLESS = (BUILT_IN, "sarameya run ")
+OF_A_REAL_BROKER = "sarameya topics create "
+UNWANTED = re.compile("Traceback|Warning|ERROR|WARNING")
+
+
+@attrs.define
+class Walk:
+    """One reader, and their terminals."""
+
+    directory: Path
+    environment: Mapping[str, str]
+    left_out: str
+    """How the command begins that a reader with such a broker has no need of."""
+    terminals: list[tuple[subprocess.Popen[bytes], Path]] = attrs.field(factory=list)
+    walked: list[str] = attrs.field(factory=list)
+
+    def walk(self, text: str) -> None:
+        for language, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            if language == "console":
+                self.console(block)
+            elif language in ("python", "toml"):
+                self.write(block)
+
+    def write(self, text: str) -> None:
+        name = text.splitlines()[0].removeprefix("# ")
+        (self.directory / name).write_text(text)
+        self.walked.append(name)
+
+    def console(self, text: str) -> None:
+        for line, expected in re.findall(r"^(\$ .*|\^C)\n((?:(?!\$ |\^C).*\n)*)", text, re.MULTILINE):
+            command = line.removeprefix("$ ")
+            self.walked.append(command)
+            if command.startswith(self.left_out):
+                continue
+            if command == "^C":
+                self.interrupt(expected)
+            elif command.startswith("curl "):
+                assert matches(fetched(command.removeprefix("curl ")), expected)
+            elif command.startswith(ENDLESS):
+                self.start(command, expected)
+            else:
+                self.run(command, expected)
+
+    def start(self, command: str, expected: str) -> None:
+        output = self.directory / f"terminal{len(self.walked)}"
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                self.arguments(command), cwd=self.directory, env=self.environment, stdout=file, stderr=file
+            )
+        self.terminals.append((process, output))
+        wait_for(output.read_text, expected)
+        assert process.poll() is None
+
+    def run(self, command: str, expected: str) -> None:
+        def printed() -> str:
+            done = subprocess.run(
+                self.arguments(command),
+                cwd=self.directory,
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
+            )
+            assert not UNWANTED.search(done.stderr), done.stderr
+            # A group that has not been made yet is refused by its name, and looked for again, as a reader would.
+            assert command.startswith("sarameya groups") or done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        if command.startswith("sarameya groups"):
+            wait_for(printed, expected)
+        else:
+            assert matches(printed(), expected)
+
+    def interrupt(self, expected: str) -> None:
+        if not self.terminals:  # the last of them is the built-in broker's, where there is none
+            assert self.left_out == BUILT_IN
+            return
+        process, output = self.terminals.pop()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0, output.read_text()
+        assert matches(output.read_text(), expected)
+        # How often a broker that was just started has to be asked, is its own affair.
+        lines = [line for line in output.read_text().splitlines() if '"event": "Retrying"' not in line]
+        assert not any(map(UNWANTED.search, lines)), lines
+
+    def arguments(self, command: str) -> list[str]:
+        program, *rest = shlex.split(command)
+        return [str(self.environment["VIRTUAL_ENV"] / Path("bin") / program), *rest]
+
+
+def matches(text: str, expected: str) -> bool:
+    """Whether the lines that are expected are there, in this order; `...` stands for anything."""
+    # Brackets are brackets here.
+    pattern = re.sub(r"\[", "[[]", expected).replace("...", "*")
+    return fnmatch.fnmatchcase(text, f"*{pattern.strip()}*")
+
+
+def wait_for(text: Callable[[], str], expected: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not matches(said := text(), expected):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.2)
+
+
+def fetched(url: str) -> str:
+    with urlopen(url) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment into which pip has installed the clone. What that depends on it has from ours."""
+    directory = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    wheels = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(SOURCE)]
+    subprocess.run([*pip, *wheels], check=True)
+    environment = directory / "venv"
+    venv.create(environment, symlinks=True)
+    (wheel,) = directory.glob("sarameya-*.whl")
+    install = ["--python", str(environment), "install", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([*pip, *install], check=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return environment
+
+
+@pytest.fixture
+def environment(installation: Path) -> dict[str, str]:
+    """As it is once the virtual environment is activated."""
+    own = {
+        "VIRTUAL_ENV": str(installation),
+        "PATH": f"{installation / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "120",
+        "PYTHONWARNINGS": "error",
+        "TUTORIAL_MARK": uuid4().hex,
+    }
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | own
+
+
+@pytest.fixture
+def start_walk(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[[str], Walk]]:
+    begun: list[Walk] = []
+
+    def start(left_out: str) -> Walk:
+        begun.append(Walk(tmp_path, environment, left_out))
+        return begun[0]
+
+    yield start
+    for walk in begun:
+        for process, _ in walk.terminals:
+            process.kill()
+            process.wait()
+    assert marked(environment["TUTORIAL_MARK"]) == []
+
+
+def tutorial(broker: int) -> str:
+    """The page, for a broker and a status page at ports of the test's."""
+    (page_port,) = free_ports(1)
+    return page("tutorial").replace("9092", str(broker)).replace("8080", str(page_port))
+
+
+def test_tutorial_can_be_walked(start_walk: Callable[[str], Walk]) -> None:
+    (port,) = free_ports(1)
+    walk = start_walk(OF_A_REAL_BROKER)
+    walk.walk(tutorial(port))
+    assert walk.terminals == []
+    assert [step for step in walk.walked if step == "^C"] == ["^C"] * 3
+    assert walk.walked[-3] == "python read.py"
+
+
+def test_tutorial_can_be_walked_with_a_real_broker(
+    start_walk: Callable[[str], Walk], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with RealKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        walk = start_walk(BUILT_IN)
+        walk.walk(tutorial(int(kafka.bootstrap_servers[0].rpartition(":")[2])))
+    assert walk.terminals == []
+    assert walk.walked[-3] == "python read.py"
+
+
+def test_what_is_not_printed_is_noticed() -> None:
+    assert matches("one\ntwo [1] three\nfour\n", "...two [1]...\nfour")
+    assert not matches("one\ntwo\n", "two\nthree")
