@@ -17,14 +17,11 @@ from sarameya_handlers.audit.sweeping import plan_sweep, sweep_document
 from sarameya_handlers.audit.verdict import judge
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note
 from sarameya_handlers.spark.tables.table import Leftover
+from tests.docs.pages import blocks, page
 from tests.handlers.audit.fake_table import links_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+PAGE = page("audit")
 ONE, TWO = ChainKey("sarameya", "orders", 0), ChainKey("sarameya", "orders", 1)
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def chain_of(key: ChainKey, *ends: int) -> ChainFacts:
@@ -74,7 +71,7 @@ def moves() -> Any:
 
 def test_examples_are_what_is_printed() -> None:
     facts = example()
-    verify, rewind = blocks("")
+    verify, rewind = blocks(PAGE, "")
     assert verify == report_text(facts, judge(facts)) + "\n"
     assert rewind == rewind_text("delta:/data/orders", "version 41", moves(), {}, executed=False) + "\n"
 
@@ -118,7 +115,7 @@ def test_every_field_of_the_documents_is_told() -> None:
 
 
 def test_program_runs(tmp_path: Path) -> None:
-    [program] = blocks("python")
+    [program] = blocks(PAGE, "python")
     table = ParquetTable(tmp_path / "orders")
     assert "/data/orders" in program
     names: dict[str, Any] = {}

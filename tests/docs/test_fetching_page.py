@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,9 +11,10 @@ from trio.testing import MockClock
 
 import sarameya
 from sarameya import Config, observe
+from tests.docs.pages import blocks, page
 from tests.group.kit import deadline, eventually, fill, orders, start_member
 
-PAGE = (Path(__file__).parents[2] / "docs" / "fetching.md").read_text(encoding="utf-8")
+PAGE = page("fetching")
 UNITS = {"": 1, "s": 1, "MiB": 2**20}
 
 
@@ -22,7 +22,7 @@ UNITS = {"": 1, "s": 1, "MiB": 2**20}
 def shown() -> dict[str, Any]:
     """What the page's Python defines."""
     names: dict[str, Any] = {}
-    exec("\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)), names)
+    exec("\n".join(blocks(PAGE, "python")), names)
     return names
 
 

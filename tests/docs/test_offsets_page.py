@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,26 +13,23 @@ from sarameya import CommittedOffset, Config
 from sarameya.observe import ClaimStarted
 from sarameya.offset_policy import parse_policy
 from sarameya.service.groups.command import _to
+from tests.docs.pages import blocks, page
 from tests.group.kit import Recorder, deadline, eventually, failure, fill, orders, start_member
 from tests.group.standalone_kit import ORDERS, Watched, take
 
-PAGE = (Path(__file__).parents[2] / "docs" / "offsets.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = page("offsets")
 
 
 @pytest.fixture(scope="module")
 def shown() -> dict[str, Any]:
     """What the page's Python defines."""
     names: dict[str, Any] = {}
-    exec("\n".join(blocks("python")), names)
+    exec("\n".join(blocks(PAGE, "python")), names)
     return names
 
 
 def test_python_and_toml_say_the_same(shown: dict[str, Any]) -> None:
-    [toml] = blocks("toml")
+    [toml] = blocks(PAGE, "toml")
     assert Config.from_mapping(tomllib.loads(toml)["config"]) == shown["config"]
 
 

@@ -17,17 +17,18 @@ from sarameya_handlers.landing.dead_letter_options import dead_letters
 from sarameya_handlers.landing.dead_letter_topic import PREFIX
 from sarameya_handlers.landing.dead_letters import DeadLetter
 from sarameya_handlers.spark.poison.finding import Tolerance
+from tests.docs.pages import blocks, page
 from tests.handlers.landing.test_dead_letters import LINK, files, topic_letters
 from tests.producer.kit import log
 
-PAGE = (Path(__file__).parents[2] / "docs" / "producing.md").read_text(encoding="utf-8")
+PAGE = page("producing")
 UNITS = {"s": 1, "MiB": 2**20}
 LETTER = DeadLetter(offset=1, error="e", timestamp=1)
 
 
 async def test_example_sends_what_it_says(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {}
-    exec("\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)), names)
+    exec("\n".join(blocks(PAGE, "python")), names)
     async with memory_cluster({"orders": 2}) as cluster:
 
         def producer(servers: list[str], config: Config) -> Producer:
@@ -76,7 +77,7 @@ async def test_columns_of_letters_are_those_that_are_named(tmp_path: Path) -> No
 
 
 def test_place_for_letters_is_said_so() -> None:
-    (block,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (block,) = blocks(PAGE, "toml")
     options = tomllib.loads(block)["handler"]["options"]["dead_letters"]
     assert dead_letters(options).name == "topic orders.dead"
 

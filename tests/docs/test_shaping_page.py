@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -17,17 +16,14 @@ from sarameya_handlers.registry.client import LOOK_AGAIN_AFTER
 from sarameya_handlers.spark.shaping.decode_options import FORMATS
 from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping
 from sarameya_handlers.spark.tables.table import Layout
+from tests.docs.pages import blocks, page
 
-PAGE = (Path(__file__).parents[2] / "docs" / "shaping.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = page("shaping")
 
 
 @pytest.fixture(scope="module")
 def options() -> dict[str, Any]:
-    [toml] = blocks("toml")
+    [toml] = blocks(PAGE, "toml")
     shown: dict[str, Any] = tomllib.loads(toml)["handler"]["options"]
     return shown
 
@@ -58,7 +54,7 @@ def test_figures_are_the_code_s() -> None:
 
 def test_python_is_a_transform() -> None:
     names: dict[str, Any] = {}
-    exec("\n".join(blocks("python")), names)
+    exec("\n".join(blocks(PAGE, "python")), names)
     assert Shaping(transform=names["shaped"])
 
 

@@ -16,10 +16,11 @@ from sarameya_handlers import SparkSink
 from sarameya_handlers.spark.options import spark_options
 from sarameya_handlers.spark.sink_options import LAYOUT, OTHERS, PLAIN, sink_arguments
 from sarameya_handlers.spark.tables.table import Layout
+from tests.docs.pages import blocks, page
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = page("tables")
+BLOCKS = blocks(PAGE, "toml")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
 
 

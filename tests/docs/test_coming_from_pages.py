@@ -1,0 +1,232 @@
+"""docs/coming-from-*.md: the names in their tables are real, ours and theirs, and the programs run."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+import sarameya
+from sarameya import Config, ConsumerGroup
+from sarameya.service.app_file import App, ServiceSection, load_app
+from sarameya.service.commands import _OURS
+from sarameya.testing import run_inline, virtual_wall_clock
+from sarameya_handlers import SparkSink
+from tests.docs.pages import DOCS, blocks, page
+from tests.group.kit import deadline, eventually, fill, orders
+
+CLIENTS = ["sarama", "kafka-python", "aiokafka", "confluent-kafka"]
+SOURCES = [*CLIENTS, "spark"]
+MODULES = [import_module(name) for name in ("sarameya", "sarameya.testing", "sarameya_handlers", "sarameya.observe")]
+OPTIONS = {field.name for kind in (Config, App, ServiceSection) for field in attrs.fields(kind)}
+SINK = set(inspect.signature(SparkSink.__init__).parameters) | {"value_format"}
+COMMANDS = {*_OURS, *(entry.name for entry in entry_points(group="sarameya.commands"))}
+ABSENT = object()
+
+
+def rows(text: str) -> Iterator[tuple[list[str], list[str]]]:
+    """(their names, our names) of each row of the tables of names; the header of ours says so."""
+    for table in re.findall(r"^\| [^|]+ \| Sarameya \|.*\n\|-.*\n((?:\|.*\n)+)", text, re.MULTILINE):
+        for line in table.splitlines():
+            theirs, ours, *_ = line.strip("|").split("|")
+            yield re.findall(r"`([^`]+)`", theirs), re.findall(r"`([^`]+)`", ours)
+
+
+def is_ours(name: str) -> bool:
+    if name.startswith("sarameya "):
+        return name.split()[1] in COMMANDS
+    if name in OPTIONS or name in SINK:
+        return True
+    owner, _, member = name.partition(".")
+    found = next((vars(module)[owner] for module in MODULES if owner in module.__all__), None)
+    if found is None or not member:
+        return found is not None
+    in_constructor = member in inspect.signature(found).parameters
+    return hasattr(found, member) or in_constructor or member in getattr(found, "__struct_fields__", ())
+
+
+def is_kafka_python_s(name: str) -> bool:
+    import kafka
+    from kafka.consumer.group import KafkaConsumer
+
+    return resolves(name, [kafka]) or name in KafkaConsumer.DEFAULT_CONFIG
+
+
+def is_aiokafka_s(name: str) -> bool:
+    import aiokafka
+
+    return resolves(name, [aiokafka]) or name in inspect.signature(aiokafka.AIOKafkaConsumer).parameters
+
+
+def is_confluent_s(name: str) -> bool:
+    import confluent_kafka
+    import confluent_kafka.admin
+
+    if name[0].isupper():
+        return resolves(name, [confluent_kafka, confluent_kafka.admin])
+    try:
+        confluent_kafka.Consumer({"group.id": "g", name: "no such value"})
+    except confluent_kafka.KafkaException as error:
+        return "No such configuration property" not in str(error)
+    return True
+
+
+SPARKS_OPTIONS = {"subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp", "failOnDataLoss"}
+SPARKS_OPTIONS |= {"groupIdPrefix", "maxOffsetsPerTrigger", "minPartitions", "includeHeaders", "checkpointLocation"}
+"""What has no name in Python: the source's options, as Spark 4.1's own guide to Kafka lists them."""
+
+
+def is_spark_s(name: str) -> bool:
+    import pyspark.sql.avro.functions
+    import pyspark.sql.functions
+    import pyspark.sql.streaming
+
+    if name in SPARKS_OPTIONS or name.startswith("kafka."):
+        return True
+    if name == "processingTime":
+        return name in inspect.signature(pyspark.sql.streaming.DataStreamWriter.trigger).parameters
+    modules = [pyspark.sql.streaming, pyspark.sql.functions, pyspark.sql.avro.functions]
+    return resolves(name, modules)
+
+
+def resolves(name: str, modules: list[Any]) -> bool:
+    owner, *members = name.split(".")
+    found = next((getattr(module, owner) for module in modules if hasattr(module, owner)), ABSENT)
+    for member in members:
+        found = getattr(found, member, ABSENT)
+    return found is not ABSENT
+
+
+THEIRS = {
+    "kafka-python": is_kafka_python_s,
+    "aiokafka": is_aiokafka_s,
+    "confluent-kafka": is_confluent_s,
+    "spark": is_spark_s,
+}
+
+
+def test_every_page_is_known() -> None:
+    pages = {path.stem.removeprefix("coming-from-") for path in DOCS.glob("coming-from-*.md")}
+    assert pages == set(SOURCES)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_our_names_are_real(source: str) -> None:
+    names = {name for _, ours in rows(page(f"coming-from-{source}")) for name in ours}
+    assert len(names) > 15
+    assert {name for name in names if not is_ours(name)} == set()
+
+
+@pytest.mark.parametrize("source", THEIRS)
+def test_their_names_are_real(source: str) -> None:
+    names = {name for theirs, _ in rows(page(f"coming-from-{source}")) for name in theirs} - {"group_id"}
+    assert len(names) > 15
+    assert {name for name in names if not THEIRS[source](name)} == set()
+
+
+@pytest.mark.parametrize("name", ["ConsumerGroup.nothing", "Nothing", "nothing", "sarameya nothing", "Claim.seek"])
+def test_name_that_is_not_ours_is_noticed(name: str) -> None:
+    assert not is_ours(name)
+
+
+@pytest.mark.parametrize("source", THEIRS)
+def test_name_that_is_not_theirs_is_noticed(source: str) -> None:
+    assert not THEIRS[source]("no.such.option")
+    assert not THEIRS[source]("Consumer.nothing")
+
+
+@pytest.mark.parametrize("source", CLIENTS)
+async def test_program_reads_all_and_commits(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[ConsumerGroup] = []
+
+    def group(bootstrap_servers: list[str], name: str, config: Config) -> ConsumerGroup:
+        made.append(
+            ConsumerGroup(
+                bootstrap_servers,
+                name,
+                config,
+                transport=cluster.transport,
+                run_sync=run_inline,
+                wall_clock=virtual_wall_clock,
+            )
+        )
+        return made[0]
+
+    async with orders(2) as cluster, deadline() as nursery:
+        fill(cluster, 10, 0)
+        fill(cluster, 20, 1)
+        monkeypatch.setattr(sarameya, "ConsumerGroup", group)
+        monkeypatch.setattr("trio.to_thread.run_sync", inline)
+        names: dict[str, Any] = {}
+        exec("\n".join(blocks(page(f"coming-from-{source}"), "python")), names)
+        nursery.start_soon(names["main"], cluster.bootstrap_servers)
+        await eventually(lambda: sum(one.offset for one in cluster.committed("orders").values()) == 30)
+        await made[0].close()
+    assert capsys.readouterr().out.count("\n") == (30 if source == "kafka-python" else 0)
+
+
+async def inline(function: Callable[..., Any], *arguments: Any) -> Any:
+    await trio.lowlevel.checkpoint()
+    return function(*arguments)
+
+
+SPARK = """
+import sys
+
+import trio
+
+{program}
+
+from sarameya.embedded import EmbeddedCluster
+
+
+async def main() -> None:
+    async with EmbeddedCluster(topics={{"orders": 2}}) as cluster, trio.open_nursery() as nursery:
+        for number in range(10):
+            cluster.produce("orders", number % 2, b"order %d" % number, key=b"ann")
+        nursery.start_soon(land, cluster.bootstrap_servers, sys.argv[1])
+        while sum(one.offset for one in cluster.committed("orders-landing").values()) < 10:
+            await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+
+
+trio.run(main)
+"""
+
+
+@pytest.mark.integration
+def test_program_lands_what_the_transform_makes(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    [program] = blocks(page("coming-from-spark"), "python")
+    assert "max_age=30.0" in program
+    (tmp_path / "land.py").write_text(SPARK.format(program=program.replace("max_age=30.0", "max_age=0.5")))
+    command = [sys.executable, str(tmp_path / "land.py"), str(tmp_path / "table")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    landed = pq.read_table(tmp_path / "table")
+    assert sorted(landed["text"].to_pylist()) == [f"order {number}" for number in range(10)]
+    assert set(landed["customer"].to_pylist()) == {"ann"}
+
+
+def test_app_file_for_spark_s_users_is_one(tmp_path: Path) -> None:
+    [text] = blocks(page("coming-from-spark"), "toml")
+    (tmp_path / "landing.toml").write_text(text)
+    app = load_app(tmp_path / "landing.toml")
+    options = tomllib.loads(text)["handler"]["options"]
+    assert (app.group, app.handler.options) == ("orders-landing", options)
+    SparkSink.from_options(app.handler.options)

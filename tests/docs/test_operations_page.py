@@ -1,0 +1,118 @@
+"""docs/operations.md: its log lines are of this log, its tables of this service, its settings of the examples."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import re
+from datetime import datetime
+
+import attrs
+import pytest
+
+import sarameya
+from sarameya import observe
+from sarameya.model import Generation, TopicPartition
+from sarameya.observe.events import Event
+from sarameya.observe.log import _LEVELS
+from sarameya.service import failures, signals, unfinished
+from sarameya.service.app_file import SERVICE_KEYS
+from sarameya.service.log_lines import RESERVED, LogFormat
+from tests.docs.pages import DOCS, blocks, page
+from tests.examples.test_deploy import MARGIN, container, image, pod, unit
+
+PAGE = page("operations")
+JSON_LINES = [json.loads(line) for line in "".join(blocks(PAGE, "json")).splitlines()]
+
+
+def section(title: str) -> str:
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def first_column(title: str) -> list[str]:
+    return [row.split("|")[1].strip() for row in section(title).splitlines() if row.startswith("| ")][1:]
+
+
+def event_of(words: str) -> type[Event]:
+    """The event that is told in these words."""
+    return getattr(observe, "".join(word.capitalize() for word in words.split()))
+
+
+def test_text_lines_are_those_of_events_and_of_signals() -> None:
+    [text] = blocks(PAGE, "text")
+    for line in text.splitlines():
+        assert datetime.fromisoformat(line[:23])
+        assert line[24:32].strip() in logging.getLevelNamesMapping()
+        words, _, fields = line[32:].partition(": ")
+        if fields != "stopping":
+            told = re.findall(r"(\w+)=", fields)
+            assert told == [field.name for field in attrs.fields(event_of(words))]
+
+
+def test_json_lines_have_the_fields_of_their_events() -> None:
+    assert len(JSON_LINES) == 2
+    for line in JSON_LINES:
+        assert datetime.fromisoformat(line["time"]).tzinfo
+        event = line.get("event")
+        fields = {field.name for field in attrs.fields(getattr(observe, event))} if event else set()
+        assert line.keys() - RESERVED == fields
+
+
+def test_json_line_of_an_event_has_its_words() -> None:
+    [line] = [line for line in JSON_LINES if "event" in line]
+    assignment = {topic: tuple(numbers) for topic, numbers in line["assignment"].items()}
+    event = observe.SessionStarted(line["group"], Generation(line["generation"], "m", "range"), assignment)
+    assert line["message"] == str(event)
+    assert str(TopicPartition("orders", 0)) in blocks(PAGE, "text")[0]
+
+
+def test_every_event_that_is_a_warning_has_a_row_with_what_to_do() -> None:
+    warned = {kind.__name__ for kind, level in _LEVELS.items() if level >= logging.WARNING}
+    told = {name for row in first_column("What to do when") for name in re.findall(r"`([^`]+)`", row)}
+    assert told >= warned
+    others = told - warned
+    words = "".join(inspect.getsource(module) for module in (signals, unfinished))
+    assert [one for one in others if not hasattr(sarameya, one) and one not in words] == []
+
+
+def test_exit_codes_are_those_of_the_service() -> None:
+    assert failures.__doc__ is not None
+    ours = {row.split("|")[1].strip() for row in failures.__doc__.splitlines() if row.startswith("| ")}
+    told = {code for row in first_column("Exit codes") for code in row.split(", ")}
+    assert {code for code in ours if code.isdecimal()} <= told
+    assert {str(failures.ExitCode.on_signal(number)) for number in signals.SIGNALS} <= told
+
+
+@pytest.mark.parametrize(
+    "name", ["close_timeout", "claim_grace", "session_timeout", "group_instance_id", "fetch_buffer_bytes"]
+)
+def test_options_that_matter_are_options(name: str) -> None:
+    assert f"`{name}`" in section("Settings that matter")
+    assert hasattr(sarameya.Config(), name)
+
+
+def test_settings_of_the_service_are_its_own() -> None:
+    assert {"log_format", "http", "stall_after", "on_failure", "restart_backoff"} <= SERVICE_KEYS.keys()
+    [formats] = re.findall(r"`--log-format` \((.*?)\)", PAGE)
+    assert tuple(re.findall(r"`(\w+)`", formats)) == LogFormat.__args__
+
+
+def test_what_is_said_of_the_examples_stands_in_them() -> None:
+    assert f"`rebalance_timeout` + {MARGIN} s" in section("Settings that matter")
+    for setting in re.findall(r"`(\w+=\w+)`", section("systemd")):
+        name, _, value = setting.partition("=")
+        assert value in unit()[name] or name in {"READY", "STOPPING", "WATCHDOG"} or value in unit()[name][0].split()
+    assert {"terminationGracePeriodSeconds"} <= pod().keys()
+    assert container()["securityContext"]["readOnlyRootFilesystem"]
+    assert image()["CMD"][0].startswith("[")
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]*)?\)", PAGE):
+        assert (DOCS / target).exists(), target
+    anchors = {
+        re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-")
+        for title in re.findall(r"^## (.*)$", PAGE, re.M)
+    }
+    assert set(re.findall(r"\]\(#([\w-]+)\)", PAGE)) <= anchors

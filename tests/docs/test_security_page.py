@@ -1,0 +1,57 @@
+"""docs/security.md: what stands there runs, and says what the code says."""
+
+from __future__ import annotations
+
+import re
+import ssl
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sarameya import Config, Secret, Token
+from sarameya.net.tls import _REASONS, _VERIFY
+from tests.docs.pages import blocks, page
+
+PAGE = page("security")
+
+
+def test_app_file_is_one(tmp_path: Path) -> None:
+    [text] = blocks(PAGE, "toml")
+    (tmp_path / "password").write_text("sesame\n")
+    options = tomllib.loads(text.replace("/run/secrets/kafka-password", str(tmp_path / "password")))["config"]
+    config = Config.from_mapping(options)
+    assert (config.sasl_mechanism, config.sasl_password) == ("SCRAM-SHA-512", Secret("sesame"))
+
+
+async def test_token_is_given() -> None:
+    [text] = blocks(PAGE, "python")
+    names: dict[str, Any] = {}
+    exec(compile(text, "security.md", "exec"), names)
+    assert await names["config"].sasl_token() == Token("eyJhbGciOi...", {"logicalCluster": "lkc-1"})
+
+
+def test_what_goes_wrong_is_told_in_these_words() -> None:
+    table = PAGE.partition("| text | means |")[2].partition("\n\n")[0]
+    ours = {problem for problem, _ in [*_VERIFY.values(), *_REASONS.values()]}
+    told = [text for row in table.splitlines() for text in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+    of_certificates = [text for text in told if "certificate" in text]
+    assert len(of_certificates) == 6
+    assert [text for text in of_certificates if not any(text in problem for problem in ours)] == []
+
+
+@pytest.mark.integration
+def test_key_store_becomes_a_pem_file_by_these_commands(tmp_path: Path) -> None:
+    [text] = blocks(PAGE, "sh")
+    make = "keytool -genkeypair -keystore client.jks -storetype JKS -keyalg RSA -alias me -dname CN=me"
+    secret = {"keytool": "-srcstorepass changeit -deststorepass changeit", "openssl": "-passin pass:changeit"}
+    run(tmp_path, f"{make} -storepass changeit -keypass changeit")
+    for command in text.splitlines():
+        run(tmp_path, f"{command} {secret[command.split()[0]]}")
+    ssl.create_default_context().load_cert_chain(tmp_path / "client.pem")
+
+
+def run(directory: Path, command: str) -> None:
+    subprocess.run(command.split(), cwd=directory, check=True, capture_output=True, timeout=60)

@@ -1,0 +1,76 @@
+"""docs/status-page.md says what there is: every path, state and metric, and alerts on metrics that exist."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+from prometheus_client import Metric
+
+from sarameya import ConsumerGroup
+from sarameya.service.app_file import SERVICE_KEYS, ServiceSection
+from sarameya.service.otel import PATIENCE
+from sarameya.service.web.app import make_app
+from sarameya.service.web.board import Board
+from sarameya.service.web.names import Names
+from sarameya.service.web.roster import Roster
+from sarameya.status import Activity
+from sarameya.telemetry.otel_metrics import INTERVAL, export_metrics
+from sarameya.telemetry.otel_tracing import MOST_LINKS, context_of
+from sarameya.telemetry.prometheus import GroupCollector
+from tests.docs.pages import blocks, page
+
+PAGE = page("status-page")
+
+
+def shown_name(metric: Metric) -> str:
+    return metric.name + ("_total" if metric.type == "counter" else "")
+
+
+def row(metric: Metric) -> str:
+    labels = ", ".join(label for label in metric._labelnames if label not in ("group", "worker"))  # type: ignore[attr-defined]
+    return f"| `{shown_name(metric)}` | {metric.type} | {labels} | {metric.documentation} |"
+
+
+def test_every_metric_has_the_row_that_its_collector_would_write() -> None:
+    rows = re.findall(r"^\| `sarameya_.*", PAGE, re.MULTILINE)
+    assert rows == [row(metric) for metric in GroupCollector(list).collect()]
+
+
+def test_alerts_are_on_metrics_that_exist() -> None:
+    metrics = {shown_name(metric) for metric in GroupCollector(list).collect()}
+    alerts = set(re.findall(r"sarameya_\w+", blocks(PAGE, "yaml")[1]))
+    assert len(alerts) >= 6
+    assert alerts <= metrics
+
+
+def test_every_path_is_there_and_no_other() -> None:
+    board = Board("g", Roster([]), stall_after=1.0, why_stopping=lambda: "")
+    served = {route.path for route in make_app(board, Names()).routes} - {"/page.js", "/page.css"}  # type: ignore[attr-defined]
+    assert set(re.findall(r"^\| `(/[\w.]*)` \|", PAGE, re.MULTILINE)) == served
+
+
+def test_states_are_all_there_in_their_order() -> None:
+    table = PAGE.partition("| state | what it says |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE) == [str(activity) for activity in Activity]
+
+
+def test_settings_are_settings() -> None:
+    said = tomllib.loads(blocks(PAGE, "toml")[0])["service"]
+    assert said.keys() <= SERVICE_KEYS.keys()
+    assert said["stall_after"] == ServiceSection().stall_after
+
+
+def test_spans_are_asked_for_by_this() -> None:
+    [text] = blocks(PAGE, "python")
+    names: dict[str, Any] = {}
+    exec(compile(text, "status-page.md", "exec"), names)
+    assert isinstance(names["group"], ConsumerGroup)
+    assert tomllib.loads(blocks(PAGE, "toml")[1])["service"] == {"otel": True}
+    assert SERVICE_KEYS["otel"]
+
+
+def test_what_is_named_is_there() -> None:
+    assert all((context_of, export_metrics, GroupCollector.of))
+    assert (MOST_LINKS, INTERVAL, PATIENCE) == (128, 15, 3)

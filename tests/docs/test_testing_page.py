@@ -1,0 +1,38 @@
+"""What docs/testing.md shows is run as it stands there, and what its tables name exists."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import sarameya_pytest
+from sarameya.testing import ClaimFeed
+from tests.docs.pages import blocks, page
+from tests.testing.user_project import Project
+
+PAGE = page("testing")
+
+
+def first_column(header: str) -> list[str]:
+    """The names in the first column of the table under this header."""
+    (rows,) = re.findall(rf"^\| {header} \|.*\n\|---.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    return re.findall(r"^\| `(\w+)", rows, re.MULTILINE)
+
+
+def test_page_is_a_suite_that_passes(tmp_path: Path) -> None:
+    project, text = Project(tmp_path), "\n\n".join(blocks(PAGE, "python"))
+    (settings,) = blocks(PAGE, "ini")
+    (project.tests / "pytest.ini").write_text(settings)
+    project.passes(text, "-W", "error", count=len(re.findall(r"^(?:async )?def test_", text, re.MULTILINE)))
+
+
+def test_calls_of_the_feed_are_all_told() -> None:
+    calls = {name for name, _ in inspect.getmembers(ClaimFeed, inspect.isfunction) if not name.startswith("_")}
+    assert set(first_column("call")) == calls
+
+
+def test_fixtures_are_all_told() -> None:
+    fixtures = re.findall(r"^@pytest.fixture\n(?:async )?def (\w+)", inspect.getsource(sarameya_pytest), re.MULTILINE)
+    assert len(fixtures) == 6
+    assert set(first_column("fixture")) == set(fixtures)
