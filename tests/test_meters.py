@@ -1,0 +1,92 @@
+"""Counts of what happens."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya.meters import SECONDS, Histogram, Meter
+from sarameya.model import TopicPartition
+from sarameya.observe import (
+    BackpressureEnded,
+    ClaimEnded,
+    ConnectionLost,
+    DeadLettered,
+    Landed,
+    LandingFailed,
+    MembershipChanged,
+    OffsetReset,
+    Retrying,
+)
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+@given(st.lists(st.floats(0, 1000)))
+def test_each_value_is_in_the_bucket_of_the_least_bound_that_it_does_not_exceed(values: list[float]) -> None:
+    histogram = Histogram()
+    for value in values:
+        histogram.observe(value)
+    assert histogram.cumulative() == [(bound, sum(value <= bound for value in values)) for bound in SECONDS]
+    assert histogram.count == len(values)
+
+
+def test_what_is_told_is_counted_by_what_it_is_about() -> None:
+    meter = Meter(lambda: 0.0)
+    for event in (
+        Retrying("fetch from broker 1", 1, 0.0, 0.1, "x"),
+        Retrying("fetch from broker 2", 1, 0.0, 0.1, "x"),
+        OffsetReset(T0, 1, 9, "oldest", "out of range", 5, 20, 4),
+        BackpressureEnded(T0, 1.5),
+        BackpressureEnded(T1, 0.5),
+        ConnectionLost(1, "a:1", "x"),
+        ClaimEnded(T0, 20, 7, 700, 0.25),
+        ClaimEnded(T1, 20, 3, 300, 0.5),
+        Landed(partition=T0, from_offset=0, to_offset=7, rows=7, size_bytes=5000, seconds=0.3),
+        Landed(partition=T0, from_offset=7, to_offset=9, seconds=0.1),
+        LandingFailed(partition=T0, from_offset=9, to_offset=10, cause="x"),
+        DeadLettered(partition=T1, count=2, place="p"),
+    ):
+        meter(event)
+    meters = meter.meters
+    assert meters.retries == {"fetch": 2}
+    assert meters.events["ConnectionLost"] == 1
+    topic = meters.topics["t"]
+    assert (topic.offsets_gone, topic.backpressure_seconds) == (4, 2.0)
+    assert (topic.records, topic.size_bytes, topic.handler_seconds) == (10, 1000, 0.75)
+    assert (topic.landing_seconds.count, topic.landing_seconds.total) == (2, 0.4)
+    assert (topic.landing_rows.count, topic.landing_rows.total) == (1, 7)
+    assert (topic.landing_bytes.count, topic.landing_bytes.total) == (1, 5000)
+    assert (topic.landing_failures, topic.dead_letters) == (1, 2)
+
+
+def test_rebalance_lasts_from_when_the_member_is_not_stable_to_when_it_is() -> None:
+    now = 0.0
+    meter = Meter(lambda: now)
+    moves = [
+        ("UNJOINED", "PREPARING_REBALANCE", "join_wanted"),
+        ("PREPARING_REBALANCE", "COMPLETING_REBALANCE", "joined"),
+        ("COMPLETING_REBALANCE", "STABLE", "synced"),
+        ("STABLE", "LOST", "member_forgotten"),
+        ("LOST", "PREPARING_REBALANCE", "join_wanted"),
+        ("PREPARING_REBALANCE", "COMPLETING_REBALANCE", "joined"),
+        ("COMPLETING_REBALANCE", "STABLE", "synced"),
+        ("STABLE", "REVOKING", "rebalance"),
+        ("REVOKING", "LEAVING", "leave_wanted"),
+        ("LEAVING", "UNJOINED", "left"),
+    ]
+    for before, after, trigger in moves:
+        meter(MembershipChanged("g", before, after, "", trigger))
+        now += 1
+    assert meter.meters.rebalances == {"join_wanted": 1, "member_forgotten": 1, "rebalance": 1}
+    # The last one was not over when the member left.
+    assert (meter.meters.rebalance_seconds.count, meter.meters.rebalance_seconds.total) == (2, 2.0 + 3.0)
+
+
+def test_answers_are_told_by_request() -> None:
+    meter = Meter(lambda: 0.0)
+    meter.answered("FetchRequest", 0.2)
+    meter.answered("FetchRequest", 0.4)
+    meter.answered("HeartbeatRequest", 0.001)
+    assert {name: histogram.count for name, histogram in meter.meters.requests.items()} == {"Fetch": 2, "Heartbeat": 1}
