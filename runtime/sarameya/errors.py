@@ -128,7 +128,8 @@ class TlsError(AuthenticationError):
 
 
 class TokenError(SarameyaError):
-    """`Config.sasl_token` raised, or gave what is no token: no broker can be told who we are until it does."""
+    """There is nothing to show brokers, and none can be told who we are until there is: `Config.sasl_token` raised, or
+    gave what is no token; there is no Kerberos ticket; there are no AWS credentials."""
 
     retriable = True
 

@@ -18,6 +18,10 @@ _OPTION = re.compile(
     r"""\s+(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(?:\\.|[^"\\])*)"|'(?P<single>[^']*)'|(?P<bare>[^\s;]+))"""
 )
 _BY_PASSWORD = ("PlainLoginModule", "ScramLoginModule")
+_BY_MACHINE = {
+    "Krb5LoginModule": "tickets are this machine's, a keytab is named by the variable KRB5_CLIENT_KTNAME",
+    "IAMLoginModule": "credentials are found as AWS's tools find them, a profile is named by the variable AWS_PROFILE",
+}
 
 
 def credentials(text: str) -> dict[str, str | Secret]:
@@ -29,6 +33,8 @@ def credentials(text: str) -> dict[str, str | Secret]:
     module = entry["module"].rpartition(".")[2]
     if module == "OAuthBearerLoginModule":
         raise ValueError("cannot say here what gives tokens: leave it out, and give Config(sasl_token=...)")
+    if module in _BY_MACHINE:
+        raise ValueError(f"names {module}: leave it out; {_BY_MACHINE[module]}")
     if module not in _BY_PASSWORD:
         raise ValueError(f"names {module}; {' and '.join(_BY_PASSWORD)} are known here")
     options = _options(entry["options"])

@@ -92,9 +92,9 @@ UNSUPPORTED: Mapping[str, str] = {
         "certificates and keys are read from files: ssl.keystore.location, ssl.truststore.location",
     ),
     **_all(
-        "sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name"
-        " sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor",
-        "there is no Kerberos (GSSAPI) so far",
+        "sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter"
+        " sasl.kerberos.ticket.renew.window.factor",
+        "Kerberos' own library has tickets renewed: of a keytab that KRB5_CLIENT_KTNAME names, or by who runs kinit",
     ),
     **_all(
         "sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds"

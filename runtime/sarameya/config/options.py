@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args
 import attrs
 
 from sarameya.config.properties import from_properties
-from sarameya.config.security import check_security
+from sarameya.config.security import KERBEROS_SERVICE, check_security
 from sarameya.errors import ConfigError
 from sarameya.offset_policy import OffsetPolicy
 from sarameya.option_kinds import (
@@ -42,7 +42,7 @@ from sarameya.token import Token
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"]
 TokenSource = Callable[[], Token | str | Awaitable[Token | str]]
 """Gives a token that is good now; called in a worker thread, or awaited where it is an async function."""
 RebalanceStrategy = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
@@ -180,6 +180,12 @@ class Config:
         optional(function),
         "by OAUTHBEARER: what gives a `sarameya.Token`, or its text, whenever a broker has to be told who we are; may "
         "be async, and else runs in a thread",
+    )
+    sasl_kerberos_service: str = option(
+        KERBEROS_SERVICE,
+        text,
+        "by GSSAPI: the first part of the brokers' Kerberos principal, before '/' and the host's name",
+        kafka="sasl.kerberos.service.name",
     )
     # -- the group -------------------------------------------------------------------------------
     session_timeout: float = seconds(

@@ -42,6 +42,13 @@ class SecurityOptions(Protocol):
     @property
     def sasl_token(self) -> Any: ...
 
+    @property
+    def sasl_kerberos_service(self) -> str: ...
+
+
+KERBEROS_SERVICE = "kafka"
+"""The service that brokers usually are to Kerberos."""
+
 
 def speaks_tls(options: SecurityOptions) -> bool:
     return options.security_protocol.endswith("SSL")
@@ -76,6 +83,7 @@ def _check_sasl(options: SecurityOptions) -> None:
         for name in ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_token"):
             if (value := getattr(options, name)) is not None:
                 raise ConfigError(name, value, _NO_SASL)
+        _check_kerberos(options)
         return
     if options.sasl_mechanism is None:
         raise ConfigError(
@@ -87,11 +95,25 @@ def _check_sasl(options: SecurityOptions) -> None:
         if name in wanted and not value:
             raise ConfigError(name, value, f"must be given: it is what {options.sasl_mechanism} tells the broker")
         if name not in wanted and value is not None:
-            raise ConfigError(
-                name, value, f"has no meaning to {options.sasl_mechanism}, which tells {' and '.join(wanted)}"
-            )
+            tells = " and ".join(wanted) or "what this machine has"
+            raise ConfigError(name, value, f"has no meaning to {options.sasl_mechanism}, which tells {tells}")
     if options.sasl_username is not None and "\0" in options.sasl_username:
         raise ConfigError("sasl_username", options.sasl_username, "must not have a NUL in it")
+    _check_kerberos(options)
+    if options.sasl_mechanism == "AWS_MSK_IAM" and not speaks_tls(options):
+        raise ConfigError(
+            "security_protocol",
+            options.security_protocol,
+            "must be 'SASL_SSL' for AWS_MSK_IAM: MSK takes it over TLS alone",
+        )
+
+
+def _check_kerberos(options: SecurityOptions) -> None:
+    service = options.sasl_kerberos_service
+    if not service or set(service) & set("@/"):
+        raise ConfigError("sasl_kerberos_service", service, "must be a name without host and realm, such as 'kafka'")
+    if options.sasl_mechanism != "GSSAPI" and service != KERBEROS_SERVICE:
+        raise ConfigError("sasl_kerberos_service", service, "must go with sasl_mechanism = 'GSSAPI'")
 
 
 _BY_PASSWORD = ("sasl_username", "sasl_password")
@@ -100,8 +122,10 @@ _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "SCRAM-SHA-256": _BY_PASSWORD,
     "SCRAM-SHA-512": _BY_PASSWORD,
     "OAUTHBEARER": ("sasl_token",),
+    "GSSAPI": (),
+    "AWS_MSK_IAM": (),
 }
-"""What each mechanism tells the broker."""
+"""What each mechanism tells the broker; nothing where it takes what the machine has (a ticket, a role)."""
 
 _NO_SASL = "must go with security_protocol = 'SASL_SSL' or 'SASL_PLAINTEXT', without which no broker asks who we are"
 _NO_TLS = "must go with security_protocol = 'SSL' or 'SASL_SSL', without which nothing is encrypted or certified"

@@ -5,16 +5,19 @@ Owns what may wait for others: a token is asked for anew each time, since the la
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import trio
 
 from sarameya.config import Config, TokenSource
 from sarameya.config.security import asks_who
-from sarameya.errors import TokenError
+from sarameya.errors import ConfigError, TokenError
 from sarameya.protocol.sasl.exchange import Exchange
-from sarameya.protocol.sasl.mechanisms import Mechanism, oauthbearer, plain, scram
+from sarameya.protocol.sasl.mechanisms import Mechanism, aws_msk_iam, gssapi, oauthbearer, plain, scram
 from sarameya.secret import Secret, masked_text
 from sarameya.token import Token
 
@@ -27,13 +30,19 @@ class Authenticator(Protocol):
 
 
 def authenticator_of(config: Config) -> Authenticator | None:
-    """By the options; None where nobody asks who we are."""
+    """By the options; None where nobody asks who we are. Raises ConfigError where a package is missing for it."""
     if not asks_who(config):
         return None
     assert config.sasl_mechanism is not None
     if config.sasl_mechanism == "OAUTHBEARER":
         assert config.sasl_token is not None
         return _ByToken(config.sasl_token)
+    if config.sasl_mechanism == "GSSAPI":
+        _need("gssapi", config.sasl_mechanism, "kerberos")
+        return _ByMachine(config.sasl_mechanism, partial(gssapi, config.sasl_kerberos_service))
+    if config.sasl_mechanism == "AWS_MSK_IAM":
+        _need("botocore", config.sasl_mechanism, "aws")
+        return _ByMachine(config.sasl_mechanism, aws_msk_iam)
     assert config.sasl_username is not None
     assert config.sasl_password is not None
     return _ByPassword(config.sasl_mechanism, config.sasl_username, config.sasl_password)
@@ -62,10 +71,37 @@ class _ByToken:
         return Exchange("OAUTHBEARER", "", address, oauthbearer(await _ask(self._source)))
 
 
+class _ByMachine:
+    """By what this machine has: a Kerberos ticket, a role. Others may be asked for it, each time anew."""
+
+    def __init__(self, mechanism: str, make: Callable[[str], Mechanism]) -> None:
+        self._mechanism = mechanism
+        self._make = make
+
+    async def begin(self, address: str) -> Exchange:
+        host = address.rpartition(":")[0].strip("[]")
+        try:
+            # Who does not answer is not waited for by who gives up.
+            made = await trio.to_thread.run_sync(self._make, host, abandon_on_cancel=True)
+        except Exception as error:
+            told = masked_text(str(error)) or type(error).__name__
+            raise TokenError(f"{address}: there is nothing to show by {self._mechanism}: {told}") from error
+        return Exchange(self._mechanism, "", address, made)
+
+
+def _need(package: str, mechanism: str, extra: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise ConfigError("sasl_mechanism", mechanism, f"needs {package}: pip install 'sarameya[{extra}]'")
+
+
 async def _ask(source: TokenSource) -> Token:
     try:
         # What it is asked for may take its time, and an object with an async __call__ is told by what it gives.
-        told = source() if inspect.iscoroutinefunction(source) else await trio.to_thread.run_sync(source)
+        told = (
+            source()
+            if inspect.iscoroutinefunction(source)
+            else await trio.to_thread.run_sync(source, abandon_on_cancel=True)
+        )
         if inspect.isawaitable(told):
             told = await told
     except Exception as error:

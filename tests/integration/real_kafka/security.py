@@ -8,6 +8,7 @@
 | EXPIRED    | TLS            | nobody; its certificate has expired                        |
 | SASL_SSL   | TLS            | PLAIN, SCRAM, OAUTHBEARER (unsecured tokens)               |
 | SASL_PLAIN | nothing hidden | the same, and anew every REAUTH_SECONDS                    |
+| KERBEROS   | nothing hidden | GSSAPI, and anew every REAUTH_SECONDS; with a realm alone  |
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ LISTENERS: Mapping[str, str] = {
     "EXPIRED": "SSL",
     "SASL_SSL": "SASL_SSL",
     "SASL_PLAIN": "SASL_PLAINTEXT",
+    "KERBEROS": "SASL_PLAINTEXT",
 }
 """Each with the security protocol that it speaks."""
 USERS: Mapping[str, str] = {"alice": "sesame", "bob": 's,i=m,s"im'}

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -21,6 +22,16 @@ import attrs
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import AuthenticationError
 from sarameya.protocol.sasl.mechanisms import Mechanism, RefusedError
+
+_BY_PASSWORD = "correct sasl_username and sasl_password"
+_REMEDIES: Mapping[str, str] = {
+    "PLAIN": _BY_PASSWORD,
+    "SCRAM-SHA-256": _BY_PASSWORD,
+    "SCRAM-SHA-512": _BY_PASSWORD,
+    "GSSAPI": "look whether the broker's keytab is that of sasl_kerberos_service on the host that its listener names",
+    "AWS_MSK_IAM": "allow kafka-cluster:Connect to these credentials, in the cluster's own region",
+}
+"""What to do about a refusal, by mechanism."""
 
 
 @attrs.define(slots=True)
@@ -60,9 +71,7 @@ class Exchange:
         """The broker's answer to a word. Raises AuthenticationError."""
         if answer.error_code:
             told = answer.error_message or ErrorCode.describe(answer.error_code)
-            raise self._refused(
-                f"{self._who} was refused: {told}", "correct sasl_username and sasl_password" if self.user else ""
-            )
+            raise self._refused(f"{self._who} was refused: {told}", _REMEDIES.get(self.name, ""))
         try:
             self.next_word = self._mechanism.answer(answer.auth_bytes or b"")
         except RefusedError as error:

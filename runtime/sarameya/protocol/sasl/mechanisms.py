@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import attrs
 from kafka.net.sasl.abc import SaslMechanism
+from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
+from kafka.net.sasl.msk import SaslMechanismAwsMskIam
 from kafka.net.sasl.oauth import AbstractTokenProvider, SaslMechanismOAuth
 from kafka.net.sasl.plain import SaslMechanismPlain
 from kafka.net.sasl.scram import SaslMechanismScram
@@ -131,3 +133,33 @@ def scram(name: str, username: str, password: Secret) -> Mechanism:
 def oauthbearer(token: Token) -> Mechanism:
     """OAUTHBEARER (RFC 7628, KIP-255)."""
     return _Guarded(SaslMechanismOAuth(sasl_oauth_token_provider=_Given(token)))
+
+
+class _Asked(_Guarded):
+    """One that others than the broker are asked for: whoever makes it, and what is said first, waits for them."""
+
+    def __init__(self, mechanism: SaslMechanism) -> None:
+        super().__init__(mechanism)
+        self._first = super().first()
+
+    def first(self) -> bytes:
+        return self._first
+
+    def is_slow(self, challenge: bytes) -> bool:
+        return True
+
+
+def gssapi(service: str, host: str) -> Mechanism:
+    """GSSAPI (RFC 4752, by Kerberos): a ticket for the broker's service on its host, which a Kerberos server may be
+    asked for. Blocks; raises whatever Kerberos has to say."""
+    return _Asked(SaslMechanismGSSAPI(sasl_kerberos_service_name=service, host=host, **_COMMON))
+
+
+def aws_msk_iam(host: str) -> Mechanism:
+    """AWS_MSK_IAM: a request for leave to connect, signed by what credentials botocore finds, which may ask AWS for
+    them. Blocks; raises whatever botocore has to say."""
+    mechanism = SaslMechanismAwsMskIam(host=host, **_COMMON)
+    try:
+        return _Asked(mechanism)
+    except AttributeError as error:  # of the None that kafka-python takes for credentials
+        raise LookupError("botocore has found no credentials, in variables, a profile or a role") from error
