@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 IN_PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit soak check bench docs api diagrams configuration cli constraints clean java java-maven-kcat-chromium java-maven-go
+.PHONY: help demo test unit soak check bench docs api diagrams configuration cli constraints clean java java-maven-kcat-chromium-kerberos java-maven-go
 
 help:
 	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
@@ -26,7 +26,7 @@ help:
 demo: java $(VENV)/demo.stamp
 	$(BIN)/python -m examples.flights
 
-test: java-maven-kcat-chromium check build/class-data/spark.jsa
+test: java-maven-kcat-chromium-kerberos check $(VENV)/test.stamp build/class-data/spark.jsa
 	$(BIN)/python -m pytest $(IN_PARALLEL)
 
 unit: $(VENV)/dev.stamp
@@ -69,11 +69,11 @@ build/class-data/spark.jsa: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.integration.make_class_data
 
 # What is not installed here but by the machine's owner is asked for first, before anything takes time.
-java java-maven-kcat-chromium java-maven-go:
+java java-maven-kcat-chromium-kerberos java-maven-go:
 	@.ci/need $(subst -, ,$@)
 
 # A stamp says which extra is installed; it is made again when what is to be installed changes.
-$(VENV)/demo.stamp $(VENV)/dev.stamp: $(VENV)/%.stamp: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/demo.stamp $(VENV)/dev.stamp $(VENV)/test.stamp: $(VENV)/%.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV) what pyproject.toml asks for; the first time this is half a gigabyte and takes minutes."
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$*]'
 	@touch $@
@@ -86,7 +86,7 @@ $(BIN)/python:
 constraints: | $(BIN)/python
 	rm -rf build/resolve
 	$$(.ci/need --python) -m venv build/resolve
-	build/resolve/bin/pip install --quiet '.[dev]'
+	build/resolve/bin/pip install --quiet '.[test]'
 	build/resolve/bin/pip freeze --exclude sarameya > constraints.txt
 	rm -rf build/resolve
 

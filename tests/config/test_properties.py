@@ -111,8 +111,18 @@ BESIDE = {
 """What must go with those."""
 
 
+ALONE = {"sasl.kerberos.service.name"}
+"""What goes with none of those."""
+
+
 def test_every_option_that_kafka_has_is_tried_here() -> None:
-    assert VALUES.keys() == MAPPED.keys()
+    assert VALUES.keys() | ALONE == MAPPED.keys()
+
+
+def test_properties_of_kerberos_make_a_config() -> None:
+    of_kafka = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "bus"}
+    options: dict[str, Any] = {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}
+    assert Config.from_properties(of_kafka) == Config(**options, sasl_kerberos_service="bus")
 
 
 def test_all_properties_together_make_a_config() -> None:
@@ -269,7 +279,18 @@ def test_jaas_says_who_we_are(text: str, name: str, password: str) -> None:
         (f"{PLAIN} required username=alice;", "has no password"),
         (f'{PLAIN} required username=alice password="";', "has no password"),
         (f"{PLAIN} required username=alice password=x debug=true;", "has debug, which is not known here"),
-        ("com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;", "names Krb5LoginModule; PlainLogin"),
+        (
+            "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;",
+            "names Krb5LoginModule: leave it out; ",
+        ),
+        (
+            "software.amazon.msk.auth.iam.IAMLoginModule required;",
+            "names IAMLoginModule: leave it out; credentials are",
+        ),
+        (
+            "com.example.OurLoginModule required;",
+            "names OurLoginModule; PlainLoginModule and ScramLoginModule are known",
+        ),
         ("org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;", "cannot say here what gives"),
     ],
 )

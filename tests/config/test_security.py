@@ -30,7 +30,24 @@ ALICE = {"sasl_username": "alice", "sasl_password": "sesame"}
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", **ALICE, "sasl_token": len},
             "sasl_token = .*: has no meaning to PLAIN",
         ),
-        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "sasl_mechanism = 'GSSAPI': must be one of"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "NTLM"}, "sasl_mechanism = 'NTLM': must be one of"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", **ALICE},
+            "sasl_username = 'alice': has no meaning to GSSAPI, which tells what this machine has",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", **ALICE, "sasl_kerberos_service": "bus"},
+            "sasl_kerberos_service = 'bus': must go with sasl_mechanism = 'GSSAPI'",
+        ),
+        ({"sasl_kerberos_service": "bus"}, "sasl_kerberos_service = 'bus': must go with sasl_mechanism = 'GSSAPI'"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_kerberos_service": "kafka/host"},
+            "sasl_kerberos_service = 'kafka/host': must be a name without host and realm",
+        ),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "AWS_MSK_IAM"},
+            "security_protocol = 'SASL_PLAINTEXT': must be 'SASL_SSL' for AWS_MSK_IAM",
+        ),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_token": "x"}, "must be a function"),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "a\0b", "sasl_password": "x"},
@@ -53,6 +70,8 @@ def test_what_does_not_go_together_is_refused(options: dict[str, Any], problem: 
         {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", **ALICE},
         {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", **ALICE, "tls_check_hostname": False},
         {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_token": str},
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI", "sasl_kerberos_service": "bus"},
+        {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM"},
     ],
 )
 def test_what_does_is_taken(options: dict[str, Any]) -> None:

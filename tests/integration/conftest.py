@@ -3,6 +3,7 @@ run, and their logs beside a failure."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Generator, Iterator
 
@@ -11,7 +12,8 @@ import pytest
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import lake_properties
 from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION, RealKafka
-from tests.integration.real_kafka.node import java_program
+from tests.integration.real_kafka.kerberos import running
+from tests.integration.real_kafka.node import free_ports, java_program
 from tests.integration.real_kafka.replicas import mend
 from tests.integration.real_kafka.security import Security
 from tests.integration.real_registry import RealRegistry
@@ -37,10 +39,11 @@ def real_kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka
 @pytest.fixture(scope="session")
 def real_kafka_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Apache Kafka, one broker, with listeners that speak TLS and ask who is there. Tests share it."""
-    _need(java_program(), "mvn")
+    _need(java_program(), "mvn", "krb5kdc", "kadmin.local")
     directory = tmp_path_factory.mktemp("kafka-secured")
-    with RealKafka(directory, security=Security(directory / "files")) as kafka:
-        yield kafka
+    with running(directory / "realm", *free_ports(1)) as realm:
+        with RealKafka(directory, security=Security(directory / "files", realm)) as kafka:
+            yield kafka
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +95,9 @@ def lake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectSer
 
 
 def _need(*programs: str) -> None:
-    missing = [program for program in programs if shutil.which(program) is None]
+    # Servers' programs are in directories that are not on everybody's path.
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    missing = [program for program in programs if shutil.which(program, path=path) is None]
     if missing:
         pytest.skip(f"needs {' and '.join(missing)} (make test says how to get them)")
 

@@ -17,7 +17,15 @@ from sarameya.config import Config, TokenSource
 from sarameya.config.security import asks_who
 from sarameya.errors import ConfigError, TokenError
 from sarameya.protocol.sasl.exchange import Exchange
-from sarameya.protocol.sasl.mechanisms import Mechanism, aws_msk_iam, gssapi, oauthbearer, plain, scram
+from sarameya.protocol.sasl.mechanisms import (
+    Mechanism,
+    UnavailableError,
+    aws_msk_iam,
+    gssapi,
+    oauthbearer,
+    plain,
+    scram,
+)
 from sarameya.secret import Secret, masked_text
 from sarameya.token import Token
 
@@ -83,9 +91,9 @@ class _ByMachine:
         try:
             # Who does not answer is not waited for by who gives up.
             made = await trio.to_thread.run_sync(self._make, host, abandon_on_cancel=True)
-        except Exception as error:
-            told = masked_text(str(error)) or type(error).__name__
-            raise TokenError(f"{address}: there is nothing to show by {self._mechanism}: {told}") from error
+        except UnavailableError as error:
+            told = masked_text(str(error))
+            raise TokenError(f"there is nothing to show {address} by {self._mechanism}: {told}") from error
         return Exchange(self._mechanism, "", address, made)
 
 

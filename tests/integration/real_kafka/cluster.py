@@ -26,8 +26,9 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from sarameya import Config, GroupAdmin
 from tests.integration.real_kafka.jars import KAFKA_VERSION, kafka_jars
+from tests.integration.real_kafka.kerberos import HOST_NAME
 from tests.integration.real_kafka.node import KafkaStartError, Node, free_ports, java
-from tests.integration.real_kafka.security import HOST_NAME, LISTENERS, Security
+from tests.integration.real_kafka.security import LISTENERS, Security
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
@@ -225,6 +226,7 @@ class RealKafka:
         if self.security is not None:
             node.others = {name: next(ports) for name in LISTENERS}
             node.scram_users = self.security.scram_users()
+            node.jvm_options = self.security.jvm_options
         return node
 
     def at(self, listener: str) -> list[str]:

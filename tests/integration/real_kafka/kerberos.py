@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
-from k5test import K5Realm
 
-from tests.integration.real_kafka.security import HOST_NAME
+if TYPE_CHECKING:
+    from k5test import K5Realm
 
-SERVICE = "kafka"
+HOST_NAME = "localhost"
+KERBEROS_SERVICE = "kafka"
+SERVICE = f"{KERBEROS_SERVICE}/{HOST_NAME}"
+"""The brokers'."""
 _KRB5_CONF = {
     # A host is called what it was connected to by: there is no DNS here to ask for another name.
     "libdefaults": {"dns_canonicalize_hostname": "false", "rdns": "false"},
@@ -47,7 +51,7 @@ class Realm:
     @property
     def service_keytab(self) -> str:
         """The brokers'."""
-        return self.keytab(f"{SERVICE}/{HOST_NAME}")
+        return self.keytab(SERVICE)
 
     def principal(self, name: str) -> str:
         return f"{name}@{self._realm.realm}"
@@ -60,14 +64,12 @@ class Realm:
             self._realm.extract_keytab(self.principal(name), str(path))
         return str(path)
 
-    def stop(self) -> None:
-        """Nobody is given tickets any more."""
-        self._realm.stop_kdc()
-
 
 @contextmanager
 def running(directory: Path, port: int) -> Iterator[Realm]:
     """A realm whose server listens on this port and those behind it."""
+    from k5test import K5Realm  # which benches, who start Kafka too, need not have
+
     realm = K5Realm(
         krb5_conf=_KRB5_CONF, kdc_conf=_KDC_CONF, portbase=port, create_user=False, create_host=False, get_creds=False
     )

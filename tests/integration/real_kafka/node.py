@@ -17,7 +17,7 @@ from pathlib import Path
 import attrs
 
 from tests.integration.class_data import quick
-from tests.integration.real_kafka.security import HOST_NAME
+from tests.integration.real_kafka.kerberos import HOST_NAME
 
 HOST = "127.0.0.1"
 
@@ -68,6 +68,7 @@ class Node:
     """The ports of further listeners, by name."""
     scram_users: Sequence[str] = ()
     """As `kafka-storage format --add-scram` takes them."""
+    jvm_options: Sequence[str] = ()
     _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
 
     @property
@@ -171,7 +172,7 @@ class Node:
         return self.directory / "server.properties"
 
     def _java(self, main: str, *args: str) -> list[str]:
-        return java(self.jars, main, *args, options=(_HEAP, *_LOGGING))
+        return java(self.jars, main, *args, options=(_HEAP, *_LOGGING, *self.jvm_options))
 
 
 def java_program() -> str:

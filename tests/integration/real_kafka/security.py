@@ -8,7 +8,7 @@
 | EXPIRED    | TLS            | nobody; its certificate has expired                        |
 | SASL_SSL   | TLS            | PLAIN, SCRAM, OAUTHBEARER (unsecured tokens)               |
 | SASL_PLAIN | nothing hidden | the same, and anew every REAUTH_SECONDS                    |
-| KERBEROS   | nothing hidden | GSSAPI, and anew every REAUTH_SECONDS; with a realm alone  |
+| KERBEROS   | nothing hidden | GSSAPI, and anew every REAUTH_SECONDS                      |
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ import attrs
 import trustme
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-HOST_NAME = "localhost"
+from tests.integration.real_kafka.kerberos import HOST_NAME, KERBEROS_SERVICE, SERVICE, Realm
+
 LISTENERS: Mapping[str, str] = {
     "SSL": "SSL",
     "MTLS": "SSL",
@@ -67,6 +68,7 @@ class Security:
     """Certificates and properties of a cluster whose files are in `directory`."""
 
     directory: Path
+    realm: Realm
     authority: trustme.CA = attrs.field(factory=trustme.CA)
 
     @property
@@ -105,7 +107,12 @@ class Security:
             "super.users": "User:ANONYMOUS",
             "allow.everyone.if.no.acl.found": "true",
         }
-        return tls | acls | _sasl()
+        return tls | acls | _sasl() | _kerberos(self.realm)
+
+    @property
+    def jvm_options(self) -> tuple[str, ...]:
+        """The brokers' Java's."""
+        return (f"-Djava.security.krb5.conf={self.realm.krb5_conf}",)
 
     def scram_users(self) -> list[str]:
         """As the formatting of a broker's storage takes them."""
@@ -134,6 +141,20 @@ def _sasl() -> dict[str, str]:
         name = f"listener.name.sasl_plain.{mechanism}.connections.max.reauth.ms"
         properties[name] = str(int(REAUTH_SECONDS * 1000))
     return properties
+
+
+def _kerberos(realm: Realm) -> dict[str, str]:
+    login = (
+        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true isInitiator=false"
+        f' keyTab="{realm.service_keytab}" principal="{realm.principal(SERVICE)}";'
+    )
+    listener = "listener.name.kerberos"
+    return {
+        "sasl.kerberos.service.name": KERBEROS_SERVICE,
+        f"{listener}.sasl.enabled.mechanisms": "GSSAPI",
+        f"{listener}.gssapi.sasl.jaas.config": login,
+        f"{listener}.gssapi.connections.max.reauth.ms": str(int(REAUTH_SECONDS * 1000)),
+    }
 
 
 def unsecured_token(subject: str, seconds: float = 600.0) -> str:

@@ -6,6 +6,7 @@ with, raises `RefusedError` in words of ours, never as one of theirs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -29,6 +30,10 @@ _QUICK_ITERATIONS = 2**14
 
 class RefusedError(Exception):
     """The conversation cannot go on; says why."""
+
+
+class UnavailableError(Exception):
+    """There is nothing to show a broker now; says why."""
 
 
 class Mechanism(Protocol):
@@ -135,6 +140,10 @@ def oauthbearer(token: Token) -> Mechanism:
     return _Guarded(SaslMechanismOAuth(sasl_oauth_token_provider=_Given(token)))
 
 
+_MINOR = re.compile(r"Minor \(\d+\): (.+)", re.DOTALL)
+"""What Kerberos' own library says, behind what GSSAPI makes of it."""
+
+
 class _Asked(_Guarded):
     """One that others than the broker are asked for: whoever makes it, and what is said first, waits for them."""
 
@@ -151,15 +160,21 @@ class _Asked(_Guarded):
 
 def gssapi(service: str, host: str) -> Mechanism:
     """GSSAPI (RFC 4752, by Kerberos): a ticket for the broker's service on its host, which a Kerberos server may be
-    asked for. Blocks; raises whatever Kerberos has to say."""
-    return _Asked(SaslMechanismGSSAPI(sasl_kerberos_service_name=service, host=host, **_COMMON))
+    asked for. Blocks; raises UnavailableError."""
+    try:
+        return _Asked(SaslMechanismGSSAPI(sasl_kerberos_service_name=service, host=host, **_COMMON))
+    except Exception as error:
+        said = _MINOR.search(str(error))
+        raise UnavailableError(f"Kerberos says: {said[1] if said else error}") from error
 
 
 def aws_msk_iam(host: str) -> Mechanism:
     """AWS_MSK_IAM: a request for leave to connect, signed by what credentials botocore finds, which may ask AWS for
-    them. Blocks; raises whatever botocore has to say."""
+    them. Blocks; raises UnavailableError."""
     mechanism = SaslMechanismAwsMskIam(host=host, **_COMMON)
     try:
         return _Asked(mechanism)
     except AttributeError as error:  # of the None that kafka-python takes for credentials
-        raise LookupError("botocore has found no credentials, in variables, a profile or a role") from error
+        raise UnavailableError("botocore has found no credentials, in variables, a profile or a role") from error
+    except Exception as error:
+        raise UnavailableError(f"botocore says: {error}") from error

@@ -1,0 +1,87 @@
+"""SASL by Kerberos' tickets (GSSAPI) before Apache Kafka and MIT's key distribution center."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from sarameya import AuthenticationError, Config, ConnectError, ConsumerGroup, Event
+from sarameya.observe import ConnectionLost
+from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka.kerberos import HOST_NAME
+from tests.integration.real_kafka.producing import produce
+from tests.integration.real_kafka.security import REAUTH_SECONDS
+from tests.integration.test_security import COUNT, Counting, consume, security
+
+pytestmark = pytest.mark.integration
+
+OPTIONS: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
+
+
+@pytest.fixture(scope="module")
+def topic(real_kafka_secured: RealKafka) -> str:
+    name = real_kafka_secured.create_topic("for-tickets", 2)
+    produce(real_kafka_secured, name, [b"v%d" % number for number in range(COUNT)])
+    return name
+
+
+@pytest.fixture
+def _machine(real_kafka_secured: RealKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine belongs to the realm, and has no tickets."""
+    monkeypatch.setenv("KRB5_CONFIG", security(real_kafka_secured).realm.krb5_conf)
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'tickets'}")
+    monkeypatch.delenv("KRB5_CLIENT_KTNAME", raising=False)
+
+
+@pytest.fixture
+def _alice(_machine: None, real_kafka_secured: RealKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And has tickets: of a keytab, as services have them."""
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", security(real_kafka_secured).realm.keytab("alice"))
+
+
+@pytest.mark.usefixtures("_alice")
+async def test_ticket_of_a_keytab(real_kafka_secured: RealKafka, topic: str) -> None:
+    await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS)
+
+
+@pytest.mark.usefixtures("_alice")
+async def test_ticket_is_shown_again_while_a_member_consumes(real_kafka_secured: RealKafka) -> None:
+    topic = real_kafka_secured.create_topic("for-tickets-again", 1)
+    events: list[Event] = []
+    async with (
+        ConsumerGroup(
+            real_kafka_secured.at("KERBEROS"), f"tickets-{uuid.uuid4()}", Config(**OPTIONS), observers=[events.append]
+        ) as group,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(group.consume, [topic], Counting(group, 1))
+        with trio.fail_after(60):
+            await trio.sleep(1.5 * REAUTH_SECONDS)
+            await trio.to_thread.run_sync(produce, real_kafka_secured, topic, [b"late"])
+    assert [str(event) for event in events if isinstance(event, ConnectionLost)] == []
+
+
+@pytest.mark.usefixtures("_machine")
+async def test_no_ticket(real_kafka_secured: RealKafka, topic: str) -> None:
+    with pytest.raises(ConnectError, match=r"nothing to show localhost:\d+ by GSSAPI: Kerberos says: No Kerberos cred"):
+        await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS)
+
+
+@pytest.mark.usefixtures("_alice")
+async def test_service_that_the_realm_does_not_know(real_kafka_secured: RealKafka, topic: str) -> None:
+    with pytest.raises(ConnectError, match=r"Server nobody/localhost@KRBTEST\.COM not found in Kerberos database"):
+        await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS | {"sasl_kerberos_service": "nobody"})
+
+
+@pytest.mark.usefixtures("_alice")
+async def test_service_that_is_another_s(real_kafka_secured: RealKafka, topic: str) -> None:
+    """The realm gives a ticket for it, which the broker cannot read."""
+    security(real_kafka_secured).realm.keytab(f"other/{HOST_NAME}")
+    with pytest.raises(
+        AuthenticationError, match=r"GSSAPI was refused: .*; look whether the broker's keytab is that of"
+    ):
+        await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS | {"sasl_kerberos_service": "other"})
