@@ -102,6 +102,8 @@ async def test_live_group_is_described_as_kafka_s_own_tool_describes_it(real_kaf
         ):
             await trio.to_thread.run_sync(real_kafka_any.await_members, group, 2, DEADLINE)
             await eventually(lambda: len(one.messages) + len(other.messages) >= len(first))
+            # To Kafka a member is one before it knows of it.
+            await eventually(lambda: bool(one.sessions and other.sessions))
             for handler in (one, other):
                 await handler.sessions[-1].commit()
             more = await trio.to_thread.run_sync(produce, real_kafka_any, topic, [b"%d" % n for n in range(90)])

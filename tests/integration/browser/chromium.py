@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -94,12 +94,15 @@ class Page:
     async def until_rows(
         self, table: str, condition: Callable[[list[dict[str, str]]], bool], seconds: float = 15.0
     ) -> list[dict[str, str]]:
-        """The table's rows as soon as they are so."""
+        """The table's rows as soon as they are so, which they are not while one that is looked at is missing."""
         rows: list[dict[str, str]] = []
         with trio.move_on_after(seconds):
-            while not condition(rows := await self.rows(table)):
+            while True:
+                rows = await self.rows(table)
+                with suppress(IndexError):
+                    if condition(rows):
+                        return rows
                 await trio.sleep(0.1)
-            return rows
         raise AssertionError(f"{table} is not so after {seconds:.0f} s: {rows}")
 
 
