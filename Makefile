@@ -49,7 +49,7 @@ bench: java-maven-go $(VENV)/dev.stamp
 
 # Nothing is fetched, and every warning is an error.
 docs: $(VENV)/dev.stamp
-	$(BIN)/sphinx-build --builder html --conf-dir docs --nitpicky --fail-on-warning --keep-going --quiet . build/docs
+	$(BIN)/sphinx-build --builder html --conf-dir docs --nitpicky --fail-on-warning --keep-going --quiet --fresh-env --write-all . build/docs
 	@echo "build/docs/docs/index.html"
 
 api: $(VENV)/dev.stamp

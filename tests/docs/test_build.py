@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 PUBLIC = ["sarameya", "sarameya.observe", "sarameya.testing", "sarameya.embedded", "sarameya.service"]
 PUBLIC += ["sarameya_handlers", "sarameya_handlers.spark"]
 STRICT = ["--builder", "html", "--conf-dir", "docs", "--nitpicky", "--fail-on-warning", "--keep-going", "--quiet"]
+# A page that is not read again would not be complained of again.
+STRICT += ["--fresh-env", "--write-all"]
 
 pytestmark = pytest.mark.integration
 
@@ -117,3 +119,10 @@ def test_broken_link_or_missing_docstring_fails_the_build(copy: Path, page: str,
     done = build(copy, copy / "build")
     assert done.returncode != 0
     assert complaint in done.stderr
+
+
+def test_second_build_complains_of_what_the_first_did(copy: Path) -> None:
+    (copy / "README.md").write_text("# Read me\n\n[elsewhere](docs/nowhere.md)\n")
+    first, second = build(copy, copy / "build"), build(copy, copy / "build")
+    assert second.returncode == first.returncode != 0
+    assert second.stderr == first.stderr != ""
