@@ -177,6 +177,25 @@ async def test_metrics_in_the_format_that_is_asked_for() -> None:
         assert lags == [{"0": 0, "1": 0}, {"0": 0, "1": 0}]
 
 
+async def test_metrics_of_a_silent_worker_are_no_more_than_how_long_it_has_been_silent() -> None:
+    """What it told of may not be true any more, and its partitions another worker's."""
+    async with site() as here:
+        silent, taken_over = heard(partition(), age=11.0), heard(partition(), worker=2, age=1.5)
+        begun, ended = Heard(worker=3, age=4.0), Heard(worker=4, failure="was killed by SIGKILL")
+        here.members.now = [silent, taken_over, begun, ended]
+        families = [*parse((await here.ask("/metrics")).body)]
+        of_worker: dict[str, set[str]] = {}
+        for sample in (sample for family in families for sample in family.samples):
+            of_worker.setdefault(sample.labels.get("worker", ""), set()).add(sample.name)
+        assert of_worker["1"] == of_worker["3"] == {"sarameya_worker_heard_seconds"}
+        assert {"sarameya_member_state", "sarameya_partition_lag_records"} <= of_worker["2"]
+        assert "4" not in of_worker
+        [ages] = [family for family in families if family.name == "sarameya_worker_heard_seconds"]
+        assert [(sample.labels, sample.value) for sample in ages.samples] == [
+            ({"group": "g", "worker": worker}, age) for worker, age in (("1", 11.0), ("2", 1.5), ("3", 4.0))
+        ]
+
+
 async def test_ready_and_alive_are_lines_and_codes() -> None:
     async with site() as here:
         found = await here.ask("/readyz")
