@@ -143,11 +143,22 @@ async def test_at_this_machine_alone_only_its_own_names_lead_there(host: str, st
         assert (await here.ask("/status.json", host=host)).status == status
 
 
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "0.0.0.0:0"])
+async def test_probe_that_asks_by_no_name_is_let_in_and_by_an_empty_one_is_not(bind: str) -> None:
+    """As HAProxy's httpchk does, in HTTP/1.0; no browser can be made to."""
+    async with site(bind) as here:
+        for head, status in ((b"", 200), (b"Host:\r\n", 400)):
+            stream = await trio.open_tcp_stream("127.0.0.1", here.port)
+            async with stream:
+                await stream.send_all(b"GET /healthz HTTP/1.0\r\n" + head + b"\r\n")
+                assert answered(b"".join([chunk async for chunk in stream])).status == status
+
+
 @pytest.mark.parametrize("path", ["/", "/status.json", "/events", "/metrics", "/readyz"])
 async def test_elsewhere_names_of_others_do_not_either_but_those_that_are_said(path: str) -> None:
     async with site("0.0.0.0:0") as here:
         found = await here.ask(path, host="evil.example")
-        assert (found.status, "http_hosts" in found.body) == (400, True)
+        assert (found.status, "[service] http_hosts" in found.body) == (400, True)
     async with site("0.0.0.0:0", ["orders.internal"]) as here:
         stream = await here.send(path, host="orders.internal:80", connection="close")
         async with stream:
