@@ -7,6 +7,8 @@ Each process sends its own members'.
 from __future__ import annotations
 
 import os
+import socket
+import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -25,6 +27,17 @@ PATIENCE = 3.0
 """Seconds for one export, all tries together, where OTEL_EXPORTER_OTLP_TIMEOUT says nothing: a collector that does not
 answer holds the end of the service up for no longer."""
 _TIMEOUT = "OTEL_EXPORTER_OTLP_TIMEOUT"
+
+
+def identity(group: str) -> dict[str, str | int]:
+    """Of this process. Of several of one service each is an instance of its own, wherever they run: in containers all
+    of them may be process 1, of a machine of the same name."""
+    return {
+        "service.name": f"sarameya {group}",
+        "service.instance.id": str(uuid.uuid4()),
+        "host.name": socket.gethostname(),
+        "process.pid": os.getpid(),
+    }
 
 
 @asynccontextmanager
@@ -50,8 +63,7 @@ async def open_otel(
     except ImportError as error:
         remedy = f"needs the extra `otel` ({error}): pip install 'sarameya[otel]'"
         raise ConfigError("service.otel", True, remedy) from None
-    # Of several processes of one service, each is an instance of its own.
-    resource = resource_of({"service.name": f"sarameya {app.group}", "service.instance.id": str(os.getpid())})
+    resource = resource_of(identity(app.group))
     patience = None if _TIMEOUT in os.environ else PATIENCE
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=patience)))

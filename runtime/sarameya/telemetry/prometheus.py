@@ -7,7 +7,7 @@ to be countable has its row before anything is counted: of a counter that begins
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -58,15 +58,23 @@ class GroupCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every metric, of all members."""
-        members = tuple(self._members())
-        build = GaugeMetricFamily("sarameya_build_info", "1, with the version that runs.", labels=["version"])
-        build.add_metric([__version__], 1)
-        yield build
-        yield from _membership(members)
-        yield from _partitions(members)
-        yield from _topics(members)
-        yield from _meters(members)
-        yield from _landings(members)
+        return families(self.members())
+
+    def members(self) -> tuple[MemberSnapshot, ...]:
+        """As they are now."""
+        return tuple(self._members())
+
+
+def families(members: Sequence[MemberSnapshot]) -> Iterator[Metric]:
+    """Every metric, of these."""
+    build = GaugeMetricFamily("sarameya_build_info", "1, with the version that runs.", labels=["version"])
+    build.add_metric([__version__], 1)
+    yield build
+    yield from _membership(members)
+    yield from _partitions(members)
+    yield from _topics(members)
+    yield from _meters(members)
+    yield from _landings(members)
 
 
 def _labels(member: MemberSnapshot, *more: object) -> list[str]:
