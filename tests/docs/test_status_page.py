@@ -35,7 +35,7 @@ def row(metric: Metric) -> str:
 
 
 def ours() -> list[Metric]:
-    return list(Exposed(Board("g", Roster([]), stall_after=1.0, why_stopping=lambda: "")).collect())
+    return list(Exposed(Board("g", Roster([]), stall_after=1.0, why_stopping=lambda: "")).own())
 
 
 def test_every_metric_has_the_row_that_its_collector_would_write() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import trio
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import Histogram as LibraryHistogram
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -11,6 +12,7 @@ from prometheus_client.samples import Sample
 from trio.testing import MockClock
 
 from sarameya import ConsumerGroup, DeadLettered, Landed, LandingFailed, TopicPartition
+from sarameya.meters import ROWS
 from sarameya.observe import OffsetReset
 from sarameya.protocol.membership_states import State
 from sarameya.telemetry.prometheus import GroupCollector
@@ -124,4 +126,24 @@ async def test_first_record_that_is_lost_is_an_increase(autojump_clock: MockCloc
         member.group._observer(LandingFailed(partition=orders_0, from_offset=0, to_offset=1, cause="disk full"))
         found = samples(registry_of(member.group))
         assert [value(found, f"sarameya_{name}_total", **labels) for name in counters] == [4, 2, 1]
+        await member.close()
+
+
+async def test_units_and_bounds_are_written_as_the_library_s_own(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        member = await start_member(nursery, cluster, Recorder())
+        await trio.sleep(5)
+        families = [*parse_openmetrics(generate_openmetrics(registry_of(member.group)).decode())]
+        units = {family.name: family.unit for family in families}
+        for name, unit in units.items():
+            last = name.rpartition("_")[2]
+            assert unit == (last if last in ("seconds", "bytes") else ""), name
+        assert (units["sarameya_fetched_bytes"], units["sarameya_request_duration_seconds"]) == ("bytes", "seconds")
+        ours = {
+            s.labels["le"] for family in families for s in family.samples if s.name == "sarameya_landing_rows_bucket"
+        }
+        own = CollectorRegistry()
+        library_s = LibraryHistogram("rows", "Theirs.", buckets=ROWS, registry=own)
+        library_s.observe(1)
+        assert ours == {s.labels["le"] for family in own.collect() for s in family.samples if s.name == "rows_bucket"}
         await member.close()

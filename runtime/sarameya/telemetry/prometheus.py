@@ -8,10 +8,12 @@ to be countable has its row before anything is counted: of a counter that begins
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from sarameya import observe
 from sarameya._version import __version__
@@ -24,6 +26,8 @@ from sarameya.telemetry.totals import totals
 _MEMBER = ["group", "worker"]
 _TOPIC = [*_MEMBER, "topic"]
 _PARTITION = [*_TOPIC, "partition"]
+_UNITS = ("seconds", "bytes")
+"""Those that OpenMetrics has."""
 
 _OFFSETS: dict[str, tuple[str, Callable[[PartitionStatus], int]]] = {
     "lag_records": ("Offsets that the handler is behind the end of the log.", lambda one: one.lag),
@@ -70,11 +74,11 @@ def families(members: Sequence[MemberSnapshot]) -> Iterator[Metric]:
     build = GaugeMetricFamily("sarameya_build_info", "1, with the version that runs.", labels=["version"])
     build.add_metric([__version__], 1)
     yield build
-    yield from _membership(members)
-    yield from _partitions(members)
-    yield from _topics(members)
-    yield from _meters(members)
-    yield from _landings(members)
+    for made in (_membership, _partitions, _topics, _meters, _landings):
+        for family in made(members):
+            last = family.name.rpartition("_")[2]
+            family.unit = last if last in _UNITS else ""
+            yield family
 
 
 def _labels(member: MemberSnapshot, *more: object) -> list[str]:
@@ -195,10 +199,6 @@ def _topic_meters(member: MemberSnapshot) -> Mapping[str, TopicMeters]:
 
 
 def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
-    buckets = [(_bound(bound), count) for bound, count in histogram.cumulative()]
+    text = cast(Callable[[float], str], floatToGoString)  # which says nothing of its types
+    buckets = [(text(bound), count) for bound, count in histogram.cumulative()]
     family.add_metric(labels, [*buckets, ("+Inf", histogram.count)], histogram.total)
-
-
-def _bound(bound: float) -> str:
-    """As Prometheus' own libraries write it."""
-    return str(float(bound))
