@@ -117,16 +117,20 @@ async def inline(call: Callable[[], Any], *, abandon_on_cancel: bool) -> Any:
     return await run_inline(call)
 
 
-async def test_metrics_are_sent_each_while_and_at_the_end_whatever_fails(
+async def test_metrics_are_sent_each_while_and_at_the_end_and_what_fails_is_told_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("trio.to_thread.run_sync", inline)
-    exporter = Remembering(fails=1)
+    caplog.set_level("INFO", "sarameya")
+    exporter = Remembering(fails=2)
     group = ConsumerGroup(["localhost:9092"], "g")
     with trio.move_on_after(25):
         await export_metrics(GroupCollector.of(group), exporter, interval=10)
     assert len(exporter.exported) == 4
-    assert [record.getMessage() for record in caplog.records] == ["metrics were not exported: ConnectionError: away"]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "metrics are not exported, and it is tried on: ConnectionError: away"),
+        ("INFO", "metrics are exported again, after 2 tries that failed"),
+    ]
 
 
 @attrs.define

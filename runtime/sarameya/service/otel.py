@@ -52,11 +52,10 @@ async def open_otel(
         yield list
         return
     try:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+        from sarameya.service.otel_exporters import OF_METRICS, OF_SPANS, MetricExporter, SpanExporter, said_by
         from sarameya.telemetry.otel_metrics import export_metrics, resource_of
         from sarameya.telemetry.otel_tracing import Tracing
         from sarameya.telemetry.prometheus import GroupCollector
@@ -65,19 +64,20 @@ async def open_otel(
         raise ConfigError("service.otel", True, remedy) from None
     resource = resource_of(identity(app.group))
     patience = None if _TIMEOUT in os.environ else PATIENCE
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=patience)))
-    exporter = OTLPMetricExporter(timeout=patience)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(export_metrics, GroupCollector(snapshots), exporter, resource=resource))
-            try:
-                yield lambda: [Tracing(provider)]
-            finally:
-                nursery.cancel_scope.cancel()
-                # The last spans go out while the last metrics do.
-                with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(provider.shutdown)
-    finally:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(exporter.shutdown)
+    with said_by(OF_METRICS) as of_metrics, said_by(OF_SPANS) as of_spans:
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(SpanExporter(patience, of_spans)))
+        exporter = MetricExporter(patience, of_metrics)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(export_metrics, GroupCollector(snapshots), exporter, resource=resource))
+                try:
+                    yield lambda: [Tracing(provider)]
+                finally:
+                    nursery.cancel_scope.cancel()
+                    # The last spans go out while the last metrics do.
+                    with trio.CancelScope(shield=True):
+                        await trio.to_thread.run_sync(provider.shutdown)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(exporter.shutdown)

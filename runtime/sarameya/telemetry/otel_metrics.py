@@ -7,7 +7,6 @@ where OpenTelemetry looks for them.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -36,10 +35,9 @@ from prometheus_client.samples import Sample
 
 from sarameya._version import __version__
 from sarameya.meters import Meters
+from sarameya.telemetry.exporting import Exporting
 from sarameya.telemetry.prometheus import GroupCollector, families
 from sarameya.telemetry.snapshot import MemberSnapshot
-
-logger = logging.getLogger("sarameya")
 
 INTERVAL = 15.0
 """Seconds from one export to the next."""
@@ -60,11 +58,12 @@ async def export_metrics(
     """Send them each `interval` seconds, until cancelled, and once more then. A task of one's own nursery:
 
     `nursery.start_soon(export_metrics, GroupCollector.of(group), OTLPMetricExporter())`. What cannot be sent is told to
-    the log, and the next ones are sent all the same. Shut the exporter down afterwards: it may still be trying.
+    the log, once until it can be again, and the next ones are sent all the same. Shut the exporter down afterwards: it
+    may still be trying.
     `resource` says whose they are; by default what the environment does (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES).
     """
     whose = resource if resource is not None else resource_of({"service.name": "sarameya"})
-    starts = Starts(wall_clock())
+    starts, told = Starts(wall_clock()), Exporting("metrics")
 
     async def send() -> None:
         try:
@@ -72,10 +71,12 @@ async def export_metrics(
             data = metrics_data(families(members), whose, starts.of(members, now), now)
             result = await trio.to_thread.run_sync(partial(exporter.export, data), abandon_on_cancel=True)
         except Exception as error:  # noqa: BLE001 - whatever an exporter raises, members go on
-            logger.warning("metrics were not exported: %s: %s", type(error).__name__, error)
+            told.failed(f"{type(error).__name__}: {error}")
         else:
-            if result is not MetricExportResult.SUCCESS:
-                logger.warning("metrics were not exported; the exporter says why")
+            if result is MetricExportResult.SUCCESS:
+                told.worked()
+            else:
+                told.failed("the exporter says why")
 
     try:
         while True:
