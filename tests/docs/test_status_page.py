@@ -6,6 +6,7 @@ import re
 import tomllib
 from typing import Any
 
+import yaml
 from prometheus_client import Metric
 
 from sarameya import ConsumerGroup
@@ -48,6 +49,19 @@ def test_alerts_are_on_metrics_that_exist() -> None:
     alerts = set(re.findall(r"sarameya_\w+", blocks(PAGE, "yaml")[1]))
     assert len(alerts) >= 6
     assert alerts <= metrics
+
+
+def test_alerts_ask_what_can_be_asked_of_their_metrics() -> None:
+    """A sum by a label that is not there is one row without it, and a gauge has no increase: neither is told."""
+    kinds = {shown_name(metric): metric.type for metric in ours()}
+    labels = {shown_name(metric): {*metric._labelnames} for metric in ours()}  # type: ignore[attr-defined]
+    [alerts] = [group["rules"] for group in yaml.safe_load(blocks(PAGE, "yaml")[1])["groups"]]
+    for alert in alerts:
+        expression = alert["expr"]
+        for by, name in re.findall(r"by \(([\w, ]+)\) \((?:\w+\()?(sarameya_\w+)", expression):
+            assert {*by.split(", ")} <= labels[name], expression
+        for call, name in re.findall(r"(increase|deriv)\((sarameya_\w+)\[", expression):
+            assert kinds[name] == {"increase": "counter", "deriv": "gauge"}[call], expression
 
 
 def test_every_path_is_there_and_no_other() -> None:
