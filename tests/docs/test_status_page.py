@@ -6,6 +6,7 @@ import re
 import tomllib
 from typing import Any
 
+import yaml
 from prometheus_client import Metric
 
 from sarameya import ConsumerGroup
@@ -13,6 +14,7 @@ from sarameya.service.app_file import SERVICE_KEYS, ServiceSection
 from sarameya.service.otel import PATIENCE
 from sarameya.service.web.app import make_app
 from sarameya.service.web.board import Board
+from sarameya.service.web.exposed import Exposed
 from sarameya.service.web.names import Names
 from sarameya.service.web.roster import Roster
 from sarameya.status import Activity
@@ -33,16 +35,33 @@ def row(metric: Metric) -> str:
     return f"| `{shown_name(metric)}` | {metric.type} | {labels} | {metric.documentation} |"
 
 
+def ours() -> list[Metric]:
+    return list(Exposed(Board("g", Roster([]), stall_after=1.0, why_stopping=lambda: "")).own())
+
+
 def test_every_metric_has_the_row_that_its_collector_would_write() -> None:
     rows = re.findall(r"^\| `sarameya_.*", PAGE, re.MULTILINE)
-    assert rows == [row(metric) for metric in GroupCollector(list).collect()]
+    assert rows == [row(metric) for metric in ours()]
 
 
 def test_alerts_are_on_metrics_that_exist() -> None:
-    metrics = {shown_name(metric) for metric in GroupCollector(list).collect()}
+    metrics = {shown_name(metric) for metric in ours()}
     alerts = set(re.findall(r"sarameya_\w+", blocks(PAGE, "yaml")[1]))
     assert len(alerts) >= 6
     assert alerts <= metrics
+
+
+def test_alerts_ask_what_can_be_asked_of_their_metrics() -> None:
+    """A sum by a label that is not there is one row without it, and a gauge has no increase: neither is told."""
+    kinds = {shown_name(metric): metric.type for metric in ours()}
+    labels = {shown_name(metric): {*metric._labelnames} for metric in ours()}  # type: ignore[attr-defined]
+    [alerts] = [group["rules"] for group in yaml.safe_load(blocks(PAGE, "yaml")[1])["groups"]]
+    for alert in alerts:
+        expression = alert["expr"]
+        for by, name in re.findall(r"by \(([\w, ]+)\) \((?:\w+\()?(sarameya_\w+)", expression):
+            assert {*by.split(", ")} <= labels[name], expression
+        for call, name in re.findall(r"(increase|deriv)\((sarameya_\w+)\[", expression):
+            assert kinds[name] == {"increase": "counter", "deriv": "gauge"}[call], expression
 
 
 def test_every_path_is_there_and_no_other() -> None:

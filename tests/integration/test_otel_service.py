@@ -56,9 +56,31 @@ async def test_collector_that_does_not_answer_holds_nothing_up(tmp_path: Path, m
         path = app_file(tmp_path, cluster.bootstrap_servers, extra=OTEL)
         async with sarameya(tmp_path, "run", path) as service:
             await service.until(lambda running: running.stdout == ["took 1"])
-            await trio.sleep(2)
+            # Spans wait for the end; metrics have been tried.
+            await service.until(lambda running: "metrics are not exported" in running.stderr)
             asked = trio.current_time()
             service.process.send_signal(signal.SIGTERM)
             assert await service.process.wait() == 0, service.stderr
             assert trio.current_time() - asked < 5
             assert "Traceback" not in service.stderr
+    warned = [line for line in service.log if line["level"] != "INFO"]
+    assert {line["logger"] for line in warned} == {"sarameya"}
+    what = sorted(line["message"].partition(", ")[0] for line in warned)
+    assert what == ["metrics are not exported", "spans are not exported"], "though metrics are tried twice"
+    assert all("Connection refused" in line["message"] for line in warned)
+
+
+async def test_collector_that_comes_back_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with collector_listening() as received:
+        received.is_broken = True
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
+        async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+            path = app_file(tmp_path, cluster.bootstrap_servers, extra=OTEL)
+            async with sarameya(tmp_path, "run", path) as service:
+                await service.until(lambda running: "metrics are not exported" in running.stderr)
+                received.is_broken = False
+                service.process.send_signal(signal.SIGTERM)
+                assert await service.process.wait() == 0, service.stderr
+    told = [line["message"] for line in service.log if "metrics" in line["message"]]
+    assert len(told) == 2, told
+    assert told[1].startswith("metrics are exported again, after ")

@@ -45,6 +45,12 @@ class Slow(ConsumerGroupHandler):
         with trio.CancelScope(shield=True):
             await trio.sleep(60)
 
+class Hanging(ConsumerGroupHandler):
+    async def consume_claim(self, session, claim):
+        async for message in claim:
+            print("took", message.value.decode(), flush=True)
+            await trio.sleep_forever()
+
 class Blocking(ConsumerGroupHandler):
     async def consume_claim(self, session, claim):
         async for message in claim:
@@ -332,6 +338,45 @@ async def test_handler_that_blocks_the_loop_is_ended_by_the_watchdog_with_its_st
             assert await running.process.wait() == 1
     assert "handlers_of_this_test.py" in running.stderr
     assert "in consume_claim" in running.stderr
+
+
+async def test_handler_that_hangs_is_told_by_the_log_though_there_is_no_page(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        cluster.produce("orders", 1, b"value")
+        app = app_file(
+            tmp_path,
+            cluster.bootstrap_servers,
+            handler="handlers_of_this_test:Hanging",
+            extra="claim_grace = 0.1\n[service]\nstall_after = 4.0",
+        )
+        async with sarameya(tmp_path, "run", app) as running:
+            await running.until(lambda r: "no progress" in r.stderr)
+            running.process.terminate()
+            await running.process.wait()
+    (line,) = [line for line in running.log if "no progress" in line["message"]]
+    assert re.fullmatch(r"not ready: orders-1: no progress for \d+ s: in handler for \d+ s", line["message"])
+    assert (line["level"], line["worker"], line["partition"]) == ("WARNING", 1, "orders-1")
+
+
+async def test_worker_that_is_blocked_is_told_by_its_supervisor(tmp_path: Path) -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        app = app_file(
+            tmp_path,
+            cluster.bootstrap_servers,
+            handler="handlers_of_this_test:Blocking",
+            extra="heartbeat_interval = 0.2",
+        )
+        async with sarameya(tmp_path, "run", app, "--workers", "2", deadline=60) as running:
+            await running.until(lambda r: len(cluster.describe_group("g").members) == 2)
+            cluster.produce("orders", 0, b"value")
+            await running.until(lambda r: "has not told of itself" in r.stderr)
+            running.process.terminate()
+            await running.until(lambda r: "SIGTERM: stopping" in r.stderr)
+            running.process.terminate()  # the second one kills the worker, which hears nothing
+            assert await running.process.wait() == 143
+    (line,) = [line for line in running.log if "has not told of itself" in line["message"]]
+    assert re.fullmatch(r"not ready: worker [12]: it has not told of itself for \d+ s", line["message"])
+    assert line["level"] == "WARNING"
 
 
 async def test_handler_that_ignores_its_cancellation_is_ended_by_the_watchdog_after_the_member_left(

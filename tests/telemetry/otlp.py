@@ -20,6 +20,8 @@ class Received:
     url: str = ""
     metrics: list[ExportMetricsServiceRequest] = attrs.field(factory=list)
     traces: list[ExportTraceServiceRequest] = attrs.field(factory=list)
+    is_broken: bool = False
+    """It answers with 400, and keeps nothing."""
 
 
 @contextmanager
@@ -30,6 +32,9 @@ def collector_listening() -> Iterator[Received]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            if received.is_broken:
+                self.send_error(400)
+                return
             if self.path == "/v1/metrics":
                 received.metrics.append(ExportMetricsServiceRequest.FromString(body))
             elif self.path == "/v1/traces":

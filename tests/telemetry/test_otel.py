@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -10,7 +11,7 @@ import pytest
 import trio
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData, NumberDataPoint
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -30,9 +31,13 @@ from sarameya import (
     TimestampType,
     TopicPartition,
 )
+from sarameya.meters import Meters, TopicMeters
+from sarameya.service.otel import identity
+from sarameya.status import GroupStatus
 from sarameya.telemetry.otel_metrics import export_metrics, metrics_data, resource_of
 from sarameya.telemetry.otel_tracing import MOST_LINKS, Tracing, context_of
 from sarameya.telemetry.prometheus import GroupCollector
+from sarameya.telemetry.snapshot import MemberSnapshot
 from sarameya.testing import run_inline
 from tests.group.kit import Recorder, deadline, orders, start_member
 from tests.telemetry.otlp import collector_listening
@@ -52,7 +57,8 @@ async def test_metrics_reach_a_collector_by_otlp(autojump_clock: MockClock) -> N
         member = await start_member(nursery, cluster, handler)
         await handler.received(3)
         await trio.sleep(5)
-        data = metrics_data(GroupCollector.of(member.group).collect(), Resource({"service.name": "s"}), 1000.0, 1010.0)
+        families = GroupCollector.of(member.group).collect()
+        data = metrics_data(families, Resource({"service.name": "s"}), {("g", "1"): 1000.0}, 1010.0)
         meters = {name: attrs.evolve(h, counts=[*h.counts]) for name, h in member.group.meters.requests.items()}
         await member.close()
     with collector_listening() as received:
@@ -107,20 +113,64 @@ class Remembering(MetricExporter):
         """Nothing is open."""
 
 
-async def test_metrics_are_sent_each_while_and_at_the_end_whatever_fails(
+async def inline(call: Callable[[], Any], *, abandon_on_cancel: bool) -> Any:
+    return await run_inline(call)
+
+
+async def test_metrics_are_sent_each_while_and_at_the_end_and_what_fails_is_told_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-
-    async def inline(call: Callable[[], Any], *, abandon_on_cancel: bool) -> Any:
-        return await run_inline(call)
-
     monkeypatch.setattr("trio.to_thread.run_sync", inline)
-    exporter = Remembering(fails=1)
+    caplog.set_level("INFO", "sarameya")
+    exporter = Remembering(fails=2)
     group = ConsumerGroup(["localhost:9092"], "g")
     with trio.move_on_after(25):
         await export_metrics(GroupCollector.of(group), exporter, interval=10)
     assert len(exporter.exported) == 4
-    assert [record.getMessage() for record in caplog.records] == ["metrics were not exported: ConnectionError: away"]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "metrics are not exported, and it is tried on: ConnectionError: away"),
+        ("INFO", "metrics are exported again, after 2 tries that failed"),
+    ]
+
+
+@attrs.define
+class Metered:
+    """A group that has counted so many records."""
+
+    meters: Meters
+
+    @classmethod
+    def of(cls, records: int) -> Metered:
+        return cls(Meters(topics={"orders": TopicMeters(records=records)}))
+
+    def status(self) -> GroupStatus:
+        return GroupStatus(group="g", state="STABLE")
+
+
+async def test_member_that_is_made_anew_counts_from_another_start(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its counters would fall, which the sum of one start never does."""
+    monkeypatch.setattr("trio.to_thread.run_sync", inline)
+    exporter, groups = Remembering(), [Metered.of(7), Metered.of(9)]
+    collector = GroupCollector(lambda: [MemberSnapshot.of(group, number) for number, group in enumerate(groups, 1)])
+    began = trio.current_time()
+    with trio.move_on_after(35):
+        async with trio.open_nursery() as nursery:
+            export = partial(export_metrics, collector, exporter, interval=10, wall_clock=trio.current_time)
+            nursery.start_soon(export)
+            await trio.sleep(15)
+            groups[1] = Metered.of(1)
+    points: dict[object, list[tuple[float, float]]] = {"1": [], "2": []}
+    for data in exporter.exported:
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics
+        [records] = [metric for metric in metrics if metric.name == "sarameya_records"]
+        for point in records.data.data_points:
+            assert isinstance(point, NumberDataPoint)
+            assert point.attributes
+            start = point.start_time_unix_nano / 1e9 - began
+            points[point.attributes["worker"]].append((point.value, pytest.approx(start)))
+    assert points == {"1": [(7, 0)] * 5, "2": [(9, 0), (9, 0), (1, 10), (1, 10), (1, 10)]}
 
 
 class Lander(ConsumerGroupHandler):
@@ -237,3 +287,13 @@ def test_environment_says_who_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=pod-0")
     told = resource_of({"service.name": "ours", "service.instance.id": "1"}).attributes
     assert (told["service.name"], told["service.instance.id"]) == ("theirs", "pod-0")
+
+
+def test_each_process_is_an_instance_of_its_own_wherever_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In containers each may be process 1, and several of one machine's network have its name."""
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    first, second = identity("g"), identity("g")
+    assert first.pop("service.instance.id") != second.pop("service.instance.id")
+    assert first == second
+    assert (first["service.name"], first["process.pid"]) == ("sarameya g", 1)
+    assert first["host.name"]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import trio
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import Histogram as LibraryHistogram
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 from prometheus_client.samples import Sample
 from trio.testing import MockClock
 
-from sarameya import ConsumerGroup, Landed, TopicPartition
+from sarameya import ConsumerGroup, DeadLettered, Landed, LandingFailed, TopicPartition
+from sarameya.meters import ROWS
+from sarameya.observe import OffsetReset
 from sarameya.protocol.membership_states import State
 from sarameya.telemetry.prometheus import GroupCollector
 from tests.group.kit import Recorder, deadline, orders, start_member
@@ -101,3 +104,46 @@ async def test_members_of_one_service_are_told_apart(autojump_clock: MockClock) 
         assert set(lags.values()) == {"0", "1"}
         await first.close()
         await second.close()
+
+
+async def test_first_record_that_is_lost_is_an_increase(autojump_clock: MockClock) -> None:
+    """Prometheus sees none where a counter's first row is of after it."""
+    async with orders(1) as cluster, deadline() as nursery:
+        member = await start_member(nursery, cluster, Recorder())
+        await trio.sleep(5)
+        counters = ("offsets_gone", "dead_letters", "landing_failures")
+        labels = {"group": "g", "worker": "1", "topic": "orders"}
+        found = samples(registry_of(member.group))
+        assert [value(found, f"sarameya_{name}_total", **labels) for name in counters] == [0, 0, 0]
+        assert value(found, "sarameya_events_total", event="OffsetReset") == 0
+        assert value(found, "sarameya_events_total", event="SessionStarted") == 1
+        events = {s.labels["event"] for s in found if s.name == "sarameya_events_total"}
+        assert {"Landed", "TaskStuck", "ConnectionLost"} <= events
+        assert "Event" not in events
+        orders_0 = TopicPartition("orders", 0)
+        member.group._observer(OffsetReset(orders_0, 1, 9, "oldest", "out of range", 5, 20, 4))
+        member.group._observer(DeadLettered(partition=orders_0, count=2, place="p"))
+        member.group._observer(LandingFailed(partition=orders_0, from_offset=0, to_offset=1, cause="disk full"))
+        found = samples(registry_of(member.group))
+        assert [value(found, f"sarameya_{name}_total", **labels) for name in counters] == [4, 2, 1]
+        await member.close()
+
+
+async def test_units_and_bounds_are_written_as_the_library_s_own(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        member = await start_member(nursery, cluster, Recorder())
+        await trio.sleep(5)
+        families = [*parse_openmetrics(generate_openmetrics(registry_of(member.group)).decode())]
+        units = {family.name: family.unit for family in families}
+        for name, unit in units.items():
+            last = name.rpartition("_")[2]
+            assert unit == (last if last in ("seconds", "bytes") else ""), name
+        assert (units["sarameya_fetched_bytes"], units["sarameya_request_duration_seconds"]) == ("bytes", "seconds")
+        ours = {
+            s.labels["le"] for family in families for s in family.samples if s.name == "sarameya_landing_rows_bucket"
+        }
+        own = CollectorRegistry()
+        library_s = LibraryHistogram("rows", "Theirs.", buckets=ROWS, registry=own)
+        library_s.observe(1)
+        assert ours == {s.labels["le"] for family in own.collect() for s in family.samples if s.name == "rows_bucket"}
+        await member.close()

@@ -7,6 +7,8 @@ Each process sends its own members'.
 from __future__ import annotations
 
 import os
+import socket
+import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,6 +29,17 @@ answer holds the end of the service up for no longer."""
 _TIMEOUT = "OTEL_EXPORTER_OTLP_TIMEOUT"
 
 
+def identity(group: str) -> dict[str, str | int]:
+    """Of this process. Of several of one service each is an instance of its own, wherever they run: in containers all
+    of them may be process 1, of a machine of the same name."""
+    return {
+        "service.name": f"sarameya {group}",
+        "service.instance.id": str(uuid.uuid4()),
+        "host.name": socket.gethostname(),
+        "process.pid": os.getpid(),
+    }
+
+
 @asynccontextmanager
 async def open_otel(
     app: App, snapshots: Callable[[], Sequence[MemberSnapshot]]
@@ -39,33 +52,32 @@ async def open_otel(
         yield list
         return
     try:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+        from sarameya.service.otel_exporters import OF_METRICS, OF_SPANS, MetricExporter, SpanExporter, said_by
         from sarameya.telemetry.otel_metrics import export_metrics, resource_of
         from sarameya.telemetry.otel_tracing import Tracing
         from sarameya.telemetry.prometheus import GroupCollector
     except ImportError as error:
         remedy = f"needs the extra `otel` ({error}): pip install 'sarameya[otel]'"
         raise ConfigError("service.otel", True, remedy) from None
-    # Of several processes of one service, each is an instance of its own.
-    resource = resource_of({"service.name": f"sarameya {app.group}", "service.instance.id": str(os.getpid())})
+    resource = resource_of(identity(app.group))
     patience = None if _TIMEOUT in os.environ else PATIENCE
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=patience)))
-    exporter = OTLPMetricExporter(timeout=patience)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(export_metrics, GroupCollector(snapshots), exporter, resource=resource))
-            try:
-                yield lambda: [Tracing(provider)]
-            finally:
-                nursery.cancel_scope.cancel()
-                # The last spans go out while the last metrics do.
-                with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(provider.shutdown)
-    finally:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(exporter.shutdown)
+    with said_by(OF_METRICS) as of_metrics, said_by(OF_SPANS) as of_spans:
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(SpanExporter(patience, of_spans)))
+        exporter = MetricExporter(patience, of_metrics)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(export_metrics, GroupCollector(snapshots), exporter, resource=resource))
+                try:
+                    yield lambda: [Tracing(provider)]
+                finally:
+                    nursery.cancel_scope.cancel()
+                    # The last spans go out while the last metrics do.
+                    with trio.CancelScope(shield=True):
+                        await trio.to_thread.run_sync(provider.shutdown)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(exporter.shutdown)

@@ -26,6 +26,7 @@ from sarameya.service.runner import Member, run_members
 from sarameya.service.shared import open_shared, to_environment, with_shared
 from sarameya.service.signals import Stop
 from sarameya.service.systemd import Notifier
+from sarameya.service.troubles import watch_troubles
 from sarameya.service.unfinished import Unfinished
 from sarameya.service.watchdog import Watchdog
 from sarameya.service.web.opening import open_pages
@@ -161,6 +162,8 @@ async def _serve(
         nursery.start_soon(watchdog.run)
         if tell_to is not None:
             nursery.start_soon(tell, roster, tell_to)
+        else:  # of a worker its supervisor tells, who also hears when it falls silent
+            nursery.start_soon(watch_troubles, roster, stop, first.service.stall_after)
         nursery.start_soon(notifier.run, stop, roster)
         _start_others(nursery, first, until_eof, watch, stop)
         async with open_otel(first, roster.snapshots) as make_tracing, open_pages(first, roster, stop):
@@ -175,6 +178,7 @@ async def _supervise(
 ) -> ExitCode:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(notifier.run, stop, supervisor.ear)
+        nursery.start_soon(watch_troubles, supervisor.ear, stop, app.service.stall_after)
         _start_others(nursery, app, until_eof, watch, stop)
         async with open_shared(app.handler) as options, open_pages(app, supervisor.ear, stop):
             code = await supervisor.run(stop, to_environment(options))

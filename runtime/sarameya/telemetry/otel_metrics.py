@@ -7,12 +7,12 @@ where OpenTelemetry looks for them.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+import attrs
 import trio
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -34,9 +34,10 @@ from prometheus_client import Metric as Family
 from prometheus_client.samples import Sample
 
 from sarameya._version import __version__
-from sarameya.telemetry.prometheus import GroupCollector
-
-logger = logging.getLogger("sarameya")
+from sarameya.meters import Meters
+from sarameya.telemetry.exporting import Exporting
+from sarameya.telemetry.prometheus import GroupCollector, families
+from sarameya.telemetry.snapshot import MemberSnapshot
 
 INTERVAL = 15.0
 """Seconds from one export to the next."""
@@ -57,21 +58,25 @@ async def export_metrics(
     """Send them each `interval` seconds, until cancelled, and once more then. A task of one's own nursery:
 
     `nursery.start_soon(export_metrics, GroupCollector.of(group), OTLPMetricExporter())`. What cannot be sent is told to
-    the log, and the next ones are sent all the same. Shut the exporter down afterwards: it may still be trying.
+    the log, once until it can be again, and the next ones are sent all the same. Shut the exporter down afterwards: it
+    may still be trying.
     `resource` says whose they are; by default what the environment does (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES).
     """
     whose = resource if resource is not None else resource_of({"service.name": "sarameya"})
-    began = wall_clock()
+    starts, told = Starts(wall_clock()), Exporting("metrics")
 
     async def send() -> None:
         try:
-            data = metrics_data(collector.collect(), whose, began, wall_clock())
+            now, members = wall_clock(), collector.members()
+            data = metrics_data(families(members), whose, starts.of(members, now), now)
             result = await trio.to_thread.run_sync(partial(exporter.export, data), abandon_on_cancel=True)
         except Exception as error:  # noqa: BLE001 - whatever an exporter raises, members go on
-            logger.warning("metrics were not exported: %s: %s", type(error).__name__, error)
+            told.failed(f"{type(error).__name__}: {error}")
         else:
-            if result is not MetricExportResult.SUCCESS:
-                logger.warning("metrics were not exported; the exporter says why")
+            if result is MetricExportResult.SUCCESS:
+                told.worked()
+            else:
+                told.failed("the exporter says why")
 
     try:
         while True:
@@ -82,36 +87,73 @@ async def export_metrics(
             await send()
 
 
-def resource_of(attributes: Mapping[str, str]) -> Resource:
+def resource_of(attributes: Mapping[str, str | int]) -> Resource:
     """Who tells, where OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES do not say otherwise."""
     return Resource.create(dict(attributes)).merge(OTELResourceDetector().detect())
 
 
-def metrics_data(families: Iterable[Family], resource: Resource, began: float, now: float) -> MetricsData:
-    """Families of the collector as OTLP has them; counters are since `began`. Times are seconds since 1970. Pure."""
-    times = int(began * 1e9), int(now * 1e9)
-    metrics = [metric for family in families if (metric := _metric(family, times)) is not None]
-    scope = ScopeMetrics(_SCOPE, metrics, schema_url="")
+_Member = tuple[str, str]
+"""Group and worker, as labels have them."""
+
+
+class Starts:
+    """Since when each member's counters count: one that is made anew begins at 0 again, after what was last sent of the
+    one before. Times are seconds since 1970."""
+
+    def __init__(self, began: float) -> None:
+        self._last = began
+        self._members: dict[_Member, tuple[Meters, float]] = {}
+
+    def of(self, members: Iterable[MemberSnapshot], now: float) -> dict[_Member, float]:
+        """Of these, which are looked at now."""
+        for one in members:
+            key = (one.status.group, str(one.worker))
+            known = self._members.get(key)
+            if known is None or known[0] is not one.meters:
+                self._members[key] = (one.meters, self._last)
+        self._last = now
+        return {key: since for key, (_, since) in self._members.items()}
+
+
+def metrics_data(
+    metrics: Iterable[Family], resource: Resource, starts: Mapping[_Member, float], now: float
+) -> MetricsData:
+    """Families of the collector as OTLP has them; counters are since their member's start. Times are seconds since
+    1970. Pure."""
+    times = _Times({key: int(since * 1e9) for key, since in starts.items()}, int(now * 1e9))
+    found = [metric for family in metrics if (metric := _metric(family, times)) is not None]
+    scope = ScopeMetrics(_SCOPE, found, schema_url="")
     return MetricsData([ResourceMetrics(resource, [scope], schema_url="")])
 
 
-def _metric(family: Family, times: tuple[int, int]) -> Metric | None:
+@attrs.frozen(slots=True)
+class _Times:
+    """In nanoseconds."""
+
+    starts: Mapping[_Member, int]
+    now: int
+
+    def of(self, labels: Mapping[str, str]) -> tuple[int, int]:
+        """When the row was begun and looked at; what is no member's has no beginning."""
+        return self.starts.get((labels.get("group", ""), labels.get("worker", "")), self.now), self.now
+
+
+def _metric(family: Family, times: _Times) -> Metric | None:
     if not family.samples:
         return None
-    began, now = times
     data: Gauge | Sum | Histogram
     match family.type:
         case "histogram":
             data = Histogram(_histograms(family.samples, times), AggregationTemporality.CUMULATIVE)
         case "counter":
-            points = [NumberDataPoint(s.labels, began, now, s.value) for s in family.samples]
+            points = [NumberDataPoint(s.labels, *times.of(s.labels), s.value) for s in family.samples]
             data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
         case _:
-            data = Gauge([NumberDataPoint(s.labels, began, now, s.value) for s in family.samples])
+            data = Gauge([NumberDataPoint(s.labels, *times.of(s.labels), s.value) for s in family.samples])
     return Metric(family.name, family.documentation, _UNITS.get(family.name.rpartition("_")[2], ""), data)
 
 
-def _histograms(samples: Iterable[Sample], times: tuple[int, int]) -> list[HistogramDataPoint]:
+def _histograms(samples: Iterable[Sample], times: _Times) -> list[HistogramDataPoint]:
     """One for each set of labels: its buckets, which are cumulative in Prometheus and are not here."""
     buckets: dict[frozenset[tuple[str, str]], list[tuple[float, int]]] = {}
     sums: dict[frozenset[tuple[str, str]], float] = {}
@@ -121,7 +163,8 @@ def _histograms(samples: Iterable[Sample], times: tuple[int, int]) -> list[Histo
             buckets.setdefault(labels, []).append((float(sample.labels["le"]), int(sample.value)))
         elif sample.name.endswith("_sum"):
             sums[labels] = sample.value
-    return [_point(dict(labels), rows, sums[labels], times) for labels, rows in buckets.items()]
+    points = [(dict(labels), rows, sums[labels]) for labels, rows in buckets.items()]
+    return [_point(labels, rows, total, times.of(labels)) for labels, rows, total in points]
 
 
 def _point(

@@ -1,19 +1,23 @@
 """Members' metrics for Prometheus, by its official library: a collector that reads status and meters when it is asked.
 
 Nothing is counted here, so that a partition that was given up has no row any more. Names and units follow Prometheus'
-conventions (base units, `_total` for what only grows); every metric has the labels `group` and `worker`.
+conventions (base units, `_total` for what only grows); every metric has the labels `group` and `worker`. What is known
+to be countable has its row before anything is counted: of a counter that begins at 4, Prometheus sees no increase.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
+from sarameya import observe
 from sarameya._version import __version__
-from sarameya.meters import Histogram
+from sarameya.meters import Histogram, TopicMeters
 from sarameya.protocol.membership_states import State
 from sarameya.status import Activity, PartitionStatus
 from sarameya.telemetry.snapshot import MemberSnapshot, Metered
@@ -22,6 +26,8 @@ from sarameya.telemetry.totals import totals
 _MEMBER = ["group", "worker"]
 _TOPIC = [*_MEMBER, "topic"]
 _PARTITION = [*_TOPIC, "partition"]
+_UNITS = ("seconds", "bytes")
+"""Those that OpenMetrics has."""
 
 _OFFSETS: dict[str, tuple[str, Callable[[PartitionStatus], int]]] = {
     "lag_records": ("Offsets that the handler is behind the end of the log.", lambda one: one.lag),
@@ -30,6 +36,11 @@ _OFFSETS: dict[str, tuple[str, Callable[[PartitionStatus], int]]] = {
     "high_water_mark_offset": ("The end of the log.", lambda one: one.high_water_mark),
     "landed_offset": ("Up to where what was read is where it belongs.", lambda one: one.landed),
 }
+_EVENTS = sorted(
+    name
+    for name, found in vars(observe).items()
+    if isinstance(found, type) and issubclass(found, observe.Event) and found is not observe.Event
+)
 _STATES = [*(state.name.lower() for state in State), "closed"]
 
 
@@ -51,15 +62,23 @@ class GroupCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every metric, of all members."""
-        members = tuple(self._members())
-        build = GaugeMetricFamily("sarameya_build_info", "1, with the version that runs.", labels=["version"])
-        build.add_metric([__version__], 1)
-        yield build
-        yield from _membership(members)
-        yield from _partitions(members)
-        yield from _topics(members)
-        yield from _meters(members)
-        yield from _landings(members)
+        return families(self.members())
+
+    def members(self) -> tuple[MemberSnapshot, ...]:
+        """As they are now."""
+        return tuple(self._members())
+
+
+def families(members: Sequence[MemberSnapshot]) -> Iterator[Metric]:
+    """Every metric, of these."""
+    build = GaugeMetricFamily("sarameya_build_info", "1, with the version that runs.", labels=["version"])
+    build.add_metric([__version__], 1)
+    yield build
+    for made in (_membership, _partitions, _topics, _meters, _landings):
+        for family in made(members):
+            last = family.name.rpartition("_")[2]
+            family.unit = last if last in _UNITS else ""
+            yield family
 
 
 def _labels(member: MemberSnapshot, *more: object) -> list[str]:
@@ -150,7 +169,7 @@ def _meters(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
         _add(lasted, _labels(member), meters.rebalance_seconds)
         for what, count in meters.retries.items():
             retries.add_metric(_labels(member, what), count)
-        for event, count in meters.events.items():
+        for event, count in {**dict.fromkeys(_EVENTS, 0), **meters.events}.items():
             events.add_metric(_labels(member, event), count)
     yield from (requests, rebalances, lasted, retries, events)
 
@@ -163,7 +182,7 @@ def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     letters = CounterMetricFamily("sarameya_dead_letters", "Records that were set aside.", labels=_TOPIC)
     gone = CounterMetricFamily("sarameya_offsets_gone", "Offsets deleted before they were read.", labels=_TOPIC)
     for member in members:
-        for topic, meters in member.meters.topics.items():
+        for topic, meters in _topic_meters(member).items():
             labels = _labels(member, topic)
             _add(seconds, labels, meters.landing_seconds)
             _add(rows, labels, meters.landing_rows)
@@ -174,11 +193,12 @@ def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     yield from (seconds, rows, size, failures, letters, gone)
 
 
+def _topic_meters(member: MemberSnapshot) -> Mapping[str, TopicMeters]:
+    """Of each topic that it has partitions of, also where nothing has happened yet, or had."""
+    return {**{one.partition.topic: TopicMeters() for one in member.status.partitions}, **member.meters.topics}
+
+
 def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
-    buckets = [(_bound(bound), count) for bound, count in histogram.cumulative()]
+    text = cast(Callable[[float], str], floatToGoString)  # which says nothing of its types
+    buckets = [(text(bound), count) for bound, count in histogram.cumulative()]
     family.add_metric(labels, [*buckets, ("+Inf", histogram.count)], histogram.total)
-
-
-def _bound(bound: float) -> str:
-    """As Prometheus' own libraries write it."""
-    return str(float(bound))

@@ -143,11 +143,22 @@ async def test_at_this_machine_alone_only_its_own_names_lead_there(host: str, st
         assert (await here.ask("/status.json", host=host)).status == status
 
 
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "0.0.0.0:0"])
+async def test_probe_that_asks_by_no_name_is_let_in_and_by_an_empty_one_is_not(bind: str) -> None:
+    """As HAProxy's httpchk does, in HTTP/1.0; no browser can be made to."""
+    async with site(bind) as here:
+        for head, status in ((b"", 200), (b"Host:\r\n", 400)):
+            stream = await trio.open_tcp_stream("127.0.0.1", here.port)
+            async with stream:
+                await stream.send_all(b"GET /healthz HTTP/1.0\r\n" + head + b"\r\n")
+                assert answered(b"".join([chunk async for chunk in stream])).status == status
+
+
 @pytest.mark.parametrize("path", ["/", "/status.json", "/events", "/metrics", "/readyz"])
 async def test_elsewhere_names_of_others_do_not_either_but_those_that_are_said(path: str) -> None:
     async with site("0.0.0.0:0") as here:
         found = await here.ask(path, host="evil.example")
-        assert (found.status, "http_hosts" in found.body) == (400, True)
+        assert (found.status, "[service] http_hosts" in found.body) == (400, True)
     async with site("0.0.0.0:0", ["orders.internal"]) as here:
         stream = await here.send(path, host="orders.internal:80", connection="close")
         async with stream:
@@ -175,6 +186,25 @@ async def test_metrics_in_the_format_that_is_asked_for() -> None:
             for families in (parse_openmetrics(strict.body), parse(plain.body))
         ]  # fmt: skip
         assert lags == [{"0": 0, "1": 0}, {"0": 0, "1": 0}]
+
+
+async def test_metrics_of_a_silent_worker_are_no_more_than_how_long_it_has_been_silent() -> None:
+    """What it told of may not be true any more, and its partitions another worker's."""
+    async with site() as here:
+        silent, taken_over = heard(partition(), age=11.0), heard(partition(), worker=2, age=1.5)
+        begun, ended = Heard(worker=3, age=4.0), Heard(worker=4, failure="was killed by SIGKILL")
+        here.members.now = [silent, taken_over, begun, ended]
+        families = [*parse((await here.ask("/metrics")).body)]
+        of_worker: dict[str, set[str]] = {}
+        for sample in (sample for family in families for sample in family.samples):
+            of_worker.setdefault(sample.labels.get("worker", ""), set()).add(sample.name)
+        assert of_worker["1"] == of_worker["3"] == {"sarameya_worker_heard_seconds"}
+        assert {"sarameya_member_state", "sarameya_partition_lag_records"} <= of_worker["2"]
+        assert "4" not in of_worker
+        [ages] = [family for family in families if family.name == "sarameya_worker_heard_seconds"]
+        assert [(sample.labels, sample.value) for sample in ages.samples] == [
+            ({"group": "g", "worker": worker}, age) for worker, age in (("1", 11.0), ("2", 1.5), ("3", 4.0))
+        ]
 
 
 async def test_ready_and_alive_are_lines_and_codes() -> None:

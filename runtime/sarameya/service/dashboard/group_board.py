@@ -99,6 +99,10 @@ class GroupBoard(Looks):
         """None: members' metrics are their services'."""
         return ()
 
+    def ages(self) -> Sequence[tuple[str, int, float]]:
+        """None, likewise."""
+        return ()
+
     def full_document(self) -> dict[str, Any]:
         """As it was last seen, with what is plotted."""
         return {**self._document, "points": self._series.columns}

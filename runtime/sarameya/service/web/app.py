@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.resources import files
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -14,8 +13,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from sarameya.service.web.board import Shown
+from sarameya.service.web.exposed import Exposed
 from sarameya.service.web.names import LetIn, Names
-from sarameya.telemetry.prometheus import GroupCollector
 
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
 _POLICY += "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -30,15 +29,14 @@ _STATIC = {"page.js": "text/javascript", "page.css": "text/css"}
 
 def make_app(board: Shown, names: Names) -> Starlette:
     """The application over a board, for who asks by one of these names."""
-    registry = CollectorRegistry()
-    registry.register(GroupCollector(board.snapshots))
+    exposed = Exposed(board)
 
     async def page(request: Request) -> Response:
         return _static("index.html", "text/html")
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(registry), headers=_HEADERS | {"Content-Type": content_type})
+        return Response(encode(exposed), headers=_HEADERS | {"Content-Type": content_type})
 
     async def healthz(request: Request) -> Response:
         found = board.health()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import trio
 
 from sarameya.service.web.document import document
-from sarameya.service.web.health import Health, health
+from sarameya.service.web.health import SILENT_AFTER, Health, health
 from sarameya.service.web.members import Heard, Members
 from sarameya.service.web.progress import ProgressTracker
 from sarameya.service.web.series import Series
@@ -38,7 +38,10 @@ class Shown(Protocol):
     def health(self) -> Health: ...
 
     def snapshots(self) -> Sequence[MemberSnapshot]:
-        """Of members, for metrics."""
+        """Of members that are heard, for metrics."""
+
+    def ages(self) -> Sequence[tuple[str, int, float]]:
+        """How many seconds ago which worker of which group has told of itself, or begun to run."""
 
     def full_document(self) -> dict[str, Any]:
         """The document, with what is plotted."""
@@ -118,8 +121,14 @@ class Board(Looks):
         return self._health(self._members.heard())
 
     def snapshots(self) -> list[MemberSnapshot]:
-        """Of the members that have told of themselves, for metrics."""
-        return [heard.snapshot for heard in self._members.heard() if heard.snapshot is not None]
+        """Of the members that have told of themselves lately, for metrics: who has fallen silent may have neither
+        the state nor the partitions that it told of."""
+        heard = [one for one in self._members.heard() if one.age <= SILENT_AFTER]
+        return [one.snapshot for one in heard if one.snapshot is not None]
+
+    def ages(self) -> list[tuple[str, int, float]]:
+        """How many seconds ago each worker that runs has told of itself, or begun."""
+        return [(self._group, one.worker, one.age) for one in self._members.heard() if one.snapshot or one.age]
 
     def full_document(self) -> dict[str, Any]:
         """As it is now, with what is plotted."""

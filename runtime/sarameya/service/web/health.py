@@ -11,12 +11,39 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
+from sarameya.model import TopicPartition
 from sarameya.service.web.members import Heard
 from sarameya.service.web.progress import MEMBER, REBALANCING, ProgressTracker
 from sarameya.status import Activity, GroupStatus, PartitionStatus
 
 SILENT_AFTER = 10.0
 """Seconds after which a worker that tells each second is taken for silent."""
+
+
+@attrs.frozen(slots=True)
+class Reason:
+    """What is to be said of a member; `is_bad` if that keeps it from being ready."""
+
+    line: str
+    is_bad: bool
+    about: str = ""
+    """The same words for as long as it is the same reason, `line` as it is now. Empty where the log has it already."""
+    partition: TopicPartition | None = None
+    is_usual: bool = False
+    """For a while, as with each start."""
+
+
+@attrs.frozen(slots=True)
+class Trouble:
+    """A reason that whoever reads the log is to know of: `troubles.py` tells it once."""
+
+    kind: str
+    """`not ready` or `not alive`."""
+    worker: int
+    about: str
+    line: str
+    partition: TopicPartition | None = None
+    is_usual: bool = False
 
 
 @attrs.frozen(slots=True)
@@ -27,6 +54,8 @@ class Health:
     not_alive: tuple[str, ...]
     explained: tuple[str, ...] = ()
     """What does not get on, and need not or has time to: paused, rebalancing, at work for less than `stall_after`."""
+    troubles: tuple[Trouble, ...] = ()
+    """Of what is not ready or not alive, what is no matter of course."""
 
     @property
     def is_ready(self) -> bool:
@@ -43,49 +72,59 @@ def health(
     """Of all members of a service. `stopping` says why it stops, if it does: it is not ready any more."""
     bad: list[str] = [f"stopping: {stopping}"] if stopping else []
     explained: list[str] = []
+    troubles: list[Trouble] = []
     if not members:
         bad.append("no member has begun")
     for heard in members:
         who = f"worker {heard.worker}: " if len(members) > 1 else ""
-        for line, is_bad in _reasons(heard, progress, now, stall_after):
-            (bad if is_bad else explained).append(who + line)
-    return Health(tuple(bad), tuple(_silent(members, stall_after)), tuple(explained))
+        for one in _reasons(heard, progress, now, stall_after):
+            (bad if one.is_bad else explained).append(who + one.line)
+            if one.is_bad and one.about:
+                told = (who + one.about, who + one.line, one.partition, one.is_usual)
+                troubles.append(Trouble("not ready", heard.worker, *told))
+    silent = [*_silent(members, stall_after)]
+    return Health(tuple(bad), tuple(one.line for one in silent), tuple(explained), (*troubles, *silent))
 
 
-def _silent(members: Iterable[Heard], limit: float) -> Iterator[str]:
+def _silent(members: Iterable[Heard], limit: float) -> Iterator[Trouble]:
     for heard in members:
         if heard.age > max(limit, SILENT_AFTER):
-            yield f"worker {heard.worker} has not told of itself for {heard.age:.0f} s"
+            about = f"worker {heard.worker} has not told of itself"
+            yield Trouble("not alive", heard.worker, about, f"{about} for {heard.age:.0f} s")
 
 
-def _reasons(heard: Heard, progress: ProgressTracker, now: float, stall_after: float) -> Iterator[tuple[str, bool]]:
-    """What is to be said of a member, and whether that keeps it from being ready."""
+def _reasons(heard: Heard, progress: ProgressTracker, now: float, stall_after: float) -> Iterator[Reason]:
     if heard.snapshot is None:
-        yield heard.failure or "it has not told of itself yet", True
+        yield Reason(heard.failure or "it has not told of itself yet", True)
         return
     if heard.age > SILENT_AFTER:
-        yield f"it has not told of itself for {heard.age:.0f} s", True
+        about = "it has not told of itself"
+        yield Reason(f"{about} for {heard.age:.0f} s", True, about)
+        return  # what it said before is not known to be true any more
     status = heard.snapshot.status
     if heard.failure:
-        yield f"it has failed: {heard.failure}", True
+        yield Reason(f"it has failed: {heard.failure}", True)
     elif status.state in REBALANCING and (lasts := progress.rebalances_for(heard.worker, now)) is not None:
-        yield f"the group has rebalanced for {lasts:.0f} s: {_words(status.state)}", lasts > stall_after
+        about = "the group has rebalanced"
+        yield Reason(f"{about} for {lasts:.0f} s: {_words(status.state)}", lasts > stall_after, about)
     elif status.state not in MEMBER:
-        yield f"no member of {status.group}: {_words(status.state)} for {status.seconds:.0f} s", True
+        about = f"no member of {status.group}"
+        yield Reason(f"{about}: {_words(status.state)} for {status.seconds:.0f} s", True, about, is_usual=True)
     yield from _of_partitions(status, heard.worker, progress, now, stall_after)
 
 
 def _of_partitions(
     status: GroupStatus, worker: int, progress: ProgressTracker, now: float, stall_after: float
-) -> Iterator[tuple[str, bool]]:
+) -> Iterator[Reason]:
     for one in status.partitions:
         stands = progress.stands_for(worker, one.partition, now)
         if one.activity is Activity.PAUSED:
-            yield f"{one.partition}: paused for {one.seconds:.0f} s", False
+            yield Reason(f"{one.partition}: paused for {one.seconds:.0f} s", False)
         elif stands > stall_after:
-            yield f"{one.partition}: no progress for {stands:.0f} s: {described(one)}", True
+            about = f"{one.partition}: no progress"
+            yield Reason(f"{about} for {stands:.0f} s: {described(one)}", True, about, one.partition)
         elif one.activity not in (Activity.FETCHING, Activity.IN_HANDLER):
-            yield f"{one.partition}: {described(one)}", False
+            yield Reason(f"{one.partition}: {described(one)}", False)
 
 
 def described(one: PartitionStatus) -> str:

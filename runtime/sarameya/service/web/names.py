@@ -2,7 +2,7 @@
 name of its own that leads here (DNS rebinding). Pure, but for the ASGI middleware that asks it.
 
 Whoever asks by an address, or by a name that only this machine or its network can give, is let in; all other names are
-the operator's to say.
+the operator's to say. So is who asks by no name at all (a load balancer's probe in HTTP/1.0): no browser does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/?#\s]+))(?::[0-9]{0,5})?", re.IGNORECASE)
-_REFUSED = "the pages are not served by this name: use an address, or name it in [service] http_hosts (--http-host)\n"
+_REFUSED = (
+    "the pages are not served by this name: use an address, or name it in [service] http_hosts "
+    "(of `sarameya dashboard`: --http-host)\n"
+)
 
 
 @attrs.frozen(slots=True)
@@ -73,7 +76,8 @@ class LetIn:
         self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or self._names.let_in(Headers(scope=scope).get("host", "")):
+        host = None if scope["type"] == "lifespan" else Headers(scope=scope).get("host")
+        if host is None or self._names.let_in(host):
             await self._app(scope, receive, send)
         else:
             await PlainTextResponse(_REFUSED, status_code=400)(scope, receive, send)

@@ -1,0 +1,132 @@
+"""What `/metrics` says of landings while the sink lands through a real Spark, held against the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families as parse
+from pyspark.sql import DataFrame, SparkSession
+
+from sarameya import Config, ConsumerGroup
+from sarameya.embedded import EmbeddedCluster
+from sarameya.service.web.board import Board
+from sarameya.service.web.roster import Roster
+from sarameya.service.web.server import serving
+from sarameya_handlers import ParquetTable, SparkSink
+from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
+from sarameya_handlers.landing.links import ChainKey
+from tests.group.kit import budget_of
+from tests.integration.browser.service import get
+from tests.integration.warm_spark import warm_spark
+
+pytestmark = [
+    pytest.mark.integration,
+    # pyspark's, whenever rows are collected.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+DEADLINE = 120.0
+BAD = {7: b"abc", 8: b"", 11: b"9999999999999"}
+"""Of partition 0, by offset: values that are no number which fits."""
+ENDS = {0: 200, 1: 100}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with warm_spark() as session:
+        yield session
+
+
+def numbers(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("cast(cast(value as string) as int) as n", "partition", "offset")
+
+
+class Metrics:
+    """As they are served at a URL."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def of(self, name: str, **labels: str) -> dict[tuple[str, ...], float]:
+        """The values of the rows that have these labels, by the others but for the group's and the worker's."""
+        code, text = await trio.to_thread.run_sync(get, f"{self._url}/metrics")
+        assert code == 200
+        left_out = {"group", "worker", *labels}
+        return {
+            tuple(value for label, value in sorted(sample.labels.items()) if label not in left_out): sample.value
+            for family in parse(text)
+            for sample in family.samples
+            if sample.name == f"sarameya_{name}" and labels.items() <= sample.labels.items()
+        }
+
+    async def one(self, name: str, **labels: str) -> float:
+        """The value of the one row."""
+        (value,) = (await self.of(name, **labels)).values()
+        return value
+
+
+async def test_landings_on_the_metrics_page_are_the_table_s(spark: SparkSession, tmp_path: Path) -> None:
+    table, letters = ParquetTable(tmp_path / "orders"), tmp_path / "letters"
+    # Nothing lands by its age, so that what is held can be looked at.
+    sink = SparkSink(
+        table,
+        max_rows=100,
+        max_age=3600.0,
+        transform=numbers,
+        dead_letters=FileDeadLetters(letters),
+        spark=spark,
+    )
+    config = Config(offset_initial="oldest", autocommit_interval=0.1, session_timeout=60.0)
+    roster = Roster([1])
+    board = Board("landing", roster, stall_after=300.0, why_stopping=lambda: "")
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster, sink:
+        with trio.fail_after(DEADLINE):
+            began = trio.current_time()
+            async with (
+                ConsumerGroup(cluster.bootstrap_servers, "landing", config) as group,
+                serving(board, "127.0.0.1:0") as url,
+                trio.open_nursery() as nursery,
+            ):
+                roster.begins(1, group)
+                metrics = Metrics(url)
+                nursery.start_soon(group.consume, ["orders"], sink)
+                cluster.produce_many("orders", 1, [(None, b"%d" % n) for n in range(50)])
+                while await metrics.of("partition_position_offset") != {("0", "orders"): 0, ("1", "orders"): 50}:
+                    await trio.sleep(0.05)
+                assert await metrics.of("partition_landed_offset") == {}
+                assert await metrics.one("landing_failures_total", topic="orders") == 0
+                held = budget_of(group).held
+                assert await metrics.one("buffer_bytes") == held > 0
+
+                cluster.produce_many("orders", 1, [(None, b"%d" % n) for n in range(50, 100)])
+                cluster.produce_many("orders", 0, [(None, BAD.get(n, b"%d" % n)) for n in range(200)])
+                while {key.partition: one.offset for key, one in cluster.committed("landing").items()} != ENDS:
+                    await trio.sleep(0.05)
+                landed = {(str(partition), "orders"): float(end) for partition, end in ENDS.items()}
+                assert await metrics.of("partition_landed_offset") == landed
+                assert await metrics.one("buffer_bytes") == budget_of(group).held
+                group.close_nowait()
+            took = trio.current_time() - began
+
+            async with serving(board, "127.0.0.1:0") as url:
+                metrics = Metrics(url)
+                assert await metrics.of("partition_landed_offset") == {}, "it has no partitions any more"
+                links = [
+                    link for number in ENDS for link in table.links(spark, ChainKey("sarameya", "orders", number), 1)
+                ]
+                rows = pq.read_table(table.path).num_rows
+                size = sum(file.stat().st_size for file in table.path.glob("*.parquet"))
+                assert rows == 300 - len(BAD)
+                for name in ("duration_seconds", "rows", "size_bytes"):
+                    assert await metrics.one(f"landing_{name}_count", topic="orders") == len(links)
+                assert await metrics.one("landing_rows_sum", topic="orders") == rows
+                assert await metrics.one("landing_size_bytes_sum", topic="orders") == size
+                assert 0 < await metrics.one("landing_duration_seconds_sum", topic="orders") < took
+                dead = sum(pq.read_table(file).num_rows for file in letters.iterdir())
+                assert await metrics.one("dead_letters_total", topic="orders") == dead == len(BAD)
+                # The one landing that had them all; what it is made of is found out by tries that are none.
+                assert await metrics.one("landing_failures_total", topic="orders") == 1
