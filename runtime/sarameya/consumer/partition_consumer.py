@@ -42,6 +42,10 @@ class PartitionConsumer:
         that one's."""
         self.found_nothing = False
         """The last fetch brought nothing for this partition."""
+        self.unfetched_since = math.inf
+        """Since when no fetch names it, on trio's clock; infinite where they do."""
+        self.looked_up = (-1, -1)
+        """Where the log ends, and where its first open transaction begins, as it was looked up since then, or -1."""
         self.full_since = -math.inf
         """When the buffer last became full, on trio's clock."""
         self.attempts: Attempts | None = None
@@ -63,6 +67,16 @@ class PartitionConsumer:
     @property
     def partition(self) -> TopicPartition:
         return self.cursor.partition
+
+    @property
+    def high_water_mark(self) -> int:
+        """The log's end, as far as it is known: by a fetch or, where there is none, looked up. -1 before either."""
+        return max(self.cursor.high_water_mark, self.looked_up[0])
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where its first open transaction begins, likewise."""
+        return max(self.cursor.last_stable_offset, self.looked_up[1])
 
     @property
     def is_backpressured(self) -> bool:

@@ -154,13 +154,14 @@ class Claim:
 
     @property
     def high_water_mark(self) -> int:
-        """The log's end as the last fetch told it, -1 before the first one. Stands still while paused."""
-        return self._consumer.cursor.high_water_mark
+        """The log's end as the last fetch told it, -1 before the first one. Where nothing is fetched, since it is paused
+        or its handler takes nothing, it is looked up, about each ten seconds."""
+        return self._consumer.high_water_mark
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the first open transaction began as the last fetch told it, -1 where no fetch has."""
-        return self._consumer.cursor.last_stable_offset
+        """Where the first open transaction began, told as `high_water_mark` is, -1 where it is not known."""
+        return self._consumer.last_stable_offset
 
     @property
     def is_backpressured(self) -> bool:
@@ -174,7 +175,7 @@ class Claim:
 
     @property
     def lag(self) -> int:
-        """How many offsets the position is behind the log's end as the last fetch told it, -1 before the first one.
+        """How many offsets the position is behind the log's end (`high_water_mark`), -1 before the first fetch.
 
         Under read_committed the log ends at its last stable offset.
         """
