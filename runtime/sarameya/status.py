@@ -57,6 +57,8 @@ class PartitionStatus:
     """As `Claim.lag`."""
     marked: int = -1
     committed: int = -1
+    uncommitted_seconds: float = 0.0
+    """For how long the coordinator has been asked to take its marks, and has taken none; 0 where it took the last."""
     landed: int = -1
     """Up to where its handler says that what was read is where it belongs."""
     broker: int = -1
@@ -90,6 +92,11 @@ class GroupStatus:
     is_leader: bool = False
     coordinator: int = -1
     """Its node id."""
+    coordinator_seconds: float = -1.0
+    """How long ago it has last answered a join, a sync or a heartbeat; -1 where it has not."""
+    session_timeout: float = 0.0
+    """After so many seconds without a heartbeat the group gives the member up, whatever its `state` says:
+    `Config.session_timeout`."""
     partitions: tuple[PartitionStatus, ...] = ()
     """In order."""
     buffered_bytes: int = 0

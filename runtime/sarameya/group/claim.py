@@ -154,8 +154,8 @@ class Claim:
 
     @property
     def high_water_mark(self) -> int:
-        """The log's end as the last fetch told it, -1 before the first one. Where nothing is fetched, since it is paused
-        or its handler takes nothing, it is looked up, about each ten seconds."""
+        """The log's end as the last fetch told it, -1 before the first one. While nothing is fetched, since it is
+        paused or its handler takes nothing, it is looked up, about each ten seconds."""
         return self._consumer.high_water_mark
 
     @property

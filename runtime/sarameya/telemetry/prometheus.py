@@ -69,6 +69,11 @@ def _labels(member: MemberSnapshot, *more: object) -> list[str]:
 def _membership(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     state = GaugeMetricFamily("sarameya_member_state", "1 for the state it is in.", labels=[*_MEMBER, "state"])
     lasts = GaugeMetricFamily("sarameya_member_state_seconds", "For how long it is in this state.", labels=_MEMBER)
+    silent = GaugeMetricFamily(
+        "sarameya_coordinator_silent_seconds",
+        "How long ago the group's coordinator has last answered it. No row where it has not.",
+        labels=_MEMBER,
+    )
     generation = GaugeMetricFamily("sarameya_member_generation", "The group's generation, or -1.", labels=_MEMBER)
     assigned = GaugeMetricFamily("sarameya_assigned_partitions", "How many partitions it has.", labels=_MEMBER)
     buffered = GaugeMetricFamily("sarameya_buffer_bytes", "What was fetched and not been dealt with.", labels=_MEMBER)
@@ -78,11 +83,13 @@ def _membership(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
         for name in _STATES:
             state.add_metric([*labels, name], int(status.state.lower() == name))
         lasts.add_metric(labels, status.seconds)
+        if status.coordinator_seconds >= 0:
+            silent.add_metric(labels, status.coordinator_seconds)
         generation.add_metric(labels, status.generation)
         assigned.add_metric(labels, len(status.partitions))
         buffered.add_metric(labels, status.buffered_bytes)
         budget.add_metric(labels, status.budget_bytes)
-    yield from (state, lasts, generation, assigned, buffered, budget)
+    yield from (state, lasts, silent, generation, assigned, buffered, budget)
 
 
 def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
