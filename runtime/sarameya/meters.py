@@ -11,7 +11,6 @@ from collections.abc import Callable
 import attrs
 
 from sarameya.observe import (
-    BackpressureEnded,
     ClaimEnded,
     DeadLettered,
     Event,
@@ -64,11 +63,10 @@ class TopicMeters:
     """Of one topic, whichever of its partitions this member has had."""
 
     records: int = 0
-    """Messages of claims that have ended, as all of these three; of those that have not, their status tells."""
+    """Messages of claims that have ended, as all of these four; of those that have not, their status tells."""
     size_bytes: int = 0
     handler_seconds: float = 0.0
     backpressure_seconds: float = 0.0
-    """Of what has ended."""
     offsets_gone: int = 0
     """Offsets that were deleted before they were read."""
     dead_letters: int = 0
@@ -119,13 +117,12 @@ class Meter:
                 self._member_moved(before, after, trigger)
             case OffsetReset(partition=partition, gone=gone):
                 meters.topic(partition.topic).offsets_gone += gone
-            case BackpressureEnded(partition=partition, seconds=seconds):
-                meters.topic(partition.topic).backpressure_seconds += seconds
             case ClaimEnded(partition=partition):
                 topic = meters.topic(partition.topic)
                 topic.records += event.records
                 topic.size_bytes += event.size_bytes
                 topic.handler_seconds += event.handler_seconds
+                topic.backpressure_seconds += event.backpressure_seconds
             case Landed(partition=partition):
                 self._landed(meters.topic(partition.topic), event)
             case LandingFailed(partition=partition):

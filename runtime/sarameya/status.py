@@ -75,6 +75,10 @@ class PartitionStatus:
     """Bytes of record batches, as they travel, that were taken apart for that."""
     handler_seconds: float = 0.0
     """How long its handler was at work since then: from being given something to asking for more."""
+    backpressured_seconds: float = 0.0
+    """For how long it is BACKPRESSURED, also where something else is its `activity`; 0 where it is not."""
+    backpressure_seconds: float = 0.0
+    """How long it was, in all, since it is read."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

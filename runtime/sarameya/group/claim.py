@@ -239,9 +239,17 @@ class Claim:
         return self._worked + (0.0 if self._works_since is None else now - self._works_since)
 
     def _farewell(self) -> ClaimEnded:
-        """What observers are told at its end."""
-        at_work = self.handler_seconds_until(trio.current_time())
-        return ClaimEnded(self.topic_partition, self.position, self.records_total, self.bytes_total, at_work)
+        """What observers are told at its end, when nothing of it is in a handler's hands any more."""
+        now, consumer = trio.current_time(), self._consumer
+        consumer.goes_on()
+        return ClaimEnded(
+            self.topic_partition,
+            self.position,
+            self.records_total,
+            self.bytes_total,
+            self.handler_seconds_until(now),
+            consumer.backpressure_seconds_until(now),
+        )
 
     async def _advance(self, by_columns: bool = False) -> bool:
         """Have a batch with messages left to take; False once the session ends. Takes a checkpoint when it is time."""

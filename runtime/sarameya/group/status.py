@@ -35,6 +35,8 @@ def partition_status(claim: Claim, feeding: Feeding, offsets: OffsetManager, now
         records_total=claim.records_total,
         bytes_total=claim.bytes_total,
         handler_seconds=claim.handler_seconds_until(now),
+        backpressured_seconds=consumer.backpressured_for(now),
+        backpressure_seconds=consumer.backpressure_seconds_until(now),
     )
 
 

@@ -129,6 +129,7 @@ class ClaimEnded(Event):
     records: int = 0
     size_bytes: int = 0
     handler_seconds: float = 0.0
+    backpressure_seconds: float = 0.0
 
 
 @attrs.frozen(slots=True)
@@ -241,7 +242,7 @@ class PartitionBackpressured(Event):
 
 @attrs.frozen(slots=True)
 class BackpressureEnded(Event):
-    """What was buffered has been taken, after so many seconds: the partition is fetched again."""
+    """What was buffered has been taken, after so many seconds: the partition is fetched again; or its claim is over."""
 
     partition: TopicPartition
     seconds: float

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from sarameya._version import __version__
 from sarameya.meters import Histogram
 from sarameya.protocol.membership_states import State
-from sarameya.status import Activity, PartitionStatus
+from sarameya.status import PartitionStatus
 from sarameya.telemetry.snapshot import MemberSnapshot, Metered
 from sarameya.telemetry.totals import totals
 
@@ -113,8 +113,7 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
             for name, (_, offset) in _OFFSETS.items():
                 if (value := offset(one)) >= 0:
                     offsets[name].add_metric(labels, value)
-            is_backpressured = one.activity is Activity.BACKPRESSURED
-            backpressured.add_metric(labels, one.seconds if is_backpressured else 0.0)
+            backpressured.add_metric(labels, one.backpressured_seconds)
             activity.add_metric([*labels, str(one.activity)], one.seconds)
     yield from (*offsets.values(), backpressured, activity)
 
@@ -124,7 +123,7 @@ def _topics(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     size = CounterMetricFamily("sarameya_fetched_bytes", "Their record batches, as they travel.", labels=_TOPIC)
     handler = CounterMetricFamily("sarameya_handler_seconds", "How long the handler was at work.", labels=_TOPIC)
     backpressure = CounterMetricFamily(
-        "sarameya_backpressure_seconds", "How long partitions were not fetched for it, once it was over.", labels=_TOPIC
+        "sarameya_backpressure_seconds", "How long partitions were not fetched for it.", labels=_TOPIC
     )
     for member in members:
         for topic, total in totals(member).items():
