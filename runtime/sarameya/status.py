@@ -16,7 +16,7 @@ class Activity(StrEnum):
     """What is going on with a partition. Where several could be said, the first one of these is."""
 
     GIVING_UP = "giving up"
-    """Its claim is asked to finish, and has not yet."""
+    """Its claim is asked to finish, or has, and what is to be done at its end is not yet."""
     PAUSED = "paused"
     BACKPRESSURED = "backpressured"
     """Its handler has taken nothing for longer than `Config.max_processing_time`: nothing more is fetched."""
