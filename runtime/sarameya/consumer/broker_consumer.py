@@ -312,7 +312,9 @@ class BrokerConsumer:
         attempts = self._hurried = self._hurried.again(cause) if self._hurried else Attempts.first(now, cause)
         delay = min(self._backoff.delay(attempts.attempt), self._config.fetch_max_wait)
         self._observer(
-            Retrying(f"fetch from broker {self.node_id}", attempts.attempt, now - attempts.since, delay, cause)
+            Retrying(
+                f"fetch from broker {self.node_id}", attempts.attempt, now - attempts.since, delay, cause, kind="fetch"
+            )
         )
         await trio.sleep(delay)
 

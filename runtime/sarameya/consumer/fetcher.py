@@ -309,7 +309,7 @@ class Fetcher:
             others = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
             delay = self._backoff.delay(attempts.attempt)
             what = f"leader of {first.partition}{others}"
-            self._observer(Retrying(what, attempts.attempt, now - attempts.since, delay, cause))
+            self._observer(Retrying(what, attempts.attempt, now - attempts.since, delay, cause, kind="leader"))
             await trio.sleep(delay)
         return [consumer for _, consumer in waiting]
 

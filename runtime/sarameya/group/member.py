@@ -249,7 +249,8 @@ class Member:
                 self._since = trio.current_time()
                 self._observer(MembershipChanged(self._group, before, after, cause, trigger))
             case RetryScheduled():
-                self._observer(Retrying(command.what, command.attempt, command.elapsed, command.delay, command.cause))
+                tried = command
+                self._observer(Retrying(tried.what, tried.attempt, tried.elapsed, tried.delay, tried.cause, tried.kind))
             case ForgetCoordinator():
                 pass  # `coordinator()` reads it from the machine
 

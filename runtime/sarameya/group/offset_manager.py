@@ -323,4 +323,4 @@ class OffsetManager:
         )
 
     def _retries(self, what: str) -> Retries:
-        return Retries(f"{what} of group {self.group}", self._backoff, self._observer)
+        return Retries(f"{what} of group {self.group}", self._backoff, self._observer, kind=what.replace(" ", "_"))
