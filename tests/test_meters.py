@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya.meters import SECONDS, Histogram, Meter
+import sarameya
+from sarameya.errors import Request
+from sarameya.meters import REBALANCE_REASONS, SECONDS, Histogram, Meter
 from sarameya.model import TopicPartition
 from sarameya.observe import (
+    RETRIED,
     BackpressureEnded,
     ClaimEnded,
     ConnectionLost,
@@ -18,9 +24,11 @@ from sarameya.observe import (
     OffsetReset,
     Retrying,
 )
+from sarameya.protocol.membership_states import TRANSITIONS, State
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
+NONE = dict.fromkeys(REBALANCE_REASONS, 0)
 
 
 @given(st.lists(st.floats(0, 1000)))
@@ -35,14 +43,15 @@ def test_each_value_is_in_the_bucket_of_the_least_bound_that_it_does_not_exceed(
 def test_what_is_told_is_counted_by_what_it_is_about() -> None:
     meter = Meter(lambda: 0.0)
     for event in (
-        Retrying("fetch from broker 1", 1, 0.0, 0.1, "x"),
-        Retrying("fetch from broker 2", 1, 0.0, 0.1, "x"),
+        Retrying("fetch from broker 1", 1, 0.0, 0.1, "x", "fetch"),
+        Retrying("fetch from broker 2", 1, 0.0, 0.1, "x", "fetch"),
+        Retrying("offset lookup", 1, 0.0, 0.1, "x", "offset_lookup"),
+        Retrying("offset fetch of group g", 1, 0.0, 0.1, "x", "offset_fetch"),
         OffsetReset(T0, 1, 9, "oldest", "out of range", 5, 20, 4),
         BackpressureEnded(T0, 1.5),
-        BackpressureEnded(T1, 0.5),
         ConnectionLost(1, "a:1", "x"),
-        ClaimEnded(T0, 20, 7, 700, 0.25),
-        ClaimEnded(T1, 20, 3, 300, 0.5),
+        ClaimEnded(T0, 20, 7, 700, 0.25, 1.5),
+        ClaimEnded(T1, 20, 3, 300, 0.5, 0.5),
         Landed(partition=T0, from_offset=0, to_offset=7, rows=7, size_bytes=5000, seconds=0.3),
         Landed(partition=T0, from_offset=7, to_offset=9, seconds=0.1),
         LandingFailed(partition=T0, from_offset=9, to_offset=10, cause="x"),
@@ -50,7 +59,7 @@ def test_what_is_told_is_counted_by_what_it_is_about() -> None:
     ):
         meter(event)
     meters = meter.meters
-    assert meters.retries == {"fetch": 2}
+    assert meters.retries == {**dict.fromkeys(RETRIED, 0), "fetch": 2, "offset_lookup": 1, "offset_fetch": 1}
     assert meters.events["ConnectionLost"] == 1
     topic = meters.topics["t"]
     assert (topic.offsets_gone, topic.backpressure_seconds) == (4, 2.0)
@@ -79,9 +88,31 @@ def test_rebalance_lasts_from_when_the_member_is_not_stable_to_when_it_is() -> N
     for before, after, trigger in moves:
         meter(MembershipChanged("g", before, after, "", trigger))
         now += 1
-    assert meter.meters.rebalances == {"join_wanted": 1, "member_forgotten": 1, "rebalance": 1}
+    assert meter.meters.rebalances == {**NONE, "first_join": 1, "member_forgotten": 1, "group_changed": 1}
     # The last one was not over when the member left.
     assert (meter.meters.rebalance_seconds.count, meter.meters.rebalance_seconds.total) == (2, 2.0 + 3.0)
+
+
+def test_member_that_is_refused_for_good_does_not_rebalance() -> None:
+    meter = Meter(lambda: 0.0)
+    for before, after, trigger in (
+        ("UNJOINED", "PREPARING_REBALANCE", "join_wanted"),
+        ("PREPARING_REBALANCE", "COMPLETING_REBALANCE", "joined"),
+        ("COMPLETING_REBALANCE", "STABLE", "synced"),
+        ("STABLE", "FENCED", "refused"),
+        ("FENCED", "LEAVING", "leave_wanted"),
+        ("LEAVING", "UNJOINED", "left"),
+    ):
+        meter(MembershipChanged("g", before, after, "", trigger))
+    assert meter.meters.rebalances == {**NONE, "first_join": 1}
+
+
+def test_every_input_that_ends_what_is_stable_has_a_word_for_operators() -> None:
+    moves = {by: after for by, after in TRANSITIONS[State.STABLE].items() if after.name not in ("LEAVING", "FENCED")}
+    meter = Meter(lambda: 0.0)
+    for by, after in moves.items():
+        meter(MembershipChanged("g", "STABLE", after.name, "", by.name.lower()))
+    assert meter.meters.rebalances == {**dict.fromkeys(REBALANCE_REASONS, 1), "first_join": 0}
 
 
 def test_answers_are_told_by_request() -> None:
@@ -90,3 +121,19 @@ def test_answers_are_told_by_request() -> None:
     meter.answered("FetchRequest", 0.4)
     meter.answered("HeartbeatRequest", 0.001)
     assert {name: histogram.count for name, histogram in meter.meters.requests.items()} == {"Fetch": 2, "Heartbeat": 1}
+
+
+def test_every_kind_of_retry_that_a_member_tells_is_counted_from_0_and_every_word_is_explained() -> None:
+    root = Path(sarameya.__file__).parent
+    sources = [path for folder in ("group", "consumer", "net") for path in (root / folder).glob("*.py")]
+    told = {
+        keyword.value.value
+        for path in sources
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name | ast.Attribute)
+        for keyword in call.keywords
+        if keyword.arg == "kind" and isinstance(keyword.value, ast.Constant)
+    }
+    assert told | {request.name.lower() for request in Request} == {*RETRIED, "admin"}
+    page = (root.parents[1] / "docs" / "status-page.md").read_text()
+    assert [word for word in (*RETRIED, *REBALANCE_REASONS) if f"`{word}`" not in page] == []

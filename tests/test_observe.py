@@ -103,8 +103,8 @@ def test_events_are_immutable_values(event_class):
     ("event", "level"),
     [
         (LOST, logging.WARNING),
-        (Retrying("join of group g", 2, 0.1, 0.1, "COORDINATOR_LOAD_IN_PROGRESS (14)"), logging.INFO),
-        (Retrying("join of group g", 3, 0.3, 0.2, "COORDINATOR_LOAD_IN_PROGRESS (14)"), logging.WARNING),
+        (Retrying("join of group g", 2, 0.1, 0.1, "COORDINATOR_LOAD_IN_PROGRESS (14)", "join"), logging.INFO),
+        (Retrying("join of group g", 3, 0.3, 0.2, "COORDINATOR_LOAD_IN_PROGRESS (14)", "join"), logging.WARNING),
         (TaskStuck("claim", "stack"), logging.ERROR),
         (SessionStarted("g", None, {}), logging.INFO),
         (PartitionBackpressured(TopicPartition("t", 1), 100), logging.INFO),
@@ -125,7 +125,7 @@ def test_event_reads_as_a_line():
     assert str(SessionStarted("orders", generation, {"t": (0, 1), "u": (2,)})) == (
         "session started: group=orders generation=3 assignment=t:[0 1],u:[2]"
     )
-    assert str(Retrying("commit of group g", 2, 0.25, 0.5, "NOT_COORDINATOR (16)")) == (
+    assert str(Retrying("commit of group g", 2, 0.25, 0.5, "NOT_COORDINATOR (16)", "commit")) == (
         "retrying: what='commit of group g' attempt=2 elapsed=0.25 delay=0.50 cause='NOT_COORDINATOR (16)'"
     )
     assert str(LeaderChanged(TopicPartition("t", 1), None, 4, "found")) == (

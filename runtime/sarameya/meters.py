@@ -11,7 +11,7 @@ from collections.abc import Callable
 import attrs
 
 from sarameya.observe import (
-    BackpressureEnded,
+    RETRIED,
     ClaimEnded,
     DeadLettered,
     Event,
@@ -28,6 +28,19 @@ ROWS = tuple(float(10**power) for power in range(8))
 """Of the rows of a landing."""
 BYTES = tuple(float(2**power) for power in range(12, 31, 2))
 """Of its size: from 4 KiB to a GiB."""
+REBALANCE_REASONS = {
+    "first_join": "it was no member: it begins, or has subscribed anew after it left",
+    "own_wish": "it has subscribed to something else, given up partitions to others, or ended its session",
+    "group_changed": "members or topics came or went, as the coordinator or metadata tell",
+    "member_forgotten": "the coordinator does not know it any more: the group has given it up",
+    "generation_dropped": "the group has gone on without it",
+}
+"""What sets a rebalance off, in one word, and in more."""
+_REASONS = {"join_wanted": "own_wish", "rebalance": "group_changed"}
+"""Of a member, by `MembershipChanged.trigger`; the others are called what they are."""
+_OUTSIDE = frozenset({"UNJOINED", "LEAVING"})
+_SETTLED = frozenset({"STABLE", "LEAVING", "UNJOINED", "FENCED"})
+"""States in which no rebalance is under way."""
 
 
 @attrs.define(slots=True)
@@ -64,11 +77,10 @@ class TopicMeters:
     """Of one topic, whichever of its partitions this member has had."""
 
     records: int = 0
-    """Messages of claims that have ended, as all of these three; of those that have not, their status tells."""
+    """Messages of claims that have ended, as all of these four; of those that have not, their status tells."""
     size_bytes: int = 0
     handler_seconds: float = 0.0
     backpressure_seconds: float = 0.0
-    """Of what has ended."""
     offsets_gone: int = 0
     """Offsets that were deleted before they were read."""
     dead_letters: int = 0
@@ -84,12 +96,12 @@ class Meters:
 
     events: dict[str, int] = attrs.field(factory=dict)
     """How many of each kind, by the class's name."""
-    retries: dict[str, int] = attrs.field(factory=dict)
-    """By the first word of what is tried again: which one of them it was is no label of a metric."""
+    retries: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(RETRIED, 0))
+    """By what is tried again: `Retrying.kind`."""
     requests: dict[str, Histogram] = attrs.field(factory=dict)
     """How long answers took, in seconds, by request: `Fetch`, which brokers may hold until there is something."""
-    rebalances: dict[str, int] = attrs.field(factory=dict)
-    """By what set them off: `MembershipChanged.trigger`."""
+    rebalances: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(REBALANCE_REASONS, 0))
+    """By what set them off, of `REBALANCE_REASONS`."""
     rebalance_seconds: Histogram = attrs.field(factory=Histogram)
     """How long each took: from when the member was no longer stable to when it was again."""
     topics: dict[str, TopicMeters] = attrs.field(factory=dict)
@@ -112,20 +124,18 @@ class Meter:
         name = type(event).__name__
         meters.events[name] = meters.events.get(name, 0) + 1
         match event:
-            case Retrying(what=what):
-                first = what.partition(" ")[0]
-                meters.retries[first] = meters.retries.get(first, 0) + 1
+            case Retrying(kind=kind):
+                meters.retries[kind] = meters.retries.get(kind, 0) + 1
             case MembershipChanged(before=before, after=after, trigger=trigger):
                 self._member_moved(before, after, trigger)
             case OffsetReset(partition=partition, gone=gone):
                 meters.topic(partition.topic).offsets_gone += gone
-            case BackpressureEnded(partition=partition, seconds=seconds):
-                meters.topic(partition.topic).backpressure_seconds += seconds
             case ClaimEnded(partition=partition):
                 topic = meters.topic(partition.topic)
                 topic.records += event.records
                 topic.size_bytes += event.size_bytes
                 topic.handler_seconds += event.handler_seconds
+                topic.backpressure_seconds += event.backpressure_seconds
             case Landed(partition=partition):
                 self._landed(meters.topic(partition.topic), event)
             case LandingFailed(partition=partition):
@@ -149,10 +159,11 @@ class Meter:
             topic.landing_bytes.observe(event.size_bytes)
 
     def _member_moved(self, before: str, after: str, trigger: str) -> None:
-        if before in ("UNJOINED", "STABLE") and after not in ("STABLE", "LEAVING"):
-            self.meters.rebalances[trigger] = self.meters.rebalances.get(trigger, 0) + 1
+        if (before in _OUTSIDE or before == "STABLE") and after not in _SETTLED:
+            reason = "first_join" if before in _OUTSIDE else _REASONS.get(trigger, trigger)
+            self.meters.rebalances[reason] = self.meters.rebalances.get(reason, 0) + 1
             self._unstable_since = self._clock()
-        elif self._unstable_since is not None and after in ("STABLE", "LEAVING"):
+        elif self._unstable_since is not None and after in _SETTLED:
             if after == "STABLE":
                 self.meters.rebalance_seconds.observe(self._clock() - self._unstable_since)
             self._unstable_since = None

@@ -16,7 +16,7 @@ class Activity(StrEnum):
     """What is going on with a partition. Where several could be said, the first one of these is."""
 
     GIVING_UP = "giving up"
-    """Its claim is asked to finish, and has not yet."""
+    """Its claim is asked to finish, or has, and what is to be done at its end is not yet."""
     PAUSED = "paused"
     BACKPRESSURED = "backpressured"
     """Its handler has taken nothing for longer than `Config.max_processing_time`: nothing more is fetched."""
@@ -57,6 +57,8 @@ class PartitionStatus:
     """As `Claim.lag`."""
     marked: int = -1
     committed: int = -1
+    uncommitted_seconds: float = 0.0
+    """For how long the coordinator has been asked to take its marks, and has taken none; 0 where it took the last."""
     landed: int = -1
     """Up to where its handler says that what was read is where it belongs."""
     broker: int = -1
@@ -73,6 +75,10 @@ class PartitionStatus:
     """Bytes of record batches, as they travel, that were taken apart for that."""
     handler_seconds: float = 0.0
     """How long its handler was at work since then: from being given something to asking for more."""
+    backpressured_seconds: float = 0.0
+    """For how long it is BACKPRESSURED, also where something else is its `activity`; 0 where it is not."""
+    backpressure_seconds: float = 0.0
+    """How long it was, in all, since it is read."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -90,6 +96,11 @@ class GroupStatus:
     is_leader: bool = False
     coordinator: int = -1
     """Its node id."""
+    coordinator_seconds: float = -1.0
+    """How long ago it has last answered a join, a sync or a heartbeat; -1 where it has not."""
+    session_timeout: float = 0.0
+    """After so many seconds without a heartbeat the group gives the member up, whatever its `state` says:
+    `Config.session_timeout`."""
     partitions: tuple[PartitionStatus, ...] = ()
     """In order."""
     buffered_bytes: int = 0

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Claim, ConsumerGroupHandler, Message, Session, Stream, StreamHandler, TopicPartition
-from sarameya.observe import BackpressureEnded, PartitionBackpressured
+from sarameya import (
+    Activity,
+    Claim,
+    ConsumerGroupHandler,
+    Message,
+    PartitionStatus,
+    Session,
+    Stream,
+    StreamHandler,
+    TopicPartition,
+)
+from sarameya.observe import BackpressureEnded, ClaimEnded, PartitionBackpressured
 from tests.group.kit import Recorder, Running, deadline, eventually, fill, orders, start_member
+from tests.telemetry.test_prometheus import registry_of, samples, value
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -177,3 +189,64 @@ async def test_budget_is_kept_whatever_the_number_of_stuck_partitions(autojump_c
             assert handler.offsets("orders", partition) == list(range(20))
         await trio.sleep(1)
         assert member.group.buffered_bytes <= 30 * 2600
+
+
+async def test_time_of_backpressure_is_told_while_it_lasts_and_adds_up(autojump_clock: MockClock) -> None:
+    releases = [trio.Event(), trio.Event()]
+    taken: list[int] = []
+
+    async def wait(session: Session, claim: Claim, message: Message) -> None:
+        taken.append(message.offset)
+        if message.offset in (0, 100):
+            await releases[message.offset // 100].wait()
+
+    async with orders() as cluster, deadline() as nursery:
+        member = await start_member(nursery, cluster, Recorder(wait), fetch_max_partition_bytes=1000)
+        past = 0.0
+        for spell in (1, 2):
+            fill(cluster, 100)
+            await eventually(lambda count=spell: len(member.seen(PartitionBackpressured)) == count)  # type: ignore[misc]
+            began = trio.current_time()
+            await trio.sleep(29)
+            one = status(member)
+            lasts = trio.current_time() - began
+            assert lasts <= one.backpressured_seconds <= lasts + 0.2
+            assert one.backpressure_seconds == pytest.approx(past + one.backpressured_seconds)
+            releases[spell - 1].set()
+            await eventually(lambda count=spell: len(taken) == count * 100)  # type: ignore[misc]
+            past = sum(event.seconds for event in member.seen(BackpressureEnded))
+            assert (status(member).backpressured_seconds, status(member).backpressure_seconds) == (0, past)
+        await member.close()
+        assert member.group.meters.topics["orders"].backpressure_seconds == past > 58
+
+
+def status(member: Running) -> PartitionStatus:
+    (one,) = member.group.status().partitions
+    return one
+
+
+async def test_claim_that_ends_backpressured_was_so_to_its_end_and_it_is_told(autojump_clock: MockClock) -> None:
+    """Also while it is to be given up, and its handler hangs still."""
+
+    async def hang(session: Session, claim: Claim, message: Message) -> None:
+        await trio.sleep_forever()
+
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 100)
+        member = await start_member(nursery, cluster, Recorder(hang), claim_grace=5.0, fetch_max_partition_bytes=500)
+        await eventually(lambda: bool(changes(member)))
+        began = trio.current_time()
+        await trio.sleep(29)
+        member.group.close_nowait()
+        await trio.sleep(3)
+        one = status(member)
+        assert one.activity is Activity.GIVING_UP
+        assert 32 <= one.backpressured_seconds <= trio.current_time() - began + 0.2
+        found = samples(registry_of(member.group))
+        assert value(found, "sarameya_partition_backpressured_seconds", topic="orders") == one.backpressured_seconds
+        assert value(found, "sarameya_backpressure_seconds_total", topic="orders") == one.backpressured_seconds
+        await member.ended.wait()
+        assert changes(member) == [PartitionBackpressured, BackpressureEnded]
+        (over,), (ended,) = member.seen(BackpressureEnded), member.seen(ClaimEnded)
+        assert 34 <= over.seconds == ended.backpressure_seconds < 36
+        assert member.group.meters.topics["orders"].backpressure_seconds == over.seconds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import trio
 from trio.testing import MockClock
 
@@ -17,6 +19,7 @@ from sarameya import (
     Session,
 )
 from sarameya import TopicPartition as TP
+from sarameya.meters import REBALANCE_REASONS
 from sarameya.protocol.membership_states import State
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, deadline, eventually, orders, start_member
@@ -211,9 +214,64 @@ async def test_requests_and_rebalances_of_a_member_are_metered(autojump_clock: M
         second = await start_member(nursery, cluster, Recorder())
         await trio.sleep(10)
         meters = first.group.meters
-        assert meters.rebalances == {"join_wanted": 1, "rebalance": 1}
+        assert meters.rebalances == {**dict.fromkeys(REBALANCE_REASONS, 0), "first_join": 1, "group_changed": 1}
         assert meters.rebalance_seconds.count == 2
         assert meters.requests["JoinGroup"].count >= 2
         assert {"Fetch", "SyncGroup", "Heartbeat", "Metadata", "ApiVersions"} <= meters.requests.keys()
         await second.close()
         await first.close()
+
+
+class CleansUp(Recorder):
+    """For long."""
+
+    async def cleanup(self, session: Session) -> None:
+        self._note("cleanup")
+        await trio.sleep(8)
+
+
+async def test_partition_whose_claim_has_ended_is_given_up_until_all_is_done(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        handler = CleansUp()
+        member = await start_member(nursery, cluster, handler)
+        cluster.produce_many("orders", 0, [(None, b"x")] * 3)
+        await handler.received(3)
+        member.group.close_nowait()
+        await handler.until(lambda: handler.calls[-1] == "cleanup")
+        await trio.sleep(5)
+        for one in member.group.status().partitions:
+            assert (one.activity, round(one.seconds)) == (Activity.GIVING_UP, 5)
+        assert zero(member.group.status()).marked == 3
+        await member.ended.wait()
+
+
+class RevokesSlowly(Recorder):
+    """Under a cooperative assignor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.revoked: tuple[TP, ...] = ()
+
+    async def partitions_revoked(self, session: Session, partitions: Sequence[TP]) -> None:
+        if not self.revoked:
+            self.revoked = tuple(partitions)
+            await trio.sleep(8)
+
+
+async def test_partition_that_goes_to_another_member_is_given_up_and_the_rest_is_not(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        handler = RevokesSlowly()
+        options = {"rebalance_strategies": ("cooperative-sticky",)}
+        member = await start_member(nursery, cluster, handler, **options)
+        await handler.until(lambda: len(handler.calls) == 3)
+        other = await start_member(nursery, cluster, Recorder(), **options)
+        await eventually(lambda: bool(handler.revoked))
+        await trio.sleep(5)
+        doing = {one.partition: (one.activity, round(one.seconds)) for one in member.group.status().partitions}
+        (gone,) = handler.revoked
+        assert doing.pop(gone) == (Activity.GIVING_UP, 5)
+        assert [activity for activity, _ in doing.values()] == [Activity.FETCHING]
+        await other.close()
+        await member.close()

@@ -64,9 +64,12 @@ async def test_metrics_of_a_member_are_the_broker_s_truth(autojump_clock: MockCl
         assert value(found, "sarameya_assigned_partitions", **own) == 2
         described = cluster.describe_group("g")
         assert value(found, "sarameya_member_generation", **own) == described.generation
+        assert 0 <= value(found, "sarameya_coordinator_silent_seconds", **own) <= group.config.heartbeat_interval
         states = {s.labels["state"]: s.value for s in found if s.name == "sarameya_member_state"}
         assert states == {**{state.name.lower(): 0 for state in State}, "closed": 0, "stable": 1}
-        assert value(found, "sarameya_rebalances_total", **own, reason="join_wanted") == 1
+        assert value(found, "sarameya_rebalances_total", **own, reason="first_join") == 1
+        assert value(found, "sarameya_rebalances_total", **own, reason="member_forgotten") == 0
+        assert value(found, "sarameya_retries_total", **own, what="offset_lookup") == 0
         assert value(found, "sarameya_rebalance_duration_seconds_count", **own) == 1
         assert value(found, "sarameya_request_duration_seconds_count", **own, request="OffsetCommit") >= 1
         assert value(found, "sarameya_buffer_limit_bytes", **own) == group.config.fetch_buffer_bytes

@@ -57,9 +57,9 @@ class Backpressure:
             watched.pace, watched.since = pace, now
         elif now - watched.since >= self._interval:
             self._observer(PartitionBackpressured(consumer.partition, consumer.share.held))
-            consumer.hold_back(partial(self._drained, consumer.partition, now))
+            consumer.hold_back(partial(self._drained, consumer.partition))
             return True
         return False
 
-    def _drained(self, partition: TopicPartition, since: float) -> None:
-        self._observer(BackpressureEnded(partition, trio.current_time() - since))
+    def _drained(self, partition: TopicPartition, seconds: float) -> None:
+        self._observer(BackpressureEnded(partition, seconds))

@@ -10,7 +10,7 @@ on a lost connection that is everything.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -95,6 +95,8 @@ class BrokerConsumer:
         self._names_by_id = True
         self.answered_at: float | None = None
         """When it has last answered a fetch, on trio's clock; None before that."""
+        # Since when there is no fetch on its way; infinite while there is.
+        self._idle_since = trio.current_time()
         self._hurried: Attempts | None = None
         self._something = trio.Event()
         # Since when there is nothing left of the budget for whoever is wanted here.
@@ -109,6 +111,11 @@ class BrokerConsumer:
     def reads(self, consumer: PartitionConsumer) -> bool:
         """Whether this partition is read here."""
         return self._subscribed.get(consumer.partition) is consumer
+
+    def unfetched(self, since: float) -> Iterable[PartitionConsumer]:
+        """Those of these partitions that no fetch has asked for since then."""
+        is_idle = self._idle_since <= since
+        return [one for one in self._subscribed.values() if is_idle or one.unfetched_since <= since]
 
     @property
     def hurried(self) -> Attempts | None:
@@ -163,7 +170,7 @@ class BrokerConsumer:
             self._something = trio.Event()
             now = trio.current_time()
             self._end_leases(now)
-            self._settle()
+            self._settle(now)
             if self._suspects:
                 await self._fetch_suspect()
                 continue
@@ -184,7 +191,7 @@ class BrokerConsumer:
             finally:
                 self._budget.settle(size)
 
-    def _settle(self) -> None:
+    def _settle(self, now: float) -> None:
         """Say to the session what is wanted now."""
         size = self._budget.fetch_size(self._config.fetch_max_partition_bytes)
         again = self._changed | self._holding
@@ -202,8 +209,10 @@ class BrokerConsumer:
             if consumer.share.held and not (consumer.is_paused or consumer.is_backpressured):
                 self._holding[consumer] = None
             if not consumer.is_wanted:
+                consumer.unfetched_since = min(consumer.unfetched_since, now)
                 self._want_no_more(partition)
                 continue
+            consumer.unfetched_since = math.inf
             topic_id = cursor.topic_id if names_by_id else None
             self._session.put(partition, Ask(cursor.position, size, cursor.leader_epoch, topic_id))
             if not consumer.found_nothing:
@@ -284,7 +293,7 @@ class BrokerConsumer:
             self._give_all_back(str(error))
         else:
             self._delivered = 0
-            self.answered_at = trio.current_time()
+            self.answered_at = self._idle_since
             brought = self._fan_out(plan, answer)
             if 0 < self._delivered < _FEW_BYTES:
                 # What claims do with little is done sooner than the next fetch is sent, which also wakes the broker:
@@ -303,7 +312,9 @@ class BrokerConsumer:
         attempts = self._hurried = self._hurried.again(cause) if self._hurried else Attempts.first(now, cause)
         delay = min(self._backoff.delay(attempts.attempt), self._config.fetch_max_wait)
         self._observer(
-            Retrying(f"fetch from broker {self.node_id}", attempts.attempt, now - attempts.since, delay, cause)
+            Retrying(
+                f"fetch from broker {self.node_id}", attempts.attempt, now - attempts.since, delay, cause, kind="fetch"
+            )
         )
         await trio.sleep(delay)
 
@@ -334,6 +345,7 @@ class BrokerConsumer:
 
     async def _fetch(self, plan: FetchPlan, size: int, max_wait: float) -> Any:
         config = self._config
+        self._idle_since = math.inf
         try:
             return await self._pool.request(
                 self.node_id,
@@ -354,6 +366,8 @@ class BrokerConsumer:
             # Whoever fetches here next would wait until the broker has answered this one.
             self._pool.close_connection(self.node_id, Purpose.FETCH)
             raise
+        finally:
+            self._idle_since = trio.current_time()
 
     # -- handing over -------------------------------------------------------------------------------
 
@@ -405,6 +419,7 @@ class BrokerConsumer:
         consumer.found_nothing = not isinstance(outcome, Records)
         if isinstance(outcome, Records | Nothing):
             consumer.attempts = None
+            consumer.looked_up = (-1, -1)
         match outcome:
             case Records():
                 consumer.deliver(outcome)

@@ -47,7 +47,7 @@ class EpochLookup:
         """
         ends: dict[TopicPartition, int | None] = dict.fromkeys(epochs)
         wanted = {partition: epoch for partition, epoch in epochs.items() if epoch > NO_LEADER_EPOCH}
-        retries = Retries("look-up of leader epochs", self._backoff, self._observer)
+        retries = Retries("look-up of leader epochs", self._backoff, self._observer, kind="leader_epochs")
         while wanted:
             asked = await self._ask_leaders(wanted)
             if asked.fatal is not None:

@@ -21,6 +21,7 @@ from sarameya.config import Config
 from sarameya.consumer.backpressure import Backpressure
 from sarameya.consumer.broker_consumer import BrokerConsumer
 from sarameya.consumer.epoch_checks import EpochChecks
+from sarameya.consumer.log_ends import LogEnds
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.resets import Resets
 from sarameya.errors import RetriesExhaustedError, TopicRecreatedError
@@ -83,6 +84,7 @@ class Fetcher:
         self._budget = budget
         self._on_recreated = on_recreated
         self._backpressure = Backpressure(config.max_processing_time, observer)
+        self._ends = LogEnds(pool, metadata, config.isolation_level, self._unfetched)
         self._checks = EpochChecks(pool, self._start, self._checked)
         self._brokers: dict[int, BrokerConsumer] = {}
         # Whose leaders have to be looked for, by the reason why; and what is done for one partition alone.
@@ -95,6 +97,7 @@ class Fetcher:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._backpressure.run)
+            nursery.start_soon(self._ends.run)
             task_status.started()
             await self._watch_metadata()
 
@@ -148,6 +151,9 @@ class Fetcher:
         if broker is None:
             return Feeding(Activity.RETRYING, reason="its leader is looked for")
         return Feeding(Activity.FETCHING, broker=node_id, answered_at=answered_at)
+
+    def _unfetched(self, since: float) -> Iterable[PartitionConsumer]:
+        return [consumer for broker in self._brokers.values() for consumer in broker.unfetched(since)]
 
     def _start(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         assert self._nursery is not None, "Fetcher.run is not running"
@@ -303,7 +309,7 @@ class Fetcher:
             others = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
             delay = self._backoff.delay(attempts.attempt)
             what = f"leader of {first.partition}{others}"
-            self._observer(Retrying(what, attempts.attempt, now - attempts.since, delay, cause))
+            self._observer(Retrying(what, attempts.attempt, now - attempts.since, delay, cause, kind="leader"))
             await trio.sleep(delay)
         return [consumer for _, consumer in waiting]
 

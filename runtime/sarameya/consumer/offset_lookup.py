@@ -110,7 +110,7 @@ class OffsetLookup:
         failure: SarameyaError | None = None
         async with trio.open_nursery() as nursery:
             search = _Search(self._pool, self._metadata, isolation, times, nursery)
-            search.begin(Retries("offset lookup", self._backoff, self._observer))
+            search.begin(Retries("offset lookup", self._backoff, self._observer, kind="offset_lookup"))
             try:
                 await search.hand_over(take)
             except SarameyaError as error:

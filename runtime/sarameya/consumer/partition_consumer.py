@@ -42,6 +42,10 @@ class PartitionConsumer:
         that one's."""
         self.found_nothing = False
         """The last fetch brought nothing for this partition."""
+        self.unfetched_since = math.inf
+        """Since when no fetch names it, on trio's clock; infinite where they do."""
+        self.looked_up = (-1, -1)
+        """Where the log ends, and where its first open transaction begins, as it was looked up since then, or -1."""
         self.full_since = -math.inf
         """When the buffer last became full, on trio's clock."""
         self.attempts: Attempts | None = None
@@ -57,12 +61,24 @@ class PartitionConsumer:
         self._buffer_fetches = buffer_fetches
         self._buffer: deque[Records] = deque()
         self._failure: SarameyaError | None = None
-        self._on_drained: Callable[[], None] | None = None
+        self._on_drained: Callable[[float], None] | None = None
+        self._held_back_since = math.inf
+        self._held_back_before = 0.0
         self._delivered = self._received = 0
 
     @property
     def partition(self) -> TopicPartition:
         return self.cursor.partition
+
+    @property
+    def high_water_mark(self) -> int:
+        """The log's end, as far as it is known: by a fetch or, where there is none, looked up. -1 before either."""
+        return max(self.cursor.high_water_mark, self.looked_up[0])
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where its first open transaction begins, likewise."""
+        return max(self.cursor.last_stable_offset, self.looked_up[1])
 
     @property
     def is_backpressured(self) -> bool:
@@ -104,11 +120,28 @@ class PartitionConsumer:
             self.full_since = trio.current_time()
         self.on_arrival()
 
-    def hold_back(self, on_drained: Callable[[], None]) -> None:
-        """Fetch no more before all that is buffered, which must be something, has been taken."""
+    def hold_back(self, on_drained: Callable[[float], None]) -> None:
+        """Fetch no more before all that is buffered, which must be something, has been taken. `on_drained` is told once
+        after how long it is over, if only because the claim is."""
         self._on_drained = on_drained
-        self.stopped_at = trio.current_time()
+        self._held_back_since = self.stopped_at = trio.current_time()
         self.on_change()
+
+    def goes_on(self) -> None:
+        """It is backpressured no longer, if it was."""
+        if self._on_drained is not None:
+            on_drained, self._on_drained = self._on_drained, None
+            lasted = trio.current_time() - self._held_back_since
+            self._held_back_before += lasted
+            on_drained(lasted)
+
+    def backpressured_for(self, now: float) -> float:
+        """For how long it is backpressured, 0 where it is not."""
+        return now - self._held_back_since if self.is_backpressured else 0.0
+
+    def backpressure_seconds_until(self, now: float) -> float:
+        """How long it was so in all."""
+        return self._held_back_before + self.backpressured_for(now)
 
     def reach_from_here(self) -> Callable[[], int | None]:
         """Tells from now on, in any thread, how far the claim has come in what is delivered from now on: its position,
@@ -152,9 +185,8 @@ class PartitionConsumer:
         if self._buffer:
             records = self._buffer.popleft()
             self._received += 1
-            if not self._buffer and self._on_drained is not None:
-                on_drained, self._on_drained = self._on_drained, None
-                on_drained()
+            if not self._buffer:
+                self.goes_on()
             self.on_change()
             return records
         if self._failure is not None:

@@ -127,7 +127,7 @@ class Resets:
         if self._backoff.gives_up(attempts, now):
             raise RetriesExhaustedError(what, attempts.attempt, elapsed, cause)
         delay = self._backoff.delay(attempts.attempt)
-        self._observer(Retrying(what, attempts.attempt, elapsed, delay, cause))
+        self._observer(Retrying(what, attempts.attempt, elapsed, delay, cause, kind="fetch"))
         await trio.sleep(delay)
 
 

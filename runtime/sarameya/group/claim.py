@@ -84,8 +84,9 @@ class Claim:
         """When the handler was last given something, on trio's clock, if it has not come back for more since."""
         self.waits_since = trio.current_time()
         """Otherwise, since when it waits."""
-        self.handler_seconds = 0.0
-        """How long it was at work, up to when it was last given something."""
+        # How long it was at work before, and since when it is now.
+        self._worked = 0.0
+        self._works_since: float | None = None
         self.records_total = self.bytes_total = 0
         """How many messages were laid ready for it, and how many bytes of record batches, as they travel."""
         self.report = Report()
@@ -154,13 +155,14 @@ class Claim:
 
     @property
     def high_water_mark(self) -> int:
-        """The log's end as the last fetch told it, -1 before the first one. Stands still while paused."""
-        return self._consumer.cursor.high_water_mark
+        """The log's end as the last fetch told it, -1 before the first one. While nothing is fetched, since it is
+        paused or its handler takes nothing, it is looked up, about each ten seconds."""
+        return self._consumer.high_water_mark
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the first open transaction began as the last fetch told it, -1 where no fetch has."""
-        return self._consumer.cursor.last_stable_offset
+        """Where the first open transaction began, told as `high_water_mark` is, -1 where it is not known."""
+        return self._consumer.last_stable_offset
 
     @property
     def is_backpressured(self) -> bool:
@@ -174,7 +176,7 @@ class Claim:
 
     @property
     def lag(self) -> int:
-        """How many offsets the position is behind the log's end as the last fetch told it, -1 before the first one.
+        """How many offsets the position is behind the log's end (`high_water_mark`), -1 before the first fetch.
 
         Under read_committed the log ends at its last stable offset.
         """
@@ -234,18 +236,27 @@ class Claim:
 
     def handler_seconds_until(self, now: float) -> float:
         """How long its handler has been at work on it: from being given something to asking for more."""
-        return self.handler_seconds + (0.0 if self.taken_at is None else now - self.taken_at)
+        return self._worked + (0.0 if self._works_since is None else now - self._works_since)
 
     def _farewell(self) -> ClaimEnded:
-        """What observers are told at its end."""
-        at_work = self.handler_seconds_until(trio.current_time())
-        return ClaimEnded(self.topic_partition, self.position, self.records_total, self.bytes_total, at_work)
+        """What observers are told at its end, when nothing of it is in a handler's hands any more."""
+        now, consumer = trio.current_time(), self._consumer
+        consumer.goes_on()
+        return ClaimEnded(
+            self.topic_partition,
+            self.position,
+            self.records_total,
+            self.bytes_total,
+            self.handler_seconds_until(now),
+            consumer.backpressure_seconds_until(now),
+        )
 
     async def _advance(self, by_columns: bool = False) -> bool:
         """Have a batch with messages left to take; False once the session ends. Takes a checkpoint when it is time."""
         self._count_taken()
+        self._comes_back(now := trio.current_time())
         if self._turn.left <= 0:
-            await self._turn.next()
+            await self._turn.next(now)
         while not self._ended:
             if self._advance_nowait(by_columns):
                 return True
@@ -271,10 +282,7 @@ class Claim:
             if (taken := self._taken) < len(self._messages):
                 if not by_columns:
                     self._begin_piece(taken)
-                now = trio.current_time()
-                if self.taken_at is not None:
-                    self.handler_seconds += now - self.taken_at
-                self.taken_at = now
+                self.taken_at = self._works_since = trio.current_time()
                 return True
             self._put_away()
             if self._undecoded:
@@ -294,11 +302,16 @@ class Claim:
         self._waits()
         return False
 
+    def _comes_back(self, now: float) -> None:
+        """The handler asks for more. What it takes to have that, and others' turns, are none of its work."""
+        if self._works_since is not None:
+            self._worked += now - self._works_since
+            self._works_since = None
+
     def _waits(self) -> None:
+        """The handler has nothing of this any more."""
         if self.taken_at is not None:
-            self.waits_since = trio.current_time()
-            self.handler_seconds += self.waits_since - self.taken_at
-            self.taken_at = None
+            self.taken_at, self.waits_since = None, trio.current_time()
 
     def _stand_at(self, position: int) -> None:
         """Nothing is at hand, and reading goes on here: behind all that came, or where a position was moved to that its

@@ -322,7 +322,7 @@ class ConsumerGroup(Pausing):
         if short > 1 and member.wanted is not None:
             # A handler that returns at once, again and again, must not become a rebalance storm.
             delay = self._backoff.delay(short - 1)
-            self._observer(Retrying("session", short, lasted, delay, outcome.reason))
+            self._observer(Retrying("session", short, lasted, delay, outcome.reason, kind="session"))
             if (last := await self._pause(member, delay, outcome)) is not None:
                 return last
         if member.wanted is None:

@@ -36,7 +36,12 @@ class CoordinatorFinder:
 
         Raises GroupAuthorizationError or GroupError where the cluster refuses to tell, RetriesExhaustedError.
         """
-        retries = Retries(f"coordinator of group {self._runtime.group}", self._runtime.backoff, self._runtime.observer)
+        retries = Retries(
+            f"coordinator of group {self._runtime.group}",
+            self._runtime.backoff,
+            self._runtime.observer,
+            kind="find_coordinator",
+        )
         while self._node_id is None:
             if (cause := await self._find()) is not None:
                 await retries.wait(cause)

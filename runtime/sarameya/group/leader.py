@@ -90,7 +90,9 @@ class Leader:
         """Each topic's layout; one that is missing is looked up a few times before it is left out."""
         # Other members may read topics that we have never looked up.
         self._metadata.follow(topics)
-        retries = Retries(f"partitions to assign in group {self._group}", self._backoff, self._observer)
+        retries = Retries(
+            f"partitions to assign in group {self._group}", self._backoff, self._observer, kind="assignment"
+        )
         for _ in range(LOOK_UPS):
             metadata = await self._metadata.refresh()
             missing = metadata.missing(topics)

@@ -135,6 +135,7 @@ class Member:
         self._send_event, self._events = trio.open_memory_channel[Event](math.inf)
         self._send_notice, self.notices = trio.open_memory_channel[Notice](math.inf)
         self._stepped = trio.Event()
+        self._session_timeout = config.session_timeout
         self._claimed: Assignment = {}
         self._dealing = trio.CancelScope()
         self._since = trio.current_time()
@@ -167,16 +168,18 @@ class Member:
 
     def status(self) -> GroupStatus:
         """Without partitions."""
-        machine, generation = self._machine, self._machine.generation
+        machine, generation, now = self._machine, self._machine.generation, trio.current_time()
         return GroupStatus(
             group=self._group,
             state=machine.state.name,
-            seconds=trio.current_time() - self._since,
+            seconds=now - self._since,
             member_id=machine.member_id,
             generation=-1 if generation is None else generation.id,
             assignor="" if generation is None else generation.protocol,
             is_leader=generation is not None and generation.is_leader,
             coordinator=-1 if machine.coordinator is None else machine.coordinator,
+            coordinator_seconds=-1.0 if machine.answered_at is None else now - machine.answered_at,
+            session_timeout=self._session_timeout,
         )
 
     async def coordinator(self) -> int | None:
@@ -246,7 +249,8 @@ class Member:
                 self._since = trio.current_time()
                 self._observer(MembershipChanged(self._group, before, after, cause, trigger))
             case RetryScheduled():
-                self._observer(Retrying(command.what, command.attempt, command.elapsed, command.delay, command.cause))
+                tried = command
+                self._observer(Retrying(tried.what, tried.attempt, tried.elapsed, tried.delay, tried.cause, tried.kind))
             case ForgetCoordinator():
                 pass  # `coordinator()` reads it from the machine
 

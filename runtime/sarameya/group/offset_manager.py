@@ -106,6 +106,13 @@ class OffsetManager:
         self._is_over = False
         # Which partitions' marks are on their way, and since when.
         self._under_way: tuple[frozenset[TopicPartition], float] = (frozenset(), 0.0)
+        # Since when it was asked to take marks of which, and has taken none.
+        self._not_taken: dict[TopicPartition, float] = {}
+
+    def uncommitted_since(self, partition: TopicPartition) -> float | None:
+        """Since when, on trio's clock, the coordinator has been asked to take this one's marks and has taken none, in
+        however many commits; None where it took the last one."""
+        return self._not_taken.get(partition)
 
     def committing_since(self, partition: TopicPartition) -> float | None:
         """Since when, on trio's clock, the coordinator has been asked to take this one's mark; None where it is not."""
@@ -116,6 +123,8 @@ class OffsetManager:
         """`look_up`; and the ledger begins there, but for marks that are still to be committed."""
         found = await self.look_up(partitions)
         self.ledger.add(found)
+        for partition in found:
+            self._not_taken.pop(partition, None)
         return found
 
     async def look_up(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
@@ -254,8 +263,12 @@ class OffsetManager:
             tp: offset for tp, offset in self.ledger.dirty().items() if tp not in this.refused and this.takes(tp)
         }:
             self._under_way = (frozenset(left), began)
+            for partition in left:
+                self._not_taken.setdefault(partition, began)
             codes, cause = await self._send_once(left)
             taken = {tp: left[tp] for tp, code in codes.items() if code == 0}
+            for partition in taken:
+                self._not_taken.pop(partition, None)
             if taken:
                 self.ledger.acknowledge(taken)
                 self._observer(Committed(self.group, {tp: offset.offset for tp, offset in taken.items()}))
@@ -310,4 +323,4 @@ class OffsetManager:
         )
 
     def _retries(self, what: str) -> Retries:
-        return Retries(f"{what} of group {self.group}", self._backoff, self._observer)
+        return Retries(f"{what} of group {self.group}", self._backoff, self._observer, kind=what.replace(" ", "_"))

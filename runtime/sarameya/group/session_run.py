@@ -113,6 +113,7 @@ class SessionRun:
         # What is assigned to us and not given up; what is being given up.
         self._owned: frozenset[TopicPartition] = frozenset()
         self._leaving: frozenset[TopicPartition] = frozenset()
+        self._giving_up_since = 0.0
         # What the group wants of `_work`: the latest assignment, and a rebalance that cannot be answered at once.
         self._next: NewAssignment | None = first
         self._rebalance: PrepareRebalance | None = None
@@ -147,8 +148,14 @@ class SessionRun:
         }
         for partition in self._owned - read.keys():
             marked, committed = offsets.ledger.known(partition)
+            # Its claim may have ended, and its last commit be still to come.
+            is_over = self._ended.is_set() or partition in self._leaving
             read[partition] = PartitionStatus(
-                partition=partition, activity=Activity.STARTING, marked=marked, committed=committed
+                partition=partition,
+                activity=Activity.GIVING_UP if is_over else Activity.STARTING,
+                seconds=now - self._giving_up_since if is_over else 0.0,
+                marked=marked,
+                committed=committed,
             )
         return tuple(read[partition] for partition in sorted(read))
 
@@ -219,6 +226,7 @@ class SessionRun:
         self._leaving = leaving = frozenset(partitions)
         if not leaving:
             return
+        self._giving_up_since = trio.current_time()
         self._runtime.observer(PartitionsRevoked(self._runtime.group, self._generation, tuple(sorted(leaving))))
         self._hasten(deadline)
         await self._starting.stop(leaving)
@@ -350,7 +358,7 @@ class SessionRun:
         outcome.lost = outcome.lost or lost
         if not self._ended.is_set():
             self._deadline.grant(outcome.deadline)
-            outcome.reason = reason
+            outcome.reason, self._giving_up_since = reason, now
             self._ended.set()
             self._wanted.set()
             self._runtime.observer(SessionEnding(self._runtime.group, self._generation, reason, lost))

@@ -14,6 +14,7 @@ def partition_status(claim: Claim, feeding: Feeding, offsets: OffsetManager, now
     doing = _doing(claim, feeding, offsets)
     consumer = claim._consumer
     marked, committed = offsets.ledger.known(claim.topic_partition)
+    not_taken = offsets.uncommitted_since(claim.topic_partition)
     return PartitionStatus(
         partition=claim.topic_partition,
         activity=doing.activity,
@@ -25,6 +26,7 @@ def partition_status(claim: Claim, feeding: Feeding, offsets: OffsetManager, now
         lag=claim.lag,
         marked=marked,
         committed=committed,
+        uncommitted_seconds=0.0 if not_taken is None else now - not_taken,
         landed=claim.report.landed,
         broker=feeding.broker,
         asked_seconds=-1.0 if feeding.answered_at is None else now - feeding.answered_at,
@@ -33,6 +35,8 @@ def partition_status(claim: Claim, feeding: Feeding, offsets: OffsetManager, now
         records_total=claim.records_total,
         bytes_total=claim.bytes_total,
         handler_seconds=claim.handler_seconds_until(now),
+        backpressured_seconds=consumer.backpressured_for(now),
+        backpressure_seconds=consumer.backpressure_seconds_until(now),
     )
 
 

@@ -81,8 +81,11 @@ class Stream:
         self._steps += 1
         if self._current is not None:
             self._current._count_taken()
+        now = trio.current_time()
+        if self._held is not None:
+            self._held._comes_back(now)
         if self._turn.left <= 0:
-            await self._turn.next()
+            await self._turn.next(now)
         while not self._ended:
             while self._going:
                 self._drop(self._going.pop(0))
@@ -103,8 +106,10 @@ class Stream:
         self._held = current = self._current
         if current is not None and current._taken < len(current._messages) and current._advance_nowait(by_columns):
             return current
-        if current is not None and not current.is_paused:
-            current._put_away()  # its next turn may be far off
+        if current is not None:
+            current._waits()
+            if not current.is_paused:
+                current._put_away()  # its next turn may be far off
         while self._line:
             self._held = claim = next(iter(self._line))
             self._line.move_to_end(claim)  # whatever comes of it, the others are next

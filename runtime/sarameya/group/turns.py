@@ -32,12 +32,11 @@ class Turn:
         self._began = self._looked = -math.inf
         self._handed = 0
 
-    async def next(self) -> None:
+    async def next(self, now: float) -> None:
         """After a piece: the turn goes on, or others have theirs first. A checkpoint only where they have.
 
         The next piece is as long as the last, twice that at most, if that took the right time.
         """
-        now = trio.current_time()
         took, self._looked = now - self._looked, now
         taken = self._piece - self.left  # a batch is taken whole, however much is left
         self._handed += taken

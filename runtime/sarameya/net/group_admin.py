@@ -118,7 +118,7 @@ class GroupAdmin(ClusterAdmin):
 
     async def _ask_coordinator(self, group: str, what: str, ask: Callable[[Broker], Awaitable[T]]) -> T:
         """Do `ask` with the group's coordinator, again and anew while what stops it may pass."""
-        retries = Retries(f"{what} of group {group!r}", self._backoff, self._observer)
+        retries = Retries(f"{what} of group {group!r}", self._backoff, self._observer, kind="admin")
         while True:
             try:
                 return await ask(await self._coordinator(group))
@@ -137,7 +137,7 @@ class GroupAdmin(ClusterAdmin):
         return self._coordinators[group]
 
     async def _list(self, broker: Broker) -> list[ListedGroup]:
-        retries = Retries(f"groups of broker {broker.node_id}", self._backoff, self._observer)
+        retries = Retries(f"groups of broker {broker.node_id}", self._backoff, self._observer, kind="admin")
         while True:
             try:
                 return await self._client.list_groups(broker)

@@ -217,7 +217,7 @@ class LogOffsetReader:
         found: dict[TopicPartition, int] = {}
         missing: dict[TopicPartition, str] = {}
         left = dict.fromkeys(partitions, timestamp)
-        retries = Retries("offsets of the log", self._backoff, self._observer)
+        retries = Retries("offsets of the log", self._backoff, self._observer, kind="offset_lookup")
         while left:
             again = await self._find_once(left, found, missing, isolation_level)
             left = dict.fromkeys(again, timestamp)

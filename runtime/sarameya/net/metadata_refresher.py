@@ -75,7 +75,7 @@ class MetadataRefresher:
         wanted = tuple(topics)
         self.follow(wanted)
         seen = False
-        retries = Retries("look-up of topics", self._backoff, self._observer)
+        retries = Retries("look-up of topics", self._backoff, self._observer, kind="topics")
         with self._pool.until_refused(), trio.move_on_after(self._config.bootstrap_timeout):
             while True:
                 metadata = await self.refresh()
@@ -109,7 +109,7 @@ class MetadataRefresher:
             self._updated = trio.Event()
 
     async def _refresh_until_had(self) -> None:
-        retries = Retries("metadata", self._backoff, self._observer)
+        retries = Retries("metadata", self._backoff, self._observer, kind="metadata")
         while True:
             try:
                 metadata = await self._ask()

@@ -10,10 +10,11 @@ from sarameya.protocol.backoff import Attempts, Backoff
 
 
 class Retries:
-    """The tries of one thing (`what`, in words); make one for each time that it is wanted."""
+    """The tries of one thing (`what`, in words, and its `kind`); make one for each time that it is wanted."""
 
-    def __init__(self, what: str, backoff: Backoff, observer: Observer) -> None:
+    def __init__(self, what: str, backoff: Backoff, observer: Observer, *, kind: str) -> None:
         self._what = what
+        self._kind = kind
         self._observer = observer
         self._backoff = backoff
         self._attempts: Attempts | None = None
@@ -29,5 +30,5 @@ class Retries:
         if self._backoff.gives_up(attempts, now):
             raise RetriesExhaustedError(self._what, attempts.attempt, now - attempts.since, cause)
         delay = self._backoff.delay(attempts.attempt)
-        self._observer(Retrying(self._what, attempts.attempt, now - attempts.since, delay, cause))
+        self._observer(Retrying(self._what, attempts.attempt, now - attempts.since, delay, cause, self._kind))
         await trio.sleep(delay)

@@ -136,7 +136,7 @@ class TopicAdmin(ClusterAdmin):
         await self._until_passed(f"{operation.lower()} topic {topic!r}", ask)
 
     async def _until_passed(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        retries = Retries(what, self._backoff, self._observer)
+        retries = Retries(what, self._backoff, self._observer, kind="admin")
         while True:
             try:
                 return await ask()

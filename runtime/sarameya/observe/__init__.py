@@ -5,6 +5,7 @@ one that raises is taken out of the list and said once in the log, so that watch
 """
 
 from sarameya.observe.events import (
+    RETRIED,
     BackpressureEnded,
     CallCancelled,
     ClaimCancelled,
@@ -42,6 +43,7 @@ from sarameya.observe.log import event_level, log_event
 from sarameya.observe.observers import Observer, Observers
 
 __all__ = [
+    "RETRIED",
     "BackpressureEnded",
     "CallCancelled",
     "ClaimCancelled",

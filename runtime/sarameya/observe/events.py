@@ -8,6 +8,28 @@ import attrs
 
 from sarameya.model import Assignment, Generation, TopicPartition
 
+RETRIED = (
+    "metadata",
+    "topics",
+    "find_coordinator",
+    "join",
+    "assignment",
+    "sync",
+    "heartbeat",
+    "leave",
+    "offset_fetch",
+    "offset_lookup",
+    "leader_epochs",
+    "leader",
+    "fetch",
+    "commit",
+    "session",
+)
+"""What a group's member tries again."""
+
+_FOR_PROGRAMS = "for programs"
+"""Of a field that says to a person nothing new."""
+
 
 @attrs.frozen(slots=True)
 class Event:
@@ -15,8 +37,8 @@ class Event:
 
     def __str__(self) -> str:
         words = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__).lower()
-        fields = attrs.asdict(self, recurse=False)
-        return " ".join([f"{words}:", *(f"{name}={_shown(value)}" for name, value in fields.items())])
+        names = [field.name for field in attrs.fields(type(self)) if _FOR_PROGRAMS not in field.metadata]
+        return " ".join([f"{words}:", *(f"{name}={_shown(getattr(self, name))}" for name in names)])
 
 
 @attrs.frozen(slots=True)
@@ -50,6 +72,8 @@ class Retrying(Event):
     elapsed: float
     delay: float
     cause: str
+    kind: str = attrs.field(metadata={_FOR_PROGRAMS: True})
+    """Which of few things that is, `what` being in words and of many: of a member, one of `RETRIED`."""
 
 
 @attrs.frozen(slots=True)
@@ -129,6 +153,7 @@ class ClaimEnded(Event):
     records: int = 0
     size_bytes: int = 0
     handler_seconds: float = 0.0
+    backpressure_seconds: float = 0.0
 
 
 @attrs.frozen(slots=True)
@@ -241,7 +266,7 @@ class PartitionBackpressured(Event):
 
 @attrs.frozen(slots=True)
 class BackpressureEnded(Event):
-    """What was buffered has been taken, after so many seconds: the partition is fetched again."""
+    """What was buffered has been taken, after so many seconds: the partition is fetched again; or its claim is over."""
 
     partition: TopicPartition
     seconds: float

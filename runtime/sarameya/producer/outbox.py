@@ -219,7 +219,7 @@ class Outbox:
             return None
         delay = self._backoff.delay(attempts.attempt)
         lane.retry_at = now + delay
-        return Retrying(what, attempts.attempt, now - attempts.since, delay, cause)
+        return Retrying(what, attempts.attempt, now - attempts.since, delay, cause, kind="produce")
 
     def _fail(self, lane: Lane, error: SarameyaError) -> None:
         """What was tried so often fails; what has only been waiting behind it is tried in its turn."""

@@ -89,7 +89,7 @@ class Sender:
 
     async def _identify(self) -> None:
         """Have a producer id, or nothing left to send under it."""
-        retries = Retries("producer id", self._backoff, self._observer)
+        retries = Retries("producer id", self._backoff, self._observer, kind="producer_id")
         try:
             while self._outbox.has_work:
                 try:

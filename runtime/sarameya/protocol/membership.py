@@ -79,6 +79,9 @@ from sarameya.protocol.membership_states import (
     next_state,
 )
 
+_NO_COORDINATOR_S = frozenset({Reaction.FIND_COORDINATOR, Reaction.RETRY})
+"""Answers of a broker that does not coordinate the group, or not yet."""
+
 
 @attrs.frozen(slots=True, kw_only=True)
 class MembershipOptions:
@@ -99,13 +102,16 @@ class _InFlight:
 
 
 class Membership:
-    """One client's membership. `state`, `generation`, `member_id` and `coordinator` may be read by anyone."""
+    """One client's membership. `state`, `generation`, `member_id` and `coordinator` may be read by anyone, and so may
+    `answered_at`: when a coordinator of the group last answered a join, a sync or a heartbeat as such, None where none
+    has."""
 
     def __init__(self, options: MembershipOptions, backoff: Backoff) -> None:
         self.state = State.UNJOINED
         self.member_id = ""
         self.generation: Generation | None = None
         self.coordinator: int | None = None
+        self.answered_at: float | None = None
         self._options = options
         self._retries = MembershipRetries(options.group, backoff)
         self._token = 0
@@ -258,7 +264,10 @@ class Membership:
             self.member_id = event.member_id
         if flight.request in (Request.JOIN, Request.SYNC):
             self._retries.answered()
-        if self._react(flight.request, event.code, now) is not Reaction.PROCEED:
+        reaction = self._react(flight.request, event.code, now)
+        if reaction not in _NO_COORDINATOR_S:
+            self.answered_at = now
+        if reaction is not Reaction.PROCEED:
             return
         self._retries.succeeded(flight.request)
         match event:
@@ -370,7 +379,7 @@ class Membership:
 
     def _left(self, now: float) -> None:
         self._move(Input.LEFT, now, self._leave_reason)
-        self.member_id = ""
+        self.member_id, self.answered_at = "", None
         self._disown()
         self._retries.clear()
         self._commands.append(Left())

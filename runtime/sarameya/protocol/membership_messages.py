@@ -291,6 +291,8 @@ class RetryScheduled:
     elapsed: float
     delay: float
     cause: str
+    kind: str
+    """The request's name."""
 
 
 Command = (

@@ -67,7 +67,8 @@ class MembershipRetries:
         return f"{request.name.lower()} of group {self._group}"
 
     def _scheduled(self, request: Request, attempts: Attempts, now: float, delay: float) -> RetryScheduled:
-        return RetryScheduled(self._named(request), attempts.attempt, now - attempts.since, delay, attempts.cause)
+        what, since = self._named(request), now - attempts.since
+        return RetryScheduled(what, attempts.attempt, since, delay, attempts.cause, request.name.lower())
 
 
 def _one_more(known: Attempts | None, since: float, cause: str) -> Attempts:

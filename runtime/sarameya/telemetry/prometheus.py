@@ -19,7 +19,7 @@ from sarameya import observe
 from sarameya._version import __version__
 from sarameya.meters import Histogram, TopicMeters
 from sarameya.protocol.membership_states import State
-from sarameya.status import Activity, PartitionStatus
+from sarameya.status import PartitionStatus
 from sarameya.telemetry.snapshot import MemberSnapshot, Metered
 from sarameya.telemetry.totals import totals
 
@@ -88,6 +88,11 @@ def _labels(member: MemberSnapshot, *more: object) -> list[str]:
 def _membership(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     state = GaugeMetricFamily("sarameya_member_state", "1 for the state it is in.", labels=[*_MEMBER, "state"])
     lasts = GaugeMetricFamily("sarameya_member_state_seconds", "For how long it is in this state.", labels=_MEMBER)
+    silent = GaugeMetricFamily(
+        "sarameya_coordinator_silent_seconds",
+        "How long ago the group's coordinator has last answered it. No row where it has not.",
+        labels=_MEMBER,
+    )
     generation = GaugeMetricFamily("sarameya_member_generation", "The group's generation, or -1.", labels=_MEMBER)
     assigned = GaugeMetricFamily("sarameya_assigned_partitions", "How many partitions it has.", labels=_MEMBER)
     buffered = GaugeMetricFamily("sarameya_buffer_bytes", "What was fetched and not been dealt with.", labels=_MEMBER)
@@ -97,11 +102,13 @@ def _membership(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
         for name in _STATES:
             state.add_metric([*labels, name], int(status.state.lower() == name))
         lasts.add_metric(labels, status.seconds)
+        if status.coordinator_seconds >= 0:
+            silent.add_metric(labels, status.coordinator_seconds)
         generation.add_metric(labels, status.generation)
         assigned.add_metric(labels, len(status.partitions))
         buffered.add_metric(labels, status.buffered_bytes)
         budget.add_metric(labels, status.budget_bytes)
-    yield from (state, lasts, generation, assigned, buffered, budget)
+    yield from (state, lasts, silent, generation, assigned, buffered, budget)
 
 
 def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
@@ -125,8 +132,7 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
             for name, (_, offset) in _OFFSETS.items():
                 if (value := offset(one)) >= 0:
                     offsets[name].add_metric(labels, value)
-            is_backpressured = one.activity is Activity.BACKPRESSURED
-            backpressured.add_metric(labels, one.seconds if is_backpressured else 0.0)
+            backpressured.add_metric(labels, one.backpressured_seconds)
             activity.add_metric([*labels, str(one.activity)], one.seconds)
     yield from (*offsets.values(), backpressured, activity)
 
@@ -136,7 +142,7 @@ def _topics(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     size = CounterMetricFamily("sarameya_fetched_bytes", "Their record batches, as they travel.", labels=_TOPIC)
     handler = CounterMetricFamily("sarameya_handler_seconds", "How long the handler was at work.", labels=_TOPIC)
     backpressure = CounterMetricFamily(
-        "sarameya_backpressure_seconds", "How long partitions were not fetched for it, once it was over.", labels=_TOPIC
+        "sarameya_backpressure_seconds", "How long partitions were not fetched for it.", labels=_TOPIC
     )
     for member in members:
         for topic, total in totals(member).items():

@@ -27,4 +27,5 @@ def totals(member: MemberSnapshot) -> dict[str, Totals]:
         total.records += partition.records_total
         total.size_bytes += partition.bytes_total
         total.handler_seconds += partition.handler_seconds
+        total.backpressure_seconds += partition.backpressure_seconds
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from sarameya.service.web.health import SILENT_AFTER, Health, health
@@ -171,3 +172,34 @@ def test_stopping_is_not_ready_with_its_cause_but_alive(watch: Watch) -> None:
 
 def test_service_without_members_is_not_ready(watch: Watch) -> None:
     assert watch.see().not_ready == ("no member has begun",)
+
+
+@pytest.mark.parametrize(("state", "ready"), [("STABLE", False), ("REVOKING", False), ("PREPARING_REBALANCE", True)])
+def test_coordinator_that_is_silent_for_the_session_timeout_may_have_dropped_who_thinks_to_be_a_member(
+    watch: Watch, state: str, ready: bool
+) -> None:
+    """A join is held for as long as it takes: a rebalance has its own time."""
+    watch.see(heard(partition()), seconds=5)
+    assert watch.see(silent_for(10.0, state)).is_ready
+    found = watch.see(silent_for(10.5, state))
+    assert found.is_ready is ready
+    if not ready:
+        why = "the coordinator has not answered for 10 s: the group may have given its partitions to others"
+        assert found.not_ready == (why,)
+
+
+def silent_for(seconds: float, state: str) -> Heard:
+    member = heard(partition(), state=state)
+    assert member.snapshot is not None
+    status = attrs.evolve(member.snapshot.status, coordinator_seconds=seconds, session_timeout=10.0)
+    return attrs.evolve(member, snapshot=attrs.evolve(member.snapshot, status=status))
+
+
+@pytest.mark.parametrize("activity", [Activity.COMMITTING, Activity.LANDING, Activity.PAUSED])
+def test_commit_that_is_not_taken_is_named_whatever_else_goes_on(watch: Watch, activity: Activity) -> None:
+    for second in range(61):
+        moving = partition(activity, marked=second, uncommitted_seconds=float(second))
+        assert watch.see(heard(moving)).is_ready
+    assert watch.see(heard(attrs.evolve(moving, uncommitted_seconds=60.5))).not_ready == (
+        f"orders-0: no commit is taken, for 60 s: {activity} for 0 s",
+    )

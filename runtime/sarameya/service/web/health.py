@@ -1,8 +1,10 @@
 """Ready or not, and why: what `/readyz` and `/healthz` say. Pure.
 
 Ready: each member is one of the group, and each of its partitions gets on, or is paused. A partition that does not is
-given `stall_after` seconds, whatever it says of itself, and so is a rebalance of who was a member. Alive: each worker
-has told of itself lately; a process whose event loop does not turn answers nothing at all.
+given `stall_after` seconds, whatever it says of itself, and so is a rebalance of who was a member, and a commit. That
+one is a member is the coordinator's to say: where it has not answered for the session timeout, it may have given up the
+member, which would not know. Alive: each worker has told of itself lately; a process whose event loop does not turn
+answers nothing at all.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from sarameya.status import Activity, GroupStatus, PartitionStatus
 
 SILENT_AFTER = 10.0
 """Seconds after which a worker that tells each second is taken for silent."""
+_GIVEN_UP = "the group may have given its partitions to others"
 
 
 @attrs.frozen(slots=True)
@@ -110,6 +113,9 @@ def _reasons(heard: Heard, progress: ProgressTracker, now: float, stall_after: f
     elif status.state not in MEMBER:
         about = f"no member of {status.group}"
         yield Reason(f"{about}: {_words(status.state)} for {status.seconds:.0f} s", True, about, is_usual=True)
+    elif status.coordinator_seconds > status.session_timeout:
+        about = "the coordinator has not answered"
+        yield Reason(f"{about} for {status.coordinator_seconds:.0f} s: {_GIVEN_UP}", True, about)
     yield from _of_partitions(status, heard.worker, progress, now, stall_after)
 
 
@@ -118,7 +124,11 @@ def _of_partitions(
 ) -> Iterator[Reason]:
     for one in status.partitions:
         stands = progress.stands_for(worker, one.partition, now)
-        if one.activity is Activity.PAUSED:
+        if one.uncommitted_seconds > stall_after:
+            about = f"{one.partition}: no commit is taken"
+            line = f"{about}, for {one.uncommitted_seconds:.0f} s: {described(one)}"
+            yield Reason(line, True, about, one.partition)
+        elif one.activity is Activity.PAUSED:
             yield Reason(f"{one.partition}: paused for {one.seconds:.0f} s", False)
         elif stands > stall_after:
             about = f"{one.partition}: no progress"

@@ -1,0 +1,184 @@
+"""Where logs end of partitions that are not fetched: the broker's truth, and what it costs. Virtual time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Activity, Claim, ConsumerGroupHandler, ErrorCode, Message, PartitionStatus, Session, TopicPartition
+from sarameya.consumer.log_ends import EVERY
+from sarameya.embedded import EmbeddedCluster
+from sarameya.embedded.apis import Call
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import on_request
+from tests.group.kit import Recorder, Running, deadline, fill, orders, start_member
+
+ZERO = TopicPartition("orders", 0)
+SMALL = {"fetch_max_partition_bytes": 1000}
+
+
+class Hangs(ConsumerGroupHandler):
+    """Takes a message of partition 0, and does not come back before it may; keeps so many bytes of it."""
+
+    def __init__(self, keeps: int = 0) -> None:
+        self.taken = trio.Event()
+        self.may_go_on = trio.Event()
+        self._keeps = keeps
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        async for message in claim:
+            assert isinstance(message, Message)
+            if claim.partition == 0 and not self.taken.is_set():
+                claim.hold(self._keeps)
+                self.taken.set()
+                await self.may_go_on.wait()
+                claim.release(self._keeps)
+            session.mark_message(message)
+
+
+def zero(member: Running) -> PartitionStatus:
+    return next(one for one in member.group.status().partitions if one.partition == ZERO)
+
+
+def end_of(cluster: EmbeddedCluster) -> int:
+    return cluster.log("orders", 0).end_offset
+
+
+def lookups(monkeypatch: pytest.MonkeyPatch) -> list[frozenset[int]]:
+    """The partitions that each ListOffsets names."""
+    seen: list[frozenset[int]] = []
+
+    def note(call: Call) -> None:
+        seen.append(frozenset(part.partition_index for topic in call.body.topics for part in topic.partitions))
+
+    on_request(monkeypatch, Api.LIST_OFFSETS, note)
+    return seen
+
+
+Hold = Callable[[Running], None]
+
+
+@pytest.mark.parametrize(
+    ("why", "options", "keeps"),
+    [
+        (Activity.IN_HANDLER, {"max_processing_time": 1000.0}, 0),
+        (Activity.BACKPRESSURED, {}, 0),
+        (Activity.PAUSED, {}, 0),
+        (Activity.IN_HANDLER, {"max_processing_time": 1000.0, "fetch_buffer_bytes": 2**20}, 2**20),
+    ],
+    ids=["full", "backpressured", "paused", "no room"],
+)
+async def test_lag_of_a_partition_that_is_not_fetched_is_the_broker_s_truth(
+    autojump_clock: MockClock, why: Activity, options: dict[str, float], keeps: int
+) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        fill(cluster, 50)
+        handler = Hangs(keeps)
+        member = await start_member(nursery, cluster, handler, **SMALL, **options)
+        await handler.taken.wait()
+        if why is Activity.PAUSED:
+            member.group.pause([ZERO])
+        await trio.sleep(5)
+        for _ in range(3):
+            for _ in range(30):
+                cluster.produce_many("orders", 0, [(None, b"x" * 100)] * 10)
+            await trio.sleep(EVERY + 1)
+            one = zero(member)
+            assert one.activity is why
+            assert (one.high_water_mark, one.lag) == (end_of(cluster), end_of(cluster) - one.position)
+        member.group.resume([ZERO])
+        handler.may_go_on.set()
+        await trio.sleep(60)
+        assert (zero(member).position, zero(member).lag) == (end_of(cluster), 0)
+        await member.close()
+
+
+async def test_partitions_that_are_fetched_are_not_looked_up_and_one_that_is_not_alone(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with orders(6, brokers=2) as cluster, deadline() as nursery:
+        for partition in range(6):
+            fill(cluster, 50, partition)
+        handler = Hangs()
+        handler.may_go_on.set()
+        member = await start_member(nursery, cluster, handler)
+        await trio.sleep(5)
+        asked = lookups(monkeypatch)
+        await trio.sleep(100)
+        assert asked == []
+        member.group.pause([ZERO, TopicPartition("orders", 1), TopicPartition("orders", 2)])
+        await trio.sleep(10 * EVERY)
+        leaders = {one.broker for one in member.group.status().partitions if one.partition.partition < 3}
+        assert len(leaders) == 2
+        assert sum(Counter(asked).values()) <= 2 * 10, "one a leader each time"
+        assert frozenset.union(*asked) == {0, 1, 2}
+        await member.close()
+
+
+async def test_lookup_that_fails_or_is_not_answered_changes_nothing_and_holds_up_no_other_leader(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders(2, brokers=2) as cluster, deadline() as nursery:
+        other = TopicPartition("orders", 1)
+        fill(cluster, 50, 0)
+        fill(cluster, 50, 1)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        await handler.received(100)
+        member.group.pause([ZERO, other])
+        await trio.sleep(2)
+        fill(cluster, 20, 0)
+        fill(cluster, 20, 1)
+        leader = zero(member).broker
+        cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, broker_id=leader)
+        cluster.drop_next(Api.LIST_OFFSETS, 1, hang_up=False, broker_id=leader)
+        before = zero(member)
+        await trio.sleep(2 * EVERY + 5)
+        after = zero(member)
+        assert (after.high_water_mark, after.lag) == (before.high_water_mark, before.lag) == (50, 0)
+        assert [one.lag for one in member.group.status().partitions] == [0, 20]
+        await trio.sleep(member.group.config.request_timeout + 2 * EVERY)
+        assert [one.lag for one in member.group.status().partitions] == [20, 20]
+        assert handler.calls.count("setup") == 1
+        await member.close()
+
+
+async def test_fetch_s_word_counts_again_where_the_log_was_cut_meanwhile(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        fill(cluster, 50)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, offset_out_of_range="oldest")
+        await handler.received(50)
+        member.group.pause([ZERO])
+        fill(cluster, 50)
+        await trio.sleep(3 * EVERY)
+        assert zero(member).high_water_mark == 100
+        cluster.truncate("orders", 0, 60)
+        member.group.resume([ZERO])
+        await handler.received(60)
+        await trio.sleep(2)
+        assert (zero(member).high_water_mark, zero(member).lag) == (60, 0)
+        await member.close()
+
+
+@pytest.mark.parametrize(("level", "lag"), [("read_committed", 2), ("read_uncommitted", 4)])
+async def test_lag_that_is_looked_up_counts_to_the_end_for_the_isolation_level(
+    autojump_clock: MockClock, level: str, lag: int
+) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        fill(cluster, 3)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, isolation_level=level)
+        await handler.received(3)
+        member.group.pause([ZERO])
+        await trio.sleep(2)
+        fill(cluster, 2)
+        cluster.produce_transactional("orders", 0, b"open", producer_id=1)
+        fill(cluster, 1)
+        await trio.sleep(2 * EVERY)
+        assert (zero(member).high_water_mark, zero(member).lag) == (7, lag)
+        await member.close()
