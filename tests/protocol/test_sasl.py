@@ -15,8 +15,8 @@ from kafka.protocol.sasl import SaslHandshakeResponse as Handshake
 from sarameya.embedded.framing import Request
 from sarameya.embedded.sasl import SaslConfig, SaslGate
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import AuthenticationError, ConfigError, ProtocolError
-from sarameya.protocol.sasl.exchange import Exchange
+from sarameya.errors import AuthenticationError, ConfigError, ConnectionLostError, ProtocolError
+from sarameya.protocol.sasl.exchange import MOST_WORDS, Exchange
 from sarameya.protocol.sasl.mechanisms import Mechanism, RefusedError, oauthbearer, plain, scram
 from sarameya.protocol.versions import Api
 from sarameya.secret import Secret
@@ -125,6 +125,22 @@ class TestExchange:
         with pytest.raises(AuthenticationError, match=r"OAUTHBEARER was refused: .*SASL_AUTHENTICATION_FAILED"):
             exchange.authenticated(answered(error=ErrorCode.SASL_AUTHENTICATION_FAILED))
 
+    def test_listener_that_asks_nobody_is_one_that_did_not_before(self) -> None:
+        exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
+        illegal = Handshake(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+        with pytest.raises(AuthenticationError, match="its listener asks nobody who they are"):
+            exchange.handshaken(illegal)
+        with pytest.raises(ConnectionLostError, match="does not renew"):
+            exchange.handshaken(illegal, anew=True)
+
+    def test_exchange_ends_after_some_words(self) -> None:
+        exchange = Exchange("OAUTHBEARER", "", "a:1", oauthbearer(Token("t")))
+        exchange.handshaken(Handshake(error_code=0, mechanisms=[]))
+        for _ in range(MOST_WORDS - 1):
+            exchange.authenticated(answered(b"and?"))
+        with pytest.raises(AuthenticationError, match="has not come to an end after 8 words"):
+            exchange.authenticated(answered(b"and?"))
+
 
 def answered(word: bytes = b"", *, error: int = 0, lifetime: int = 0) -> Any:
     return SaslAuthenticateResponse(error_code=error, error_message=None, auth_bytes=word, session_lifetime_ms=lifetime)
@@ -169,6 +185,24 @@ class TestGate:
         with pytest.raises(ProtocolError, match="METADATA while KNOWN"):
             gate.take(asked(Api.METADATA), 10.0)
         assert gate.take(handshake("PLAIN"), 11.0).error_code == 0
+
+    def test_who_is_known_is_renewed_once_a_second_where_that_is_wanted(self) -> None:
+        gate = SaslGate(SaslConfig(users={"a": "b"}, lifetime=0.9), random.Random(0))
+        gate.take(handshake("PLAIN"), 0.0)
+        gate.take(said(b"\0a\0b"), 0.0)
+        for now in (0.1, 1.1):
+            assert gate.take(handshake("PLAIN"), now).error_code == 0
+            assert gate.take(said(b"\0a\0b"), now).error_code == 0
+            assert gate.take(handshake("PLAIN"), now + 0.8).error_code == ErrorCode.ILLEGAL_SASL_STATE
+            assert gate.take(asked(Api.METADATA), now + 0.85) is None
+        with pytest.raises(ProtocolError, match="SASL_HANDSHAKE while KNOWN"):
+            gate.take(handshake("PLAIN"), 2.05)
+
+    def test_who_is_known_for_good_is_not_renewed(self) -> None:
+        gate = SaslGate(SaslConfig(users={"a": "b"}), random.Random(0))
+        gate.take(handshake("PLAIN"), 0.0)
+        gate.take(said(b"\0a\0b"), 0.0)
+        assert gate.take(handshake("PLAIN"), 5.0).error_code == ErrorCode.ILLEGAL_SASL_STATE
 
     def test_mechanism_that_there_is_not(self) -> None:
         with pytest.raises(ConfigError, match=r"mechanisms = .*: .'GSSAPI'. are none of PLAIN"):

@@ -25,8 +25,8 @@ from sarameya.errors import (
     RequestTimeoutError,
     SarameyaError,
 )
-from sarameya.net.authentication import authenticator_of
 from sarameya.net.connection import Answered, Connection, nobody_asks
+from sarameya.net.sasl_session import sasl_of
 from sarameya.net.tls import secured
 from sarameya.net.transport import TcpTransport, Transport
 from sarameya.net.weak_security import weaknesses
@@ -78,7 +78,7 @@ class BrokerPool:
         self._bootstrap = {broker.node_id: broker for broker in bootstrap}
         self._config = config
         self._transport = transport
-        self._authenticator = authenticator_of(config)
+        self._sasl = sasl_of(config, observer)
         self._observer = observer
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[Key, Connection] = {}
@@ -232,15 +232,14 @@ class BrokerPool:
                 raise ConnectionLostError(f"{broker.address}: {_reason(error)}") from error
             connection = Connection(stream, broker.address, config.client_id, config.max_response_bytes, self._answered)
             await self._nursery.start(self._carry, node_id, connection)
-            try:
+            with _closed_on_failure(connection):
                 await connection.negotiate(config.connect_timeout)
-                if self._authenticator is not None:
-                    await connection.authenticate(self._authenticator, config.connect_timeout)
-            except BaseException:
-                connection.close()
-                raise
         if scope.cancelled_caught:
             raise RequestTimeoutError(f"{broker.address}: no connection within {config.connect_timeout:g} s")
+        if self._sasl is not None:
+            # Which has a time of its own: whoever is asked for a token answers when he does.
+            with _closed_on_failure(connection):
+                await connection.authenticate(self._sasl)
         return connection
 
     async def _carry(
@@ -251,6 +250,15 @@ class BrokerPool:
         if connection.was_waited_on:  # any other that ends is no loss to anybody
             self._observer(ConnectionLost(node_id, connection.address, str(connection.cause_of_end)))
         self._connections = {key: c for key, c in self._connections.items() if c is not connection}
+
+
+@contextmanager
+def _closed_on_failure(connection: Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 @asynccontextmanager
