@@ -179,6 +179,18 @@ class TestTokens:
             with pytest.raises(TokenError, match=r"ValueError: POST /token\?client_secret=\*\*\*&x=y: 401"):
                 await ask(pool)
 
+    async def test_what_is_around_it_is_taken_off(self) -> None:
+        options = config("OAUTHBEARER", sasl_token=lambda: "good\n")
+        async with reached(SaslConfig(tokens={"good": "alice"}), options) as (pool, _):
+            await ask(pool)
+
+    @pytest.mark.parametrize("text", ["go od", "go\udcffod"])
+    async def test_what_cannot_be_said(self, text: str) -> None:
+        options = config("OAUTHBEARER", sasl_token=lambda: text)
+        async with reached(SaslConfig(tokens={"good": "alice"}), options) as (pool, _):
+            with pytest.raises(TokenError, match=r"^sasl_token gave what is no token: "):
+                await ask(pool)
+
     async def test_what_is_no_token(self) -> None:
         options = config("OAUTHBEARER", sasl_token=lambda: None)
         async with reached(SaslConfig(tokens={"good": "alice"}), options) as (pool, _):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import traceback
 from typing import Any
 
 import pytest
@@ -96,7 +97,42 @@ def test_no_answer_of_a_broker_s_raises_anything_else(words: list[bytes]) -> Non
 def test_token_goes_with_its_extensions_and_is_never_shown() -> None:
     token = Token("abc", {"logicalCluster": "lkc-1", "identityPoolId": "p"})
     assert oauthbearer(token).first() == (b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01identityPoolId=p\x01\x01")
-    assert "abc" not in repr(token)
+    assert repr(token) == "Token(value=***, extensions={'logicalCluster': ***, 'identityPoolId': ***})"
+
+
+def test_token_of_a_file_is_what_stands_in_its_line() -> None:
+    assert Token(" abc\r\n") == Token(Secret("abc\n")) == Token("abc")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "a b", "a\nb", "a\x01b", "\u00e9", "\udcff"])
+def test_token_that_cannot_be_said_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must be ") as raised:
+        Token(text)
+    assert not text.strip() or text not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "extensions", [None, ["a"], {"a": None}, {"a": "\udcff"}, {"a": "b\x01"}, {"a=b": "c"}, {"auth": "x"}, {1: "x"}]
+)
+def test_extensions_that_cannot_be_said_are_none(extensions: Any) -> None:
+    with pytest.raises(ValueError, match=r"token's extension"):
+        Token("abc", extensions)
+
+
+def test_what_there_are_no_words_for_is_refused_without_being_shown() -> None:
+    exchange = Exchange("PLAIN", "user", "a:1", plain("u\udcff", PENCIL))
+    with pytest.raises(
+        AuthenticationError, match="PLAIN as 'user': there are no words for what is to be shown"
+    ) as seen:
+        exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
+    assert "pencil" not in "".join(traceback.format_exception(seen.value))
+
+
+def test_exchange_shows_nothing_of_what_is_said() -> None:
+    exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
+    exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
+    assert exchange.next_word == b"user\0user\0pencil"
+    assert repr(exchange) == "Exchange(name='PLAIN', user='user', address='a:1', lifetime=inf)"
 
 
 class TestExchange:

@@ -125,5 +125,8 @@ async def _ask(source: TokenSource, threads: trio.CapacityLimiter) -> Token:
     if isinstance(told, Token):
         return told
     if isinstance(told, str) and told:
-        return Token(Secret(told))
+        try:
+            return Token(told)
+        except ValueError as error:
+            raise TokenError(f"sasl_token gave what is no token: {error}") from None
     raise TokenError(f"sasl_token gave a {type(told).__name__}, not a sarameya.Token or a str that is not empty")

@@ -52,7 +52,7 @@ class Exchange:
     address: str
     _mechanism: Mechanism = attrs.field(repr=False)
     next_word: bytes | None = attrs.field(default=None, init=False, repr=False)
-    _words: int = attrs.field(default=0, init=False)
+    _words: int = attrs.field(default=0, init=False, repr=False)
     lifetime: float = attrs.field(default=math.inf, init=False)
     """Seconds after which the broker wants to know again (KIP-368)."""
 
