@@ -3,12 +3,13 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from functools import partial
 from pathlib import Path
 
 import attrs
 import pytest
 
-from sarameya import ConfigError, Secret
+from sarameya import Config, ConfigError, Secret
 from sarameya.option_kinds import secret
 from sarameya.secret import looks_secret, masked, masked_text
 from sarameya.service.app_file import AppFileError, load_app
@@ -54,6 +55,31 @@ def test_secret_is_not_shown(show: object) -> None:
 
 def test_secret_is_revealed_when_asked_for() -> None:
     assert Secret(CANARY).reveal() == CANARY
+
+
+def test_secret_that_is_no_text_is_refused_by_the_option_s_name_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORD", f"{CANARY}\udcff")
+    for given in ("env:WORD", f"{CANARY}\udcff"):
+        with pytest.raises(ConfigError, match=r"^word = \*\*\*: must be text: .* not UTF-8$"):
+            Options(word=given)  # type: ignore[arg-type]
+
+
+def test_option_that_is_no_text_is_refused_by_its_name() -> None:
+    with pytest.raises(ConfigError, match=r"^sasl_username = 'al\\udcffice': must be text"):
+        Config(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="al\udcffice", sasl_password="x")
+
+
+def test_function_with_secrets_bound_to_it_is_not_shown() -> None:
+    options = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+    bound = Config(sasl_token=partial(_give, client_secret=CANARY), **options)  # type: ignore[arg-type]
+    assert "sasl_token=<functools.partial>" in repr(bound)
+    assert CANARY not in repr(bound)
+    assert "sasl_token=<tests.test_secret._give>" in repr(Config(sasl_token=_give, **options))  # type: ignore[arg-type]
+    assert "sasl_token=None" in repr(Config())
+
+
+def _give(client_secret: str = "") -> str:
+    return client_secret
 
 
 def test_secret_is_no_json_and_has_no_attributes() -> None:

@@ -13,7 +13,7 @@ import attrs
 
 from sarameya.errors import ConfigError
 from sarameya.offset_policy import OffsetPolicy, parse_policy
-from sarameya.secret import HIDDEN, Secret
+from sarameya.secret import HIDDEN, Secret, is_utf8
 
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
@@ -70,6 +70,8 @@ def one_of(*allowed: str) -> Validator:
 def text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, str):
         raise ConfigError(attribute.name, value, "must be a string")
+    if not is_utf8(value):
+        raise ConfigError(attribute.name, value, "must be text: it has bytes in it that are not UTF-8")
 
 
 def boolean(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -80,6 +82,14 @@ def boolean(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 def function(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not callable(value):
         raise ConfigError(attribute.name, value, "must be a function without arguments")
+
+
+def function_shown(value: Any) -> str:
+    """A function by its name; anything else that is called, by its class's alone: it may have secrets bound to it."""
+    if value is None:
+        return repr(value)
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"<{named.__module__}.{named.__qualname__}>"
 
 
 def instance_id(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -124,13 +134,16 @@ def converted(convert: Callable[[Any, attrs.Attribute[Any]], Any], default: Any,
     return option(default, _anything, doc, kafka=kafka, converter=converter)
 
 
-def option(default: Any, validator: Validator, doc: str, *, kafka: str = "", converter: Any = None) -> Any:
-    """An attrs field; `kafka` is Kafka's own name for it."""
+def option(
+    default: Any, validator: Validator, doc: str, *, kafka: str = "", converter: Any = None, shown: Any = True
+) -> Any:
+    """An attrs field; `kafka` is Kafka's own name for it, `shown` what `repr` makes of its value."""
     return attrs.field(
         default=default,
         validator=validator,
         converter=converter,
         kw_only=True,
+        repr=shown,
         metadata={"doc": doc, "kafka": kafka},
     )
 

@@ -17,6 +17,16 @@ from typing import Any, final
 MASK = "***"
 
 
+def is_utf8(text: str) -> bool:
+    """Whether it can be told to others: what Python reads from the environment or a command line may have bytes in it
+    that are no text (as surrogates)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @final
 class Secret:
     """A text that is not shown: `repr`, `str` and formatting give `***`, only `reveal()` the text.
@@ -30,6 +40,8 @@ class Secret:
     def __init__(self, value: str) -> None:
         if not isinstance(value, str) or not value:
             raise ValueError("must be a string that is not empty")
+        if not is_utf8(value):
+            raise ValueError("must be text: it has bytes in it that are not UTF-8")
         self._value = value
 
     @classmethod

@@ -14,24 +14,20 @@ from trio.testing import MockClock
 
 from sarameya import (
     AuthenticationError,
-    Claim,
     Config,
     Consumer,
     ConsumerGroup,
     Event,
     GroupAdmin,
-    Message,
     Producer,
-    Session,
     Token,
     TokenError,
 )
 from sarameya.embedded import EmbeddedCluster, SaslConfig
 from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
-from sarameya.observe import ConnectionLost, Retrying, SessionStarted, WeakSecurity, event_level
-from sarameya.protocol.versions import Api
+from sarameya.observe import WeakSecurity, event_level
 from sarameya.testing import run_inline, virtual_wall_clock
-from tests.group.kit import Recorder, deadline, eventually, start_member
+from tests.group.kit import Recorder, deadline
 
 HOST = "broker-0"
 ALICE = {"sasl_username": "alice", "sasl_password": "sesame"}
@@ -155,7 +151,10 @@ class TestTokens:
     async def test_one_that_is_not(self) -> None:
         options = config("OAUTHBEARER", sasl_token=lambda: "stolen")
         text = await refusal(SaslConfig(tokens={"good": "alice"}), options)
-        assert text == f'{HOST}:9092: OAUTHBEARER was refused: {{"status":"invalid_token"}}'
+        assert text == (
+            f'{HOST}:9092: OAUTHBEARER was refused: {{"status":"invalid_token"}}; look at what sasl_token gives: '
+            "expired, for another audience or issuer?"
+        )
 
     async def test_source_that_raises_is_asked_again(self) -> None:
         told = [ValueError("the server is away"), "good"]
@@ -180,113 +179,23 @@ class TestTokens:
             with pytest.raises(TokenError, match=r"ValueError: POST /token\?client_secret=\*\*\*&x=y: 401"):
                 await ask(pool)
 
+    async def test_what_is_around_it_is_taken_off(self) -> None:
+        options = config("OAUTHBEARER", sasl_token=lambda: "good\n")
+        async with reached(SaslConfig(tokens={"good": "alice"}), options) as (pool, _):
+            await ask(pool)
+
+    @pytest.mark.parametrize("text", ["go od", "go\udcffod"])
+    async def test_what_cannot_be_said(self, text: str) -> None:
+        options = config("OAUTHBEARER", sasl_token=lambda: text)
+        async with reached(SaslConfig(tokens={"good": "alice"}), options) as (pool, _):
+            with pytest.raises(TokenError, match=r"^sasl_token gave what is no token: "):
+                await ask(pool)
+
     async def test_what_is_no_token(self) -> None:
         options = config("OAUTHBEARER", sasl_token=lambda: None)
         async with reached(SaslConfig(tokens={"good": "alice"}), options) as (pool, _):
             with pytest.raises(TokenError, match="sasl_token gave a NoneType, not a "):
                 await ask(pool)
-
-
-class TestRenewal:
-    async def test_is_before_the_session_ends_and_asked_for_nothing_else_meanwhile(
-        self, autojump_clock: MockClock
-    ) -> None:
-        sasl = SaslConfig(users={"alice": "sesame"}, lifetime=10.0)
-        async with reached(sasl, config("SCRAM-SHA-256")) as (pool, events):
-            for _ in range(1000):
-                await ask(pool)
-                await trio.sleep(0.1)
-            connection = await pool.connection(-1, Purpose.METADATA)
-            assert connection.is_open
-        assert not [event for event in events if isinstance(event, ConnectionLost)]
-
-    async def test_that_fails_ends_the_connection_and_is_told(self, autojump_clock: MockClock) -> None:
-        sasl = SaslConfig(users={"alice": "sesame"}, lifetime=10.0)
-        told: list[AuthenticationError] = []
-        async with reached(sasl, config()) as (pool, _):
-            with pool.refusals(told.append):
-                connection = await pool.connection(-1, Purpose.METADATA)
-                sasl.users["alice"] = "simsim"
-                await trio.sleep(10)
-            assert not connection.is_open
-        assert ["was refused" in str(error) for error in told] == [True]
-
-    async def test_that_is_under_way_when_the_connection_is_closed_is_no_loss(self, autojump_clock: MockClock) -> None:
-        sasl = SaslConfig(users={"alice": "sesame"}, lifetime=10.0)
-        events: list[Event] = []
-        async with (
-            asking(sasl) as cluster,
-            open_broker_pool([f"{HOST}:9092"], config(), events.append, cluster.transport) as pool,
-        ):
-            await ask(pool)
-            cluster.drop_next(Api.SASL_HANDSHAKE, hang_up=False)
-            await trio.sleep(9.9)
-            assert cluster.faults == ()
-            pool.close_connection(-1, Purpose.METADATA)
-            await trio.sleep(1)
-        assert [event for event in events if not isinstance(event, WeakSecurity)] == []
-
-    async def test_token_that_is_late_is_waited_for_as_long_as_the_session_lasts(
-        self, autojump_clock: MockClock
-    ) -> None:
-        asked: list[float] = []
-
-        async def source() -> str:
-            asked.append(trio.current_time())
-            if 1 < len(asked) < 4:
-                raise ConnectionError("away")
-            return "good"
-
-        sasl = SaslConfig(tokens={"good": "alice"}, lifetime=100.0)
-        async with reached(sasl, config("OAUTHBEARER", sasl_token=source)) as (pool, _):
-            await ask(pool)
-            connection = await pool.connection(-1, Purpose.METADATA)
-            await trio.sleep(101)
-            assert connection.is_open
-            assert len(asked) == 4
-
-
-async def test_a_group_consumes_while_its_connections_are_renewed(autojump_clock: MockClock) -> None:
-    sasl = SaslConfig(users={"alice": "sesame"}, lifetime=5.0)
-    handler = Recorder()
-    async with asking(sasl) as cluster:
-        options = config("SCRAM-SHA-512", offset_initial="oldest")
-        async with (
-            deadline(200),
-            member(cluster, options) as group,
-        ):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(group.consume, ["t"], handler)
-                for number in range(60):
-                    cluster.produce("t", 0, b"%d" % number)
-                    await trio.sleep(1)
-                group.close_nowait()
-    assert [message.value for message in handler.messages] == [b"%d" % number for number in range(60)]
-
-
-async def test_renewal_waits_behind_a_join_that_is_held(autojump_clock: MockClock) -> None:
-    """Answers come in the order of the requests: behind a join there is none while the join has none."""
-    held = 100.0
-
-    async def slow(session: Session, claim: Claim, message: Message) -> None:
-        await trio.sleep(held)
-
-    sasl = SaslConfig(users={"alice": "sesame"}, lifetime=10.0)
-    secured = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", **ALICE}
-    options = {"topics": ("t",), "rebalance_timeout": 300.0, "claim_grace": 200.0, **secured}
-    async with asking(sasl) as cluster, deadline(1000) as nursery:
-        cluster.produce("t", 0, b"slowly")
-        handler = Recorder(slow)
-        first = await start_member(nursery, cluster, handler, **options)
-        await eventually(lambda: bool(handler.messages))
-        began = trio.current_time()
-        second = await start_member(nursery, cluster, Recorder(), **options)
-        await eventually(lambda: bool(second.seen(SessionStarted)))
-        assert trio.current_time() == pytest.approx(began + held, abs=5.0)
-        for running in (first, second):
-            assert not running.seen(ConnectionLost)
-            assert not running.seen(Retrying)
-            await running.close()
 
 
 async def test_a_group_ends_at_once_where_its_password_is_wrong(autojump_clock: MockClock) -> None:

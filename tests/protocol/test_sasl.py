@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import traceback
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ from kafka.protocol.sasl import SaslHandshakeResponse as Handshake
 from sarameya.embedded.framing import Request
 from sarameya.embedded.sasl import SaslConfig, SaslGate
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import AuthenticationError, ConfigError, ProtocolError
-from sarameya.protocol.sasl.exchange import Exchange
+from sarameya.errors import AuthenticationError, ConfigError, ConnectionLostError, ProtocolError
+from sarameya.protocol.sasl.exchange import MOST_WORDS, Exchange
 from sarameya.protocol.sasl.mechanisms import Mechanism, RefusedError, oauthbearer, plain, scram
 from sarameya.protocol.versions import Api
 from sarameya.secret import Secret
@@ -96,7 +97,42 @@ def test_no_answer_of_a_broker_s_raises_anything_else(words: list[bytes]) -> Non
 def test_token_goes_with_its_extensions_and_is_never_shown() -> None:
     token = Token("abc", {"logicalCluster": "lkc-1", "identityPoolId": "p"})
     assert oauthbearer(token).first() == (b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01identityPoolId=p\x01\x01")
-    assert "abc" not in repr(token)
+    assert repr(token) == "Token(value=***, extensions={'logicalCluster': ***, 'identityPoolId': ***})"
+
+
+def test_token_of_a_file_is_what_stands_in_its_line() -> None:
+    assert Token(" abc\r\n") == Token(Secret("abc\n")) == Token("abc")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "a b", "a\nb", "a\x01b", "\u00e9", "\udcff"])
+def test_token_that_cannot_be_said_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must be ") as raised:
+        Token(text)
+    assert not text.strip() or text not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "extensions", [None, ["a"], {"a": None}, {"a": "\udcff"}, {"a": "b\x01"}, {"a=b": "c"}, {"auth": "x"}, {1: "x"}]
+)
+def test_extensions_that_cannot_be_said_are_none(extensions: Any) -> None:
+    with pytest.raises(ValueError, match=r"token's extension"):
+        Token("abc", extensions)
+
+
+def test_what_there_are_no_words_for_is_refused_without_being_shown() -> None:
+    exchange = Exchange("PLAIN", "user", "a:1", plain("u\udcff", PENCIL))
+    with pytest.raises(
+        AuthenticationError, match="PLAIN as 'user': there are no words for what is to be shown"
+    ) as seen:
+        exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
+    assert "pencil" not in "".join(traceback.format_exception(seen.value))
+
+
+def test_exchange_shows_nothing_of_what_is_said() -> None:
+    exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
+    exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
+    assert exchange.next_word == b"user\0user\0pencil"
+    assert repr(exchange) == "Exchange(name='PLAIN', user='user', address='a:1', lifetime=inf)"
 
 
 class TestExchange:
@@ -124,6 +160,22 @@ class TestExchange:
         exchange.handshaken(Handshake(error_code=0, mechanisms=[]))
         with pytest.raises(AuthenticationError, match=r"OAUTHBEARER was refused: .*SASL_AUTHENTICATION_FAILED"):
             exchange.authenticated(answered(error=ErrorCode.SASL_AUTHENTICATION_FAILED))
+
+    def test_listener_that_asks_nobody_is_one_that_did_not_before(self) -> None:
+        exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
+        illegal = Handshake(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+        with pytest.raises(AuthenticationError, match="its listener asks nobody who they are"):
+            exchange.handshaken(illegal)
+        with pytest.raises(ConnectionLostError, match="does not renew"):
+            exchange.handshaken(illegal, anew=True)
+
+    def test_exchange_ends_after_some_words(self) -> None:
+        exchange = Exchange("OAUTHBEARER", "", "a:1", oauthbearer(Token("t")))
+        exchange.handshaken(Handshake(error_code=0, mechanisms=[]))
+        for _ in range(MOST_WORDS - 1):
+            exchange.authenticated(answered(b"and?"))
+        with pytest.raises(AuthenticationError, match="has not come to an end after 8 words"):
+            exchange.authenticated(answered(b"and?"))
 
 
 def answered(word: bytes = b"", *, error: int = 0, lifetime: int = 0) -> Any:
@@ -169,6 +221,24 @@ class TestGate:
         with pytest.raises(ProtocolError, match="METADATA while KNOWN"):
             gate.take(asked(Api.METADATA), 10.0)
         assert gate.take(handshake("PLAIN"), 11.0).error_code == 0
+
+    def test_who_is_known_is_renewed_once_a_second_where_that_is_wanted(self) -> None:
+        gate = SaslGate(SaslConfig(users={"a": "b"}, lifetime=0.9), random.Random(0))
+        gate.take(handshake("PLAIN"), 0.0)
+        gate.take(said(b"\0a\0b"), 0.0)
+        for now in (0.1, 1.1):
+            assert gate.take(handshake("PLAIN"), now).error_code == 0
+            assert gate.take(said(b"\0a\0b"), now).error_code == 0
+            assert gate.take(handshake("PLAIN"), now + 0.8).error_code == ErrorCode.ILLEGAL_SASL_STATE
+            assert gate.take(asked(Api.METADATA), now + 0.85) is None
+        with pytest.raises(ProtocolError, match="SASL_HANDSHAKE while KNOWN"):
+            gate.take(handshake("PLAIN"), 2.05)
+
+    def test_who_is_known_for_good_is_not_renewed(self) -> None:
+        gate = SaslGate(SaslConfig(users={"a": "b"}), random.Random(0))
+        gate.take(handshake("PLAIN"), 0.0)
+        gate.take(said(b"\0a\0b"), 0.0)
+        assert gate.take(handshake("PLAIN"), 5.0).error_code == ErrorCode.ILLEGAL_SASL_STATE
 
     def test_mechanism_that_there_is_not(self) -> None:
         with pytest.raises(ConfigError, match=r"mechanisms = .*: .'GSSAPI'. are none of PLAIN"):

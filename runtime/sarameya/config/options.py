@@ -22,6 +22,7 @@ from sarameya.option_kinds import (
     boolean,
     converted,
     function,
+    function_shown,
     instance_id,
     number,
     one_of,
@@ -180,6 +181,7 @@ class Config:
         optional(function),
         "by OAUTHBEARER: what gives a `sarameya.Token`, or its text, whenever a broker has to be told who we are; may "
         "be async, and else runs in a thread",
+        shown=function_shown,
     )
     sasl_kerberos_service: str = option(
         KERBEROS_SERVICE,

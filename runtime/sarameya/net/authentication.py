@@ -33,6 +33,10 @@ from sarameya.token import Token
 class Authenticator(Protocol):
     """Begins authentications."""
 
+    @property
+    def source(self) -> str:
+        """What gives it what is shown, in words."""
+
     async def begin(self, address: str) -> Exchange:
         """One with the broker at this address. Raises TokenError where there is nothing to show it now."""
 
@@ -57,6 +61,8 @@ def authenticator_of(config: Config) -> Authenticator | None:
 
 
 class _ByPassword:
+    source = "sasl_password"
+
     def __init__(self, mechanism: str, username: str, password: Secret) -> None:
         self._mechanism = mechanism
         self._username = username
@@ -72,25 +78,30 @@ class _ByPassword:
 
 
 class _ByToken:
-    def __init__(self, source: TokenSource) -> None:
-        self._source = source
+    source = "sasl_token"
+
+    def __init__(self, give: TokenSource) -> None:
+        self._give = give
+        self._threads = _threads()
 
     async def begin(self, address: str) -> Exchange:
-        return Exchange("OAUTHBEARER", "", address, oauthbearer(await _ask(self._source)))
+        return Exchange("OAUTHBEARER", "", address, oauthbearer(await _ask(self._give, self._threads)))
 
 
 class _ByMachine:
     """By what this machine has: a Kerberos ticket, a role. Others may be asked for it, each time anew."""
 
     def __init__(self, mechanism: str, make: Callable[[str], Mechanism]) -> None:
+        self.source = mechanism
         self._mechanism = mechanism
         self._make = make
+        self._threads = _threads()
 
     async def begin(self, address: str) -> Exchange:
         host = address.rpartition(":")[0].strip("[]")
         try:
             # Who does not answer is not waited for by who gives up.
-            made = await trio.to_thread.run_sync(self._make, host, abandon_on_cancel=True)
+            made = await trio.to_thread.run_sync(self._make, host, abandon_on_cancel=True, limiter=self._threads)
         except UnavailableError as error:
             told = masked_text(str(error))
             raise TokenError(f"there is nothing to show {address} by {self._mechanism}: {told}") from error
@@ -102,13 +113,18 @@ def _need(package: str, mechanism: str, extra: str) -> None:
         raise ConfigError("sasl_mechanism", mechanism, f"needs {package}: pip install 'sarameya[{extra}]'")
 
 
-async def _ask(source: TokenSource) -> Token:
+def _threads() -> trio.CapacityLimiter:
+    """A client's own: those that hang, and were given up, take none from others."""
+    return trio.CapacityLimiter(8)
+
+
+async def _ask(source: TokenSource, threads: trio.CapacityLimiter) -> Token:
     try:
         # What it is asked for may take its time, and an object with an async __call__ is told by what it gives.
         told = (
             source()
             if inspect.iscoroutinefunction(source)
-            else await trio.to_thread.run_sync(source, abandon_on_cancel=True)
+            else await trio.to_thread.run_sync(source, abandon_on_cancel=True, limiter=threads)
         )
         if inspect.isawaitable(told):
             told = await told
@@ -117,5 +133,8 @@ async def _ask(source: TokenSource) -> Token:
     if isinstance(told, Token):
         return told
     if isinstance(told, str) and told:
-        return Token(Secret(told))
+        try:
+            return Token(told)
+        except ValueError as error:
+            raise TokenError(f"sasl_token gave what is no token: {error}") from None
     raise TokenError(f"sasl_token gave a {type(told).__name__}, not a sarameya.Token or a str that is not empty")

@@ -8,7 +8,7 @@ better ones. Retrying is the caller's, who knows what it wants.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from enum import Enum, auto
 from typing import Any
 
@@ -25,8 +25,9 @@ from sarameya.errors import (
     RequestTimeoutError,
     SarameyaError,
 )
-from sarameya.net.authentication import authenticator_of
 from sarameya.net.connection import Answered, Connection, nobody_asks
+from sarameya.net.refusals import Refusals
+from sarameya.net.sasl_session import sasl_of
 from sarameya.net.tls import secured
 from sarameya.net.transport import TcpTransport, Transport
 from sarameya.net.weak_security import weaknesses
@@ -78,25 +79,20 @@ class BrokerPool:
         self._bootstrap = {broker.node_id: broker for broker in bootstrap}
         self._config = config
         self._transport = transport
-        self._authenticator = authenticator_of(config)
+        self._sasl = sasl_of(config, observer)
         self._observer = observer
         self._brokers: Mapping[int, Broker] = {}
         self._connections: dict[Key, Connection] = {}
         self._openings: dict[Key, _Opening] = {}
-        self._refused: list[Callable[[AuthenticationError], None]] = []
+        self._refusals = Refusals(config)
 
-    @contextmanager
-    def refusals(self, told: Callable[[AuthenticationError], None]) -> Iterator[None]:
+    def refusals(self, told: Callable[[AuthenticationError], None]) -> AbstractContextManager[None]:
         """For the length of a block, tell of each broker that does not take us, or is not the one it should be.
 
         Whoever wants something of a broker tries again where it fails, as most that fails passes. This does not: who
         owns them all ends them.
         """
-        self._refused.append(told)
-        try:
-            yield
-        finally:
-            self._refused.remove(told)
+        return self._refusals.listening(told)
 
     @contextmanager
     def until_refused(self) -> Iterator[None]:
@@ -205,7 +201,8 @@ class BrokerPool:
             connection = await self._connect(key[0])
         except SarameyaError as error:
             opening.error = error
-            self._tell_refusal(error)
+            if isinstance(error, AuthenticationError):
+                self._refusals.tell(error)
         else:
             opening.connection = self._connections[key] = connection
         finally:
@@ -214,15 +211,14 @@ class BrokerPool:
             del self._openings[key]
             opening.done.set()
 
-    def _tell_refusal(self, error: SarameyaError | None) -> None:
-        if isinstance(error, AuthenticationError):
-            for told in tuple(self._refused):
-                told(error)
-
     async def _connect(self, node_id: int) -> Connection:
         broker = self.broker(node_id)
         if broker is None:
             raise ConnectionLostError(f"broker {node_id}: its address is not known")
+        with self._refusals.connecting(broker.address):
+            return await self._connect_to(broker)
+
+    async def _connect_to(self, broker: Broker) -> Connection:
         config = self._config
         with trio.move_on_after(config.connect_timeout) as scope:
             try:
@@ -231,26 +227,36 @@ class BrokerPool:
                 # ValueError: a name that cannot be encoded; OverflowError: a port that cannot be.
                 raise ConnectionLostError(f"{broker.address}: {_reason(error)}") from error
             connection = Connection(stream, broker.address, config.client_id, config.max_response_bytes, self._answered)
-            await self._nursery.start(self._carry, node_id, connection)
-            try:
+            await self._nursery.start(self._carry, broker.node_id, connection)
+            with _closed_on_failure(connection):
                 await connection.negotiate(config.connect_timeout)
-                if self._authenticator is not None:
-                    await connection.authenticate(self._authenticator, config.connect_timeout)
-            except BaseException:
-                connection.close()
-                raise
         if scope.cancelled_caught:
             raise RequestTimeoutError(f"{broker.address}: no connection within {config.connect_timeout:g} s")
+        if self._sasl is not None:
+            # Which has a time of its own: whoever is asked for a token answers when he does.
+            with _closed_on_failure(connection):
+                await connection.authenticate(self._sasl)
         return connection
 
     async def _carry(
         self, node_id: int, connection: Connection, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         await connection.run(task_status=task_status)
-        self._tell_refusal(connection.cause_of_end)  # of who we still are, or of our certificate
+        if isinstance(cause := connection.cause_of_end, AuthenticationError):  # of who we still are, or our certificate
+            self._refusals.remember(connection.address, cause)
+            self._refusals.tell(cause)
         if connection.was_waited_on:  # any other that ends is no loss to anybody
-            self._observer(ConnectionLost(node_id, connection.address, str(connection.cause_of_end)))
+            self._observer(ConnectionLost(node_id, connection.address, str(cause)))
         self._connections = {key: c for key, c in self._connections.items() if c is not connection}
+
+
+@contextmanager
+def _closed_on_failure(connection: Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 @asynccontextmanager

@@ -10,16 +10,15 @@ Reconnecting is the pool's.
 from __future__ import annotations
 
 import math
-import random
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
 import trio
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from sarameya._version import __version__
 from sarameya.error_codes import ErrorCode
@@ -29,9 +28,8 @@ from sarameya.errors import (
     RequestTimeoutError,
     ResponseTooLargeError,
     SarameyaError,
-    TokenError,
 )
-from sarameya.net.authentication import Authenticator
+from sarameya.net.sasl_session import Sasl, SaslSession
 from sarameya.net.tls import tls_error
 from sarameya.net.transport import receiver, sender_now
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
@@ -59,14 +57,6 @@ def nobody_asks(request: str, seconds: float) -> None:
     """Nobody counts answers."""
 
 
-_RENEWED_AT = (0.85, 0.95)
-"""In these parts of the time that is left, as Kafka's own clients do (KIP-368); spread, for brokers' sake."""
-_RENEWAL_TIMEOUT = 30.0
-"""Seconds."""
-_SHORTEST_WAIT = 0.05
-"""Seconds from one token that could not be had to the next."""
-
-
 class Connection:
     """Requests over one stream. Made by `BrokerPool`; `run` must be running while it is used."""
 
@@ -91,11 +81,8 @@ class Connection:
         self._unsent = b""
         self._is_writing = False
         self._versions: Mapping[int, VersionRange] = {}
-        # Closed while the broker is told who we are: it takes nothing else then.
-        self._gate: trio.Event | None = None
-        self._authenticator: Authenticator | None = None
-        self._is_to_be_renewed = trio.Event()
-        self._session_end = math.inf
+        self._session: SaslSession | None = None
+        self._is_known = trio.Event()
         self._has_answered = False
         self._scope = trio.CancelScope()
         self._ended: SarameyaError | None = None
@@ -128,7 +115,7 @@ class Connection:
                     nursery.start_soon(self._write)
                     nursery.start_soon(self._read)
                     nursery.start_soon(self._watch)
-                    nursery.start_soon(self._renew)
+                    nursery.start_soon(self._stay_known)
                     task_status.started()
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as group:
             error = _first(group)
@@ -160,51 +147,26 @@ class Connection:
             raise ProtocolError(f"{self.address}: ApiVersions: {ErrorCode.describe(answer.error_code)}")
         self._versions = broker_versions((k.api_key, k.min_version, k.max_version) for k in answer.api_keys)
 
-    async def authenticate(self, authenticator: Authenticator, timeout: float) -> None:
+    async def authenticate(self, sasl: Sasl) -> None:
         """Tell the broker who we are, and again before it forgets it, for as long as the connection lives. Must come
         right behind `negotiate`.
 
         Raises AuthenticationError where it does not take us, TokenError where there is nothing to show it, and as
         `request` does.
         """
-        self._authenticator = authenticator
-        await self._authenticate(timeout)
-        self._is_to_be_renewed.set()
+        self._session = SaslSession(sasl, self, partial(self._exchange, is_ours=True))
+        await self._session.begin()
+        self._is_known.set()
 
-    async def _authenticate(self, timeout: float) -> None:
-        assert self._authenticator is not None
-        exchange = await self._authenticator.begin(self.address)
-        handshake = SaslHandshakeRequest[self.version_of(Api.SASL_HANDSHAKE)]
-        words = SaslAuthenticateRequest[self.version_of(Api.SASL_AUTHENTICATE)]
-        self._gate = trio.Event()
-        began = trio.current_time()
-        try:
-            exchange.handshaken(await self._exchange(handshake(mechanism=exchange.name), timeout, is_ours=True))
-            while (word := exchange.next_word) is not None:
-                answer = await self._exchange(words(auth_bytes=word), timeout, is_ours=True)
-                if exchange.is_slow(answer):
-                    await trio.to_thread.run_sync(exchange.authenticated, answer)
-                else:
-                    exchange.authenticated(answer)
-        finally:
-            self._gate.set()
-            self._gate = None
-        self._session_end = began + exchange.lifetime
+    async def _stay_known(self) -> None:
+        await self._is_known.wait()
+        assert self._session is not None
+        await self._session.keep()
 
-    async def _renew(self) -> None:
-        """Authenticate anew, well before the broker would end the connection (KIP-368)."""
-        await self._is_to_be_renewed.wait()
-        while True:
-            left = self._session_end - trio.current_time()
-            await trio.sleep(max(left * random.uniform(*_RENEWED_AT), _SHORTEST_WAIT))
-            # Whatever is on its way is answered first, and may be held for long: a join is.
-            waits = max((waiter.deadline for waiter in self._waiters.values()), default=trio.current_time())
-            try:
-                await self._authenticate(waits - trio.current_time() + _RENEWAL_TIMEOUT)
-            except TokenError:
-                # There may be one the next time, of which there are some before the session's end.
-                if self._session_end <= trio.current_time():
-                    raise
+    @property
+    def busy_until(self) -> float:
+        """The last deadline of the requests that await their answer; now where none does."""
+        return max((waiter.deadline for waiter in self._waiters.values()), default=trio.current_time())
 
     def version_of(self, api: Api) -> int:
         """The version in which `api` is spoken here. Raises UnsupportedVersionError."""
@@ -222,10 +184,8 @@ class Connection:
         version = self.version_of(Api(message.API_KEY))
         if newest is not None:
             version = min(version, newest)
-        while (gate := self._gate) is not None:
-            began = trio.current_time()
-            await gate.wait()
-            timeout = max(timeout - (trio.current_time() - began), 0.0)
+        if (session := self._session) is not None and session.gate is not None:
+            timeout = await session.pass_gate(message.__name__, timeout)
         answer = await self._exchange(message[version](**fields), timeout)
         self._has_answered = True
         return answer
@@ -292,7 +252,7 @@ class Connection:
     @property
     def _hint(self) -> str:
         """What it may be where a broker answers which versions it speaks, and nothing else."""
-        asked_only_that = self._versions and self._authenticator is None and not self._has_answered
+        asked_only_that = self._versions and self._session is None and not self._has_answered
         return "; does its listener ask who we are (SASL)?" if asked_only_that and self._waiters else ""
 
     async def _watch(self) -> None:

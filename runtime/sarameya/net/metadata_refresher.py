@@ -1,7 +1,7 @@
 """Keeps `ClusterMetadata` fresh: on demand, and when it has grown old. One task owns it; everyone may read it.
 
 A refresh that fails is tried again with backoff and said to the observer; it never replaces what is known (a
-failed look-up is not a change).
+failed look-up is not a change). One that is refused for who we are is tried again when it is asked for, or old.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import AuthenticationError, ConnectError, ProtocolError, SarameyaError, kafka_error
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.retries import Retries
-from sarameya.observe import Observer
+from sarameya.observe import Observer, Retrying
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.metadata import ClusterMetadata, from_response
 
@@ -97,27 +97,40 @@ class MetadataRefresher:
 
     async def run(self) -> None:
         """Refresh when asked, and every `Config.metadata_max_age` seconds. Runs until cancelled."""
+        waiting: list[trio.Event] = []
+        refusals = 0
         while True:
             with trio.move_on_after(self._config.metadata_max_age):
                 await self._wanted.wait()
             self._wanted = trio.Event()
             # Whoever asks from here on wants metadata newer than what this round brings.
-            refreshed, self._refreshed = self._refreshed, trio.Event()
-            await self._refresh_until_had()
-            refreshed.set()
+            waiting = [event for event in (*waiting, self._refreshed) if event.statistics().tasks_waiting]
+            self._refreshed = trio.Event()
+            try:
+                await self._refresh_until_had()
+            except AuthenticationError as error:
+                # Who owns the pool has heard of it (`BrokerPool.refusals`), and mostly ends us, with one line. If not,
+                # this is of no use until somebody asks again, who may know better.
+                self._last_error = error
+                refusals += 1
+                self._observer(Retrying("metadata", refusals, 0.0, self._config.metadata_max_age, str(error)))
+                continue
+            refusals = 0
+            for event in waiting:
+                event.set()
             self._updated.set()
             self._updated = trio.Event()
 
     async def _refresh_until_had(self) -> None:
+        """Raises AuthenticationError, which no other try would mend."""
         retries = Retries("metadata", self._backoff, self._observer, kind="metadata")
         while True:
             try:
                 metadata = await self._ask()
+            except AuthenticationError:
+                raise
             except SarameyaError as error:
                 self._last_error = error
-                if isinstance(error, AuthenticationError):
-                    # Who owns the pool has heard of it (`BrokerPool.refusals`), and mostly ends us, with one line.
-                    await trio.sleep(self._backoff.delay(1))
                 await retries.wait(str(error))
             else:
                 self.current = metadata

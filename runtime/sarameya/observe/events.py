@@ -345,6 +345,16 @@ class TlsFilesRefused(Event):
 
 
 @attrs.frozen(slots=True)
+class RenewalFailed(Event):
+    """A broker wants to know anew who we are (KIP-368), and there is nothing to show it: no token, say. It is tried
+    again until its session ends, in `left` seconds, and the connection with it."""
+
+    address: str
+    left: float
+    cause: str
+
+
+@attrs.frozen(slots=True)
 class WeakSecurity(Event):
     """Once a client: an option is allowed, and leaves open to others what it should not."""
 

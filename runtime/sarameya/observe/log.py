@@ -39,6 +39,7 @@ _LEVELS: dict[type[Event], int] = {
     events.CoordinatorFound: logging.INFO,
     events.TlsFilesRenewed: logging.INFO,
     events.TlsFilesRefused: logging.ERROR,
+    events.RenewalFailed: logging.WARNING,
     events.WeakSecurity: logging.WARNING,
 }
 

@@ -7,7 +7,10 @@
 |            |                              | taken, or else says which are                | UNKNOWN          |
 | CONVERSING | SaslAuthenticate             | the mechanism's next word; its last one      | KNOWN            |
 |            |                              | or, where the client is not taken, why       | CLOSED           |
-| KNOWN      | SaslHandshake                | as UNKNOWN (KIP-368)                         | CONVERSING       |
+| KNOWN      | SaslHandshake, a second      | as UNKNOWN (KIP-368)                         | CONVERSING       |
+|            | after the last one or later  |                                              |                  |
+| KNOWN      | SaslHandshake, before its    | ILLEGAL_SASL_STATE                           | KNOWN            |
+|            | time, and otherwise          |                                              |                  |
 | KNOWN      | anything, before its time    | lets it through                              | KNOWN            |
 | any        | anything else                | closes the connection                        | CLOSED           |
 """
@@ -27,6 +30,9 @@ from sarameya.embedded.sasl import words
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError, ProtocolError
 from sarameya.protocol.versions import Api
+
+_BETWEEN_RENEWALS = 1.0
+"""Seconds, at least."""
 
 
 class _State(Enum):
@@ -63,13 +69,21 @@ class SaslGate:
     _state: _State = attrs.field(default=_State.UNKNOWN, init=False)
     _conversation: words.Conversation | None = attrs.field(default=None, init=False)
     _known_until: float = attrs.field(default=math.inf, init=False)
+    _renewed_at: float = attrs.field(default=-math.inf, init=False)
 
     def take(self, request: Request, now: float) -> Any:
         """The answer to a request that is about who the client is; None for one that may go on to who else answers it.
         Raises ProtocolError upon which the connection is to be closed."""
         match self._state, request.api:
-            case _State.UNKNOWN | _State.KNOWN, Api.SASL_HANDSHAKE if request.version == 1:
+            case _State.UNKNOWN, Api.SASL_HANDSHAKE if request.version == 1:
                 return self._begin(request.body.mechanism)
+            case _State.KNOWN, Api.SASL_HANDSHAKE if request.version == 1 and self._may_renew(now):
+                self._renewed_at = now
+                return self._begin(request.body.mechanism)
+            case _State.KNOWN, Api.SASL_HANDSHAKE if now < self._known_until:
+                return SaslHandshakeResponse(
+                    error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=list(self._config.mechanisms)
+                )
             case _State.CONVERSING, Api.SASL_AUTHENTICATE:
                 return self._go_on(request.body.auth_bytes, now)
             case _State.UNKNOWN, Api.API_VERSIONS:
@@ -77,6 +91,10 @@ class SaslGate:
             case _State.KNOWN, _ if now < self._known_until:
                 return None
         raise ProtocolError(f"{request.api.name} while {self._state.name} (SASL)")
+
+    def _may_renew(self, now: float) -> bool:
+        """As Kafka's brokers have it: where sessions end, and not twice in a second."""
+        return self._known_until < math.inf and now - self._renewed_at >= _BETWEEN_RENEWALS
 
     @property
     def is_closed(self) -> bool:

@@ -40,7 +40,7 @@ class Mechanism(Protocol):
     """One conversation."""
 
     def first(self) -> bytes:
-        """What is said first."""
+        """What is said first. Raises RefusedError."""
 
     def answer(self, challenge: bytes) -> bytes | None:
         """What is said next, None when all has been said. Raises RefusedError."""
@@ -56,7 +56,11 @@ class _Guarded:
     _mechanism: SaslMechanism
 
     def first(self) -> bytes:
-        return bytes(self._mechanism.auth_bytes())
+        try:
+            return bytes(self._mechanism.auth_bytes())
+        # Whatever they raise may have in its text what it was about.
+        except Exception as error:  # noqa: BLE001
+            raise RefusedError(f"there are no words for what is to be shown ({type(error).__name__})") from None
 
     def answer(self, challenge: bytes) -> bytes | None:
         try:
