@@ -28,6 +28,8 @@ _DEFAULTS = {
     # A fresh JVM needs seconds for its first landing, which may be the last one, too.
     "config.claim_grace": 35.0,
     "config.close_timeout": 45.0,
+    # Whoever lands by a command line watches it, by way of `tee` or a job's log, too.
+    "service.log_format": "text",
 }
 _UNTIL_END_MAX_AGE = 5.0
 """Nothing more comes behind the end, so that what is there need not wait for it."""
@@ -132,6 +134,8 @@ def _given(args: argparse.Namespace) -> Iterator[Variable]:
         ("--conf", "handler.options.spark.conf", dict(args.spark_conf) or None),
         ("--workers", "service.workers", args.workers),
         ("--in-process", "service.in_process", args.in_process or None),
+        ("--http", "service.http", args.http),
+        ("--log-format", "service.log_format", args.log_format),
     ]
     yield argument("land", "handler.name", "spark")
     for name, key, value in wholes:
