@@ -18,6 +18,7 @@ from sarameya.service import (
     load_arguments,
     make_handler,
     name_and_value,
+    print_out,
     run_app,
     watch_group,
 )
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = _loaded(args)
     if args.print_app:
         make_handler(loaded.app, loaded.layers)  # what it cannot be built of is told, as `sarameya run` would
-        print(as_app_file(loaded), end="", flush=True)
+        print_out(as_app_file(loaded))
         return 0
     service = loaded.app.service
     apart = service.workers > 1 and not service.in_process
