@@ -163,6 +163,18 @@ def secret(doc: str, *, kafka: str = "") -> Any:
     return converted(_secret_or_none, None, doc, kafka=kafka)
 
 
+def allowed(field: attrs.Attribute[Any], value: Any) -> Any:
+    """The value, if the option takes it. Raises ConfigError."""
+    convert = field.converter
+    if isinstance(convert, attrs.Converter):
+        converted = convert.converter(value, field)  # type: ignore[attr-defined]  # its stub has no attributes
+    else:
+        converted = value if convert is None else convert(value)
+    if field.validator is not None:
+        field.validator(None, field, converted)
+    return value
+
+
 def unknown_option(key: str, known: set[str]) -> str:
     """What to tell somebody who wrote `key`, when only `known` is allowed."""
     near = difflib.get_close_matches(key, known, n=1)

@@ -278,6 +278,9 @@ def test_jaas_says_who_we_are(text: str, name: str, password: str) -> None:
         ("alice", "is no JAAS entry"),
         (f"{PLAIN} required username=alice;", "has no password"),
         (f'{PLAIN} required username=alice password="";', "has no password"),
+        (f'{PLAIN} required username="alice" password="x;', 'has options that are no name="value"'),
+        (f"{PLAIN} required username=alice password='x;", 'has options that are no name="value"'),
+        (f'{PLAIN} required username=alice password=x";', 'has options that are no name="value"'),
         (f"{PLAIN} required username=alice password=x debug=true;", "has debug, which is not known here"),
         (
             "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;",

@@ -178,6 +178,25 @@ def test_several_mistakes_are_all_told_at_once(tmp_path: Path) -> None:
     ]
 
 
+def test_several_mistakes_in_options_are_all_told_at_once(tmp_path: Path) -> None:
+    options = """
+    [config]
+    autocommit = 1
+    sesion_timeout = 3
+    sasl_token = "nowhere:token"
+    [config.topics.orders]
+    offset_initial = "oldst"
+    offset_intial = "oldest"
+    """
+    assert [problem.partition(":")[0] for problem in problems_of(app_file(tmp_path, MINIMAL + options))] == [
+        "config.sasl_token = ***",
+        "config.autocommit = 1",
+        "config.sesion_timeout = 3",
+        "config.topics.orders.offset_initial = 'oldst'",
+        "config.topics.orders.offset_intial = 'oldest'",
+    ]
+
+
 def test_file_that_is_no_toml_is_told_where(tmp_path: Path) -> None:
     (problem,) = problems_of(app_file(tmp_path, "group = 'g'\ntopics orders"))
     assert problem.startswith("is not TOML: ")

@@ -8,6 +8,7 @@ import trio
 
 from sarameya.config import Config
 from sarameya.embedded import EmbeddedCluster
+from sarameya.errors import ConfigError
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.service.app_file import App, HandlerSection
 from sarameya.service.catching_up import CatchingUp, Distance
@@ -113,6 +114,23 @@ async def test_without_an_end_it_is_told_how_much_there_is_to_go_also_of_what_co
             cluster.produce("orders-b", 0, b"x")
             await shown.until((0, "5 to go"), (5, "0 to go"), (5, "1 to go"))
             assert (stop.asked, shown.total) == (False, None)
+
+
+async def test_pattern_that_no_topic_matches_has_no_end_to_come_to() -> None:
+    async with EmbeddedCluster({"other": 1}) as cluster:
+        of, stop = app(cluster, pattern="zzz.*"), Stop()
+        with trio.fail_after(20), pytest.raises(ConfigError, match=r"topics_pattern = 'zzz.\*': matches no topic"):
+            await CatchingUp(of, stop, Shown(), until_end=True).run()
+        assert not stop.asked
+
+
+async def test_pattern_that_no_topic_matches_yet_is_waited_for_without_an_end() -> None:
+    async with EmbeddedCluster({"other": 1}) as cluster:
+        async with watched(app(cluster, pattern="zzz.*"), until_end=False) as (shown, _, _):
+            await shown.until((0, "0 to go"))
+            cluster.create_topic("zzz", 1)
+            cluster.produce("zzz", 0, b"x")
+            await shown.until((0, "0 to go"), (0, "1 to go"))
 
 
 async def test_topic_that_is_not_there_yet_is_waited_for() -> None:

@@ -100,6 +100,20 @@ def test_properties_that_cannot_be_are_told_with_all_else_that_is_wrong(path: Pa
     assert problems[2].startswith(f"{properties}: sesion.timeout.ms = '1': is no property")
 
 
+@pytest.mark.parametrize("line", ["security.protocol=SASL_PLAINTEXT\nsesion.timeout.ms=1", "sasl.mechanizm=PLAIN"])
+def test_properties_that_cannot_be_make_nothing_else_wrong(
+    path: Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("P", "sesame")
+    properties = path.parent / "kafka" / "client.properties"
+    properties.write_text(f"bootstrap.servers=a:1\ngroup.id=g\n{line}\n")
+    options = '{ sasl_username = "a", sasl_password = "env:P", rack_id = 5 }'
+    path.write_text(BENEATH.replace("{ session_timeout = 6 }", options))
+    wrong, typo = problems_of(path)
+    assert wrong == "config.rack_id = 5: must be a string"
+    assert typo.startswith(f"{properties}: {line.splitlines()[-1].partition('=')[0]} = ")
+
+
 def test_value_of_the_properties_that_an_app_cannot_have_is_told_with_their_file(path: Path) -> None:
     properties = path.parent / "kafka" / "client.properties"
     properties.write_text("bootstrap.servers=nowhere\ngroup.id=g\n")

@@ -74,3 +74,16 @@ def test_script_finds_modules_where_it_is_called(tmp_path: Path, argv: list[str]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "sasl_token" in done.stdout or "beside_the_caller:transform" in done.stdout
+
+
+@pytest.mark.parametrize("argv", [["config", "docs"], ["config", "show", "app.toml"], ["completion", "bash"]])
+def test_reader_who_has_seen_enough_is_no_error(argv: list[str], tmp_path: Path) -> None:
+    (tmp_path / "app.toml").write_text(
+        'bootstrap_servers = ["a:1"]\ngroup = "g"\ntopics = ["t"]\nhandler.name = "print"\n'
+    )
+    command = [sys.executable, "-m", "sarameya.service", *argv]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()  # before it has anything to say
+        assert (process.stderr.read(), process.wait(30)) == ("", 0)

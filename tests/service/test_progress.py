@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import sys
 
 import pytest
 
+from sarameya.service.log_lines import JsonFormatter
 from sarameya.service.progress import Steps, display, steps
 
 
@@ -120,6 +122,33 @@ def test_what_is_logged_goes_above_the_bar_and_not_through_it(monkeypatch: pytes
     assert "landed" in after.partition("\n")[2], "and drawn again below it"
     assert drawn.endswith("afterwards\n")
     assert elsewhere.getvalue() == f"{long}\nafterwards\n"
+
+
+def test_log_for_programs_has_records_of_it_with_their_fields_and_no_line_between_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    handler = logging.NullHandler()
+    handler.setFormatter(JsonFormatter())
+    logging.getLogger().addHandler(handler)
+    caplog.set_level("INFO")
+    stream, clock = Terminal(), Clock()
+    try:
+        with display("landed", 10, stream=stream, clock=clock) as shown:
+            for second in range(6):
+                clock.now = second * 7
+                shown.update(second)
+            shown.update(10)
+            shown.say("aside")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert stream.getvalue() == ""
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+    assert [(line["message"], line.get("done"), line.get("total")) for line in lines] == [
+        ("landed: 0 of 10 (0%)", 0, 10),
+        ("landed: 5 of 10 (50%)", 5, 10),
+        ("landed: 10 of 10 (100%)", 10, 10),
+        ("aside", None, None),
+    ]
 
 
 def work(shown: Steps, clock: Clock) -> None:

@@ -18,6 +18,7 @@ from sarameya.service import (
     load_arguments,
     make_handler,
     name_and_value,
+    print_out,
     run_app,
     watch_group,
 )
@@ -28,6 +29,8 @@ _DEFAULTS = {
     # A fresh JVM needs seconds for its first landing, which may be the last one, too.
     "config.claim_grace": 35.0,
     "config.close_timeout": 45.0,
+    # Whoever lands by a command line watches it, by way of `tee` or a job's log, too.
+    "service.log_format": "text",
 }
 _UNTIL_END_MAX_AGE = 5.0
 """Nothing more comes behind the end, so that what is there need not wait for it."""
@@ -104,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = _loaded(args)
     if args.print_app:
         make_handler(loaded.app, loaded.layers)  # what it cannot be built of is told, as `sarameya run` would
-        print(as_app_file(loaded), end="", flush=True)
+        print_out(as_app_file(loaded))
         return 0
     service = loaded.app.service
     apart = service.workers > 1 and not service.in_process
@@ -132,6 +135,8 @@ def _given(args: argparse.Namespace) -> Iterator[Variable]:
         ("--conf", "handler.options.spark.conf", dict(args.spark_conf) or None),
         ("--workers", "service.workers", args.workers),
         ("--in-process", "service.in_process", args.in_process or None),
+        ("--http", "service.http", args.http),
+        ("--log-format", "service.log_format", args.log_format),
     ]
     yield argument("land", "handler.name", "spark")
     for name, key, value in wholes:

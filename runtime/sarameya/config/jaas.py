@@ -15,7 +15,7 @@ OPTIONS = ("sasl_username", "sasl_password")
 
 _ENTRY = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?P<flag>\w+)(?P<options>.*?);?\s*", re.DOTALL)
 _OPTION = re.compile(
-    r"""\s+(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(?:\\.|[^"\\])*)"|'(?P<single>[^']*)'|(?P<bare>[^\s;]+))"""
+    r"""\s+(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(?:\\.|[^"\\])*)"|'(?P<single>[^']*)'|(?P<bare>[^\s;"']+))"""
 )
 _BY_PASSWORD = ("PlainLoginModule", "ScramLoginModule")
 _BY_MACHINE = {

@@ -16,7 +16,7 @@ from sarameya.config.jaas import JAAS, OPTIONS, credentials
 from sarameya.config.kafka_names import ALWAYS, ELSEWHERE, GIVEN_APART, MEANINGLESS, UNSUPPORTED
 from sarameya.errors import ConfigError, PropertiesError
 from sarameya.offset_policy import OffsetPolicy
-from sarameya.option_kinds import MOST_SECONDS
+from sarameya.option_kinds import MOST_SECONDS, allowed
 from sarameya.secret import Secret, masked
 
 _Options = TypeVar("_Options", bound=attrs.AttrsInstance)
@@ -65,7 +65,7 @@ def _read(options: type[_Options], properties: Mapping[str, Any]) -> tuple[dict[
             elif name in fields:
                 field = fields[name]
                 read = _NAMED.get(name) or _reader(types[field.name])
-                values[field.name] = _allowed(field, read(text))
+                values[field.name] = allowed(field, read(text))
             elif problem := _why_not(name, text, fields):
                 problems[name] = problem
         except ConfigError as error:
@@ -73,18 +73,6 @@ def _read(options: type[_Options], properties: Mapping[str, Any]) -> tuple[dict[
         except ValueError as error:
             problems[name] = str(error)
     return values, problems
-
-
-def _allowed(field: attrs.Attribute[Any], value: Any) -> Any:
-    """The value, which is as an option has it afterwards. Raises ConfigError."""
-    convert = field.converter
-    if isinstance(convert, attrs.Converter):
-        converted = convert.converter(value, field)  # type: ignore[attr-defined]  # its stub has no attributes
-    else:
-        converted = value if convert is None else convert(value)
-    if field.validator is not None:
-        field.validator(None, field, converted)
-    return value
 
 
 def _refused(properties: Mapping[str, Any], problems: Mapping[str, str]) -> PropertiesError:
@@ -112,8 +100,8 @@ def _why_not(name: str, text: str, mapped: Mapping[str, Any]) -> str | None:
     """Why a property is no option; None for what is so anyway."""
     if name in ALWAYS:
         values, reason = ALWAYS[name]
-        allowed = " or ".join(map(repr, sorted(values)))
-        return None if text in values else f"can only be {allowed} here: {reason}"
+        possible = " or ".join(map(repr, sorted(values)))
+        return None if text in values else f"can only be {possible} here: {reason}"
     if name in GIVEN_APART:
         return f"is no option: ConsumerGroup, Consumer and Producer take {GIVEN_APART[name]}; ClientProperties has both"
     if name in UNSUPPORTED:

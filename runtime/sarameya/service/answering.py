@@ -44,9 +44,13 @@ def run_asking(args: argparse.Namespace, ask: Callable[[], Awaitable[Answer]]) -
 def show(text: str, document: Document, *, as_json: bool) -> None:
     """Print the result to stdout, all at once."""
     shown = json.dumps(document, indent=2) if as_json else text
-    if not shown:
-        return
+    if shown:
+        print_out(f"{shown}\n")
+
+
+def print_out(text: str) -> None:
+    """Print a text to stdout as it is, as far as somebody reads it."""
     try:
-        print(shown, flush=True)
+        print(text, end="", flush=True)
     except BrokenPipeError:  # `| head` has seen enough; the interpreter would complain of it at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -20,12 +20,13 @@ from cattrs.errors import AttributeValidationNote, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
 from sarameya.config import Config
+from sarameya.config.mistakes import mistakes
 from sarameya.errors import ConfigError, SarameyaError
 from sarameya.option_kinds import unknown_option
 from sarameya.secret import masked
 from sarameya.service.environment import Variable
 from sarameya.service.importing import NotImportedError, imported
-from sarameya.service.layers import Layers, layered
+from sarameya.service.layers import GIVEN_BENEATH, Layers, layered
 from sarameya.service.log_lines import LogFormat
 
 FailurePolicy = Literal["stop", "restart"]
@@ -208,11 +209,16 @@ def structured(layers: Layers, wrong: Iterable[str], remedies: Mapping[str, str]
     is missing. Raises AppFileError."""
     table = layers.table
     problems = list(_topics_problems(table, remedies))
+    if layers.is_short:
+        table, of_options = _without_config(table)
+        problems += of_options
     try:
         app: App = _CONVERTER.structure(table, App)
         problems += _options_of_nothing(app)
     except ClassValidationError as error:
         problems += _problems(error, table, remedies)
+    if layers.is_short:
+        problems = [(key, told) for key, told in problems if key in table or key not in GIVEN_BENEATH]
     told = [*(layers.told(*problem) for problem in problems), *wrong]
     if told:
         raise AppFileError(layers.path, told)
@@ -239,13 +245,27 @@ def _converter() -> Converter:
 
 
 def config_of(options: Mapping[str, Any], prefix: str = "") -> Config:
-    """As `Config.from_mapping`. A file, or a command line, cannot hold a function, but name one."""
+    """As `Config.from_mapping`, but raises a group of ConfigErrors where there are several mistakes. A file, or a
+    command line, cannot hold a function, but name one."""
+    options, wrong = _options(options, prefix)
+    if len(wrong) > 1:
+        raise ExceptionGroup("options", wrong)
+    if wrong:
+        raise wrong[0]
+    return Config.from_mapping(options, prefix=prefix)
+
+
+def _options(options: Mapping[str, Any], prefix: str) -> tuple[Mapping[str, Any], list[ConfigError]]:
+    """The options, and what is wrong with each by itself."""
+    wrong: list[ConfigError] = []
     if isinstance(named := options.get("sasl_token"), str):
         try:
-            options = {**options, "sasl_token": imported(named, "function")}
+            token = imported(named, "function")
         except NotImportedError as problem:
-            raise ConfigError(f"{prefix}sasl_token", named, str(problem)) from None
-    return Config.from_mapping(options, prefix=prefix)
+            token = None
+            wrong.append(ConfigError(f"{prefix}sasl_token", named, str(problem)))
+        options = {**options, "sasl_token": token}
+    return options, [*wrong, *mistakes(options, prefix)]
 
 
 def _has_rule(kind: Any) -> bool:
@@ -287,6 +307,16 @@ def _topics_problems(table: Mapping[str, Any], remedies: Mapping[str, str]) -> I
         yield "topics", f"topics is missing: {remedies['topics']}"
 
 
+def _without_config(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[_Problem]]:
+    """The table without its options, and what is wrong with these, each by itself: what they go with may stand where it
+    could not be read."""
+    options = table.get("config", {})
+    if not isinstance(options, Mapping):
+        return table, []
+    _, wrong = _options(options, "")
+    return {**table, "config": {}}, [(f"config.{error.option}", f"config.{error}") for error in wrong]
+
+
 def _options_of_nothing(app: App) -> Iterator[_Problem]:
     """A topic's options that change nothing, since the topic is not read: its name is not what was meant."""
     for topic in app.config.topics:
@@ -316,6 +346,9 @@ def _problems(error: BaseException, value: Any, remedies: Mapping[str, str], key
                     prefix + extra,
                     f"{prefix}{extra} = {masked(extra, value[extra])!r}: {unknown_option(extra, known)}",
                 )
+        case ExceptionGroup():
+            for inner in error.exceptions:
+                yield from _problems(inner, value, remedies, key)
         case ConfigError():
             yield prefix + error.option, f"{prefix}{error}"
         case KeyError():

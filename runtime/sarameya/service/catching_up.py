@@ -14,7 +14,7 @@ from functools import partial
 import attrs
 import trio
 
-from sarameya.errors import SarameyaError
+from sarameya.errors import ConfigError, SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START
@@ -96,6 +96,9 @@ class CatchingUp:
         ends = self._ends
         if ends is None and (ends := await self._log_ends(admin, committed)) is None:
             return  # some topic is not there yet, or somebody did not answer
+        if self._until_end and not ends:
+            problem = "matches no topic that is there or may be seen, so that there is no end to come to"
+            raise ConfigError("topics_pattern", self._app.topics_pattern, problem)
         distance = Distance(self._first, ends)
         if self._until_end:
             self._ends = ends

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sarameya.errors import HandlerError
+from sarameya.service.answering import print_out
 from sarameya.service.epilogs import epilog
 from sarameya.service.failures import ExitCode
 
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     for action in _actions(parser):
         if action.type is Path or action.metavar == "FILE":
             action.complete = _FILES  # type: ignore[attr-defined]
-    print(shtab.complete(parser, shell=args.shell))
+    print_out(shtab.complete(parser, shell=args.shell) + "\n")
     return ExitCode.OK
 
 

@@ -4,10 +4,10 @@ is loaded."""
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from sarameya.errors import ConfigError
+from sarameya.service.answering import print_out, show
 from sarameya.service.app_file import load
 from sarameya.service.effective import settings, settings_document, settings_text
 from sarameya.service.epilogs import epilog
@@ -22,27 +22,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = epilog("sarameya config show landing.toml", "sarameya config docs")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     summary = "print every value of an app with its origin: the file, an environment variable, or the default"
-    show = commands.add_parser("show", help=summary, description=f"{summary}; secrets are masked")
-    show.epilog = epilog("sarameya config show landing.toml", "sarameya config show landing.toml --json")
-    show.add_argument("app_file", type=Path, metavar="APP.toml", help="the app file")
-    show.add_argument("--json", action="store_true", help="print one JSON document, for programs")
-    show.set_defaults(run=_show)
+    showing = commands.add_parser("show", help=summary, description=f"{summary}; secrets are masked")
+    showing.epilog = epilog("sarameya config show landing.toml", "sarameya config show landing.toml --json")
+    showing.add_argument("app_file", type=Path, metavar="APP.toml", help="the app file")
+    showing.add_argument("--json", action="store_true", help="print one JSON document, for programs")
+    showing.set_defaults(run=_show)
     summary = "write the reference of all options, as a Markdown page"
     docs = commands.add_parser("docs", help=summary, description=summary)
     docs.epilog = epilog("sarameya config docs --output docs/configuration.md")
     docs.add_argument("--output", type=Path, metavar="FILE", help="write it there, not to standard output")
     docs.set_defaults(run=_docs)
-    for command in (show, docs):
+    for command in (showing, docs):
         add_logging_arguments(command, default=argparse.SUPPRESS)
 
 
 def _show(args: argparse.Namespace) -> int:
     """Raises AppFileError for an app that could not be run."""
     loaded = load(args.app_file)
-    if args.json:
-        print(json.dumps(settings_document(loaded), indent=2))
-    else:
-        print(settings_text(settings(loaded)))
+    show(settings_text(settings(loaded)), settings_document(loaded), as_json=args.json)
     return ExitCode.OK
 
 
@@ -53,5 +50,5 @@ def _docs(args: argparse.Namespace) -> int:
         except OSError as error:
             raise ConfigError("--output", str(args.output), f"cannot be written: {error.strerror}") from error
     else:
-        print(page(), end="")
+        print_out(page())
     return ExitCode.OK

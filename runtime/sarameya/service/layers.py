@@ -16,6 +16,8 @@ from sarameya.config import ClientValues
 from sarameya.errors import PropertiesError
 from sarameya.service.environment import Variable, variables
 
+GIVEN_BENEATH = ("bootstrap_servers", "group")
+"""What a `.properties` file gives beside options."""
 _INSTEAD = {"topics": "topics_pattern", "topics_pattern": "topics"}
 
 
@@ -30,6 +32,8 @@ class Layers:
     properties: Path | None = None
     beneath: frozenset[str] = frozenset()
     """The keys that only `properties` gives."""
+    is_short: bool = False
+    """Whether there is such a file that could not be read: what is missing may stand in it."""
 
     def origin(self, key: str) -> str:
         """Where the value of a key comes from: an argument's or a variable's name, a file's, or `default`."""
@@ -72,7 +76,7 @@ def layered(
     try:
         beneath = frozenset(_laid(table, ClientValues.read(properties)))
     except PropertiesError as error:
-        return Layers(table, path, tuple(found)), [*problems, *error.problems]
+        return Layers(table, path, tuple(found), is_short=True), [*problems, *error.problems]
     return Layers(table, path, tuple(found), properties, beneath), problems
 
 
@@ -98,7 +102,7 @@ def put(table: dict[str, Any], key: str, value: Any) -> None:
 
 def _laid(table: dict[str, Any], client: ClientValues) -> Iterator[str]:
     """Put what a client's properties give where the table has nothing; the keys of it."""
-    for key, value in (("bootstrap_servers", list(client.bootstrap_servers)), ("group", client.group_id)):
+    for key, value in zip(GIVEN_BENEATH, (list(client.bootstrap_servers), client.group_id), strict=True):
         if value and key not in table:
             table[key] = value
             yield key

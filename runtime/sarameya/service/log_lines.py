@@ -15,7 +15,7 @@ import math
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TextIO, get_args
 
 from sarameya.model import Generation, TopicPartition
 from sarameya.secret import masked_text
@@ -78,11 +78,19 @@ class TextFormatter(logging.Formatter):
         return masked_text(super().format(record))
 
 
+class _Handler(logging.StreamHandler[TextIO]):
+    """What `configure_logging` has set up."""
+
+
 def configure_logging(level: str, *, log_format: LogFormat = "text", worker: int | None = None) -> None:
     """Send logging to stderr from `level` (one of LEVELS) up; `auto` is text on a terminal and JSON elsewhere.
 
-    `worker` is the number that tells this process from its siblings.
+    `worker` is the number that tells this process from its siblings. May be called again, once an app has said what
+    its format is; handlers that others have set up stay as they are.
     """
+    root = logging.getLogger()
+    for former in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
+        root.removeHandler(former)
     formatter: logging.Formatter
     if log_format == "json" or (log_format == "auto" and not sys.stderr.isatty()):
         formatter = JsonFormatter(worker)
@@ -92,7 +100,7 @@ def configure_logging(level: str, *, log_format: LogFormat = "text", worker: int
         formatter = TextFormatter(
             f"%(asctime)s.%(msecs)03d %(levelname)-7s{who} %(message)s", datefmt="%Y-%m-%d %H:%M:%S"
         )
-    handler = logging.StreamHandler()
+    handler = _Handler()
     handler.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler])
 

@@ -1,4 +1,5 @@
-"""How long work shows itself: a bar on a terminal, plain lines elsewhere, nothing when asked to be quiet.
+"""How long work shows itself: a bar on a terminal, plain lines elsewhere, records where the log is JSON, nothing when
+asked to be quiet.
 
 The bar is rich's; without rich (it comes with the extra `service`) a terminal gets the plain lines too. While there is
 a bar, what is logged to the same terminal goes above it.
@@ -15,12 +16,18 @@ from typing import TYPE_CHECKING, Protocol, TextIO, cast
 
 import trio
 
+from sarameya.service.log_lines import logs_json
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
 LINE_INTERVAL = 2.0
 """Seconds between two plain lines."""
+RECORD_INTERVAL = 30.0
+"""Seconds between two records of a log for programs."""
+
+logger = logging.getLogger("sarameya")
 
 
 class Display(Protocol):
@@ -47,6 +54,8 @@ class Lines:
     """A plain line at most every `LINE_INTERVAL` seconds, the first `soon` and one when the job is done, or none before
     that time."""
 
+    interval = LINE_INTERVAL
+
     def __init__(
         self, title: str, total: int | None, stream: TextIO, clock: Callable[[], float], *, soon: bool = True
     ) -> None:
@@ -55,7 +64,7 @@ class Lines:
         self._stream = stream
         self._clock = clock
         self._soon = soon
-        self._next = clock() + LINE_INTERVAL * (not soon)
+        self._next = clock() + self.interval * (not soon)
         self._last = -1
         self._unsaid: tuple[int, str] | None = None
 
@@ -67,7 +76,7 @@ class Lines:
         if now < self._next and not finished:
             self._unsaid = done, note
             return
-        self._next = now + LINE_INTERVAL
+        self._next = now + self.interval
         self._tell(done, note)
 
     def end(self) -> None:
@@ -78,10 +87,25 @@ class Lines:
     def _tell(self, done: int, note: str) -> None:
         self._last, self._unsaid = done, None
         of_all = "" if self._total is None else f" of {self._total:,} ({done / max(self._total, 1):.0%})"
-        self.say(f"{self._title}: {done:,}{of_all}{note and ', '}{note}")
+        self._print(f"{self._title}: {done:,}{of_all}{note and ', '}{note}", done)
 
     def say(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
+
+    def _print(self, line: str, done: int) -> None:
+        self.say(line)
+
+
+class Records(Lines):
+    """Records of the log in place of lines, which would stand between those of JSON."""
+
+    interval = RECORD_INTERVAL
+
+    def say(self, line: str) -> None:
+        logger.info("%s", line)
+
+    def _print(self, line: str, done: int) -> None:
+        logger.info("%s", line, extra={"fields": {"done": done, "total": self._total}})
 
 
 class Bar:
@@ -110,11 +134,16 @@ def display(
 ) -> Iterator[Display]:
     """The display that fits `stream` (default: stderr), for a job of `total` units; None where nobody knows how many.
 
-    `as_lines`: lines on a terminal, too, as where other processes write to it.
+    `as_lines`: lines on a terminal, too, as where other processes write to it. Where the log is JSON they are records
+    of it.
     """
     stream = sys.stderr if stream is None else stream
     if quiet:
         yield Quiet()
+    elif logs_json():
+        records = Records(title, total, stream, clock)
+        yield records
+        records.end()
     elif stream.isatty() and not as_lines and _has_rich():
         with _bar(stream) as progress, _logged_above(progress.console, stream):
             yield Bar(progress, progress.add_task(title, total=total, note=""))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from sarameya.service.app_file import load
 from sarameya.service.epilogs import epilog
-from sarameya.service.log_lines import configure_logging
 from sarameya.service.running import add_run_arguments, run_app
 
 SUMMARY = "run members of a consumer group with the handler that an app file names"
@@ -23,9 +22,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run until a signal. Raises whatever made the members fail."""
     loaded = load(args.app_file)
-    configure_logging(
-        "debug" if args.debug else args.log_level,
-        log_format=args.log_format or loaded.app.service.log_format,
-        worker=args.worker,
-    )
     return run_app(loaded.app, loaded.layers, args)

@@ -20,7 +20,7 @@ from sarameya.service.app_file import App, AppFileError, listened
 from sarameya.service.failures import ExitCode
 from sarameya.service.handlers import build_handler
 from sarameya.service.layers import Layers
-from sarameya.service.log_lines import add_log_format_argument
+from sarameya.service.log_lines import add_log_format_argument, configure_logging
 from sarameya.service.otel import open_otel
 from sarameya.service.runner import Member, run_members
 from sarameya.service.shared import open_shared, to_environment, with_shared
@@ -42,7 +42,7 @@ Watch = Callable[[App, Stop], Awaitable[None]]
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """How an app is run; `run_app` reads them."""
+    """How an app is run, and its log's format; `run_app` reads them."""
     parser.add_argument(
         "--workers", type=_count, metavar="N", help="run N members, a process each (or see --in-process)"
     )
@@ -78,6 +78,11 @@ def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | N
 
     `layers` say where a mistake in the handler's options was made.
     """
+    configure_logging(
+        "debug" if args.debug else args.log_level,
+        log_format=args.log_format or app.service.log_format,
+        worker=args.worker,
+    )
     notifier = Notifier()
     if args.workers:
         app = attrs.evolve(app, service=attrs.evolve(app.service, workers=args.workers))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ def test_app_file_says_what_the_command_line_said(capsys: pytest.CaptureFixture[
         *("--topic", "orders", "--topic", "pay.ments", "--to", "delta:/lake/orders"),
         *("-o", "isolation_level=read_committed", "--set", "max_rows=5", "--set", "dead_letters.path=dead"),
         *("--spark", "local[2]", "--conf", "spark.jars=a.jar,b.jar", "--workers", "2", "--in-process"),
+        *("--http", "127.0.0.1:8080", "--log-format", "json"),
     )
     path = tmp_path / "app.toml"
     path.write_text(text)
@@ -34,6 +37,7 @@ def test_app_file_says_what_the_command_line_said(capsys: pytest.CaptureFixture[
     assert (app.group, app.topics) == ("g", ("orders", "pay.ments"))
     assert app.config.isolation_level == "read_committed"
     assert (app.service.workers, app.service.in_process) == (2, True)
+    assert (app.service.http, app.service.log_format) == ("127.0.0.1:8080", "json")
     assert app.handler.name == "spark"
     assert app.handler.options == {
         "table": "delta:/lake/orders",
@@ -108,3 +112,25 @@ def test_mistake_is_a_line_with_the_remedy(
         assert main(["land", *argv, *also]) == 2
         out, err = capsys.readouterr()
         assert (out, err.splitlines()) == ("", [f"sarameya: error: {line}" for line in lines])
+
+
+def test_landing_is_logged_as_text_unless_it_is_told_otherwise(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = [*WHERE, "--topic", "orders", "--to", "parquet:x"]
+    assert 'log_format = "text"' in printed(capsys, *what)
+    monkeypatch.setenv("SARAMEYA_SERVICE_LOG_FORMAT", "json")
+    assert 'log_format = "json"' in printed(capsys, *what)
+    assert 'log_format = "auto"' in printed(capsys, *what, "--log-format", "auto")
+
+
+@pytest.mark.parametrize(("variable", "argv"), [("json", []), ("text", ["--log-format", "json"])])
+def test_log_is_json_where_the_environment_or_the_command_line_says_so(
+    variable: str, argv: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SARAMEYA_SERVICE_LOG_FORMAT", variable)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as they are in a process of its own
+    monkeypatch.setattr(logging, "captureWarnings", lambda capture: None)
+    assert main(["land", *WHERE, "--topic", "orders", "--to", "x", "--set", "max_rows=no", *argv]) == 2
+    line = json.loads(capsys.readouterr().err)
+    assert line["message"].startswith("sarameya land: handler.options.max_rows = 'no': must be a whole number")

@@ -1,0 +1,38 @@
+"""What is wrong with options, each by itself: all of it at once, where making a `Config` raises the first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from sarameya.config.options import Config, TopicConfig
+from sarameya.errors import ConfigError
+from sarameya.option_kinds import allowed, unknown_option
+
+
+def mistakes(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
+    """Of options by name, as `Config.from_mapping` takes them. Whether they go together is not asked."""
+    yield from _mistakes(Config, values, prefix)
+
+
+def _mistakes(options: type[attrs.AttrsInstance], values: Mapping[str, Any], prefix: str) -> Iterator[ConfigError]:
+    fields = attrs.fields_dict(options)
+    for name, value in values.items():
+        if name not in fields:
+            yield ConfigError(prefix + name, value, unknown_option(name, set(fields)))
+        elif name == "topics" and (of_topics := list(_mistakes_of_topics(value, f"{prefix}topics."))):
+            yield from of_topics
+        else:
+            try:
+                allowed(fields[name], value)
+            except ConfigError as error:
+                yield ConfigError(prefix + error.option, error.value, error.allowed)
+
+
+def _mistakes_of_topics(topics: Any, prefix: str) -> Iterator[ConfigError]:
+    """In the options of single topics, where they are tables of them."""
+    for topic, values in topics.items() if isinstance(topics, Mapping) else ():
+        if isinstance(values, Mapping):
+            yield from _mistakes(TopicConfig, values, f"{prefix}{topic}.")
