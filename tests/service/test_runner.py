@@ -143,6 +143,25 @@ async def test_stop_while_the_handler_starts_opens_no_group() -> None:
     assert log == ["handler entered", "handler left"]
 
 
+async def test_stop_cuts_short_a_handler_that_takes_long_to_start(autojump_clock: MockClock) -> None:
+    log, stop = list[str](), Stop()
+
+    class LongStart(Handler):
+        async def __aenter__(self) -> Handler:
+            try:
+                await trio.sleep(60)
+            finally:
+                log.append(f"start given up after {trio.current_time() - began:.0f} s")
+            return await super().__aenter__()
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_member, Member(app("restart"), lambda: LongStart(log), opening([])), stop)
+        await trio.sleep(5)
+        stop.ask("test")
+    assert log == ["start given up after 5 s"]
+
+
 async def test_failure_under_policy_stop_is_raised_after_the_handler_is_left() -> None:
     log = list[str]()
     with pytest.raises(ExceptionGroup) as caught:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol, overload
 
 import attrs
@@ -19,6 +19,7 @@ from sarameya.service.app_file import App
 from sarameya.service.failures import error_lines, needs_configuration
 from sarameya.service.restarts import Restarts
 from sarameya.service.signals import Stop
+from sarameya.service.starting import entered
 
 logger = logging.getLogger("sarameya")
 
@@ -108,15 +109,18 @@ def _told(member: Member, error: Exception) -> None:
 
 
 async def run_once(member: Member, stop: Stop) -> None:
-    """One life of a member: handler entered, group joined, consumed until `stop` has closed the group."""
+    """One life of a member: handler entered, group joined, consumed until `stop` has closed the group.
+
+    `stop` cancels the handler's start; later there is something to be ended in order.
+    """
     app, handler = member.app, member.make_handler()
-    async with AsyncExitStack() as stack:
-        if isinstance(handler, AbstractAsyncContextManager):
-            await stack.enter_async_context(handler)
+    life: AbstractAsyncContextManager[object] = nullcontext()
+    if isinstance(handler, AbstractAsyncContextManager):
+        life = handler
+    async with entered(life, stop):
         if stop.asked:
             return
-        group = await stack.enter_async_context(member.open_group(app))
-        async with trio.open_nursery() as nursery:
+        async with member.open_group(app) as group, trio.open_nursery() as nursery:
             nursery.start_soon(_close_when_asked, stop, group)
             if app.topics_pattern is not None:
                 await group.consume(pattern=re.compile(app.topics_pattern), handler=handler)

@@ -25,6 +25,7 @@ from sarameya.service.otel import open_otel
 from sarameya.service.runner import Member, run_members
 from sarameya.service.shared import open_shared, to_environment, with_shared
 from sarameya.service.signals import Stop
+from sarameya.service.starting import entered
 from sarameya.service.systemd import Notifier
 from sarameya.service.troubles import watch_troubles
 from sarameya.service.unfinished import Unfinished
@@ -185,8 +186,8 @@ async def _supervise(
         nursery.start_soon(notifier.run, stop, supervisor.ear)
         nursery.start_soon(watch_troubles, supervisor.ear, stop, app.service.stall_after)
         _start_others(nursery, app, until_eof, watch, stop)
-        async with open_shared(app.handler) as options, open_pages(app, supervisor.ear, stop):
-            code = await supervisor.run(stop, to_environment(options))
+        async with entered(open_shared(app.handler), stop) as options, open_pages(app, supervisor.ear, stop):
+            code = await supervisor.run(stop, to_environment(options or {}))
         nursery.cancel_scope.cancel()
     return code
 

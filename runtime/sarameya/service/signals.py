@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import trio
 
@@ -26,6 +27,7 @@ class Stop:
         self.cause = ""
         """Why, in words, once it was asked for."""
         self._asked = trio.Event()
+        self._cancelled: list[trio.CancelScope] = []
 
     @property
     def asked(self) -> bool:
@@ -38,6 +40,17 @@ class Stop:
             logger.info("%s: stopping", cause)
             self.cause = cause
             self._asked.set()
+            for scope in self._cancelled:
+                scope.cancel()
+
+    @contextmanager
+    def cancelling(self, scope: trio.CancelScope) -> Iterator[None]:
+        """In the block, asking for the end cancels `scope`, which may be a wider one."""
+        self._cancelled.append(scope)
+        try:
+            yield
+        finally:
+            self._cancelled.remove(scope)
 
     async def wait(self) -> None:
         """Until it is asked for."""
