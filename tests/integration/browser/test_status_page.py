@@ -234,7 +234,10 @@ async def test_worker_that_is_killed_is_shown_and_comes_back(tmp_path: Path, bro
         assert service.process.pid not in pids
         assert sorted(row["Worker"] for row in await page.rows("partitions")) == ["1", "1", "2", "2"]
         os.kill(pids[0], signal.SIGKILL)
-        rows = await page.until_rows("members", lambda rows: rows[0]["State"] == "failed: was killed by SIGKILL")
+        rows = await page.until_rows(
+            "members", lambda rows: rows[0]["State"].startswith("failed: was killed by SIGKILL; restarting in ")
+        )
+        await page.until_text("#events", "worker 1 was killed by SIGKILL")
         assert (rows[0]["Partitions"], rows[1]["Worker"]) == ("–", "2")
         await page.until_text("#reasons", "worker 1: was killed by SIGKILL")
         assert {row["Worker"] for row in await page.rows("partitions")} == {"2"}, "nobody reads the others"

@@ -12,7 +12,8 @@ const say = (node, text) => { if (node.textContent !== text) node.textContent = 
 const who = (row) => (row.host ? `${row.host} ${row.worker}` : String(row.worker));
 
 function activity(row) {
-  const tries = row.attempt ? ` (try ${row.attempt})` : "";
+  const most = row.attempts ? ` of ${row.attempts}` : "";
+  const tries = row.attempt ? ` (try ${row.attempt}${most})` : "";
   const why = row.reason ? `: ${row.reason}` : "";
   const since = row.activity === "starting" || row.seconds < 0 ? "" : ` for ${age(row.seconds)}`;
   return `${row.activity}${tries}${since}${why}`;
@@ -50,7 +51,7 @@ export function members(rows) {
   say(byId("total-members"), count(rows.length));
   fill(byId("members"), rows, who, (row) => [
     [who(row), "", true],
-    [row.failure ? `failed: ${row.failure}` : row.state,
+    [row.failure ? `failed: ${row.failure}${row.restart ? `; ${row.restart}` : ""}` : row.state,
       `state ${row.failure ? "bad wide" : row.state === "stable" ? "good" : "care"}`],
     [age(row.seconds)], [offset(row.generation ?? -1), "number"], [offset(row.assigned ?? -1), "number"],
     [row.budget_bytes ? `${bytes(row.buffered_bytes)} of ${bytes(row.budget_bytes)}` : "–"],
