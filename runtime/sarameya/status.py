@@ -50,6 +50,8 @@ class PartitionStatus:
     reason: str = ""
     attempt: int = 0
     """Of RETRYING: which try the next one is."""
+    attempts: int = 0
+    """Of RETRYING: the last one that is tried (`Config.retry_max_attempts`); 0 where no number bounds it."""
     position: int = -1
     """The next offset that the handler is given."""
     high_water_mark: int = -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -97,10 +98,13 @@ async def test_handler_that_does_not_come_back_is_seen_and_how_long(autojump_clo
         await member.ended.wait()
 
 
-async def test_partition_without_a_leader_says_how_often_it_was_looked_for(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("bound", [None, 1000])
+async def test_partition_without_a_leader_says_how_often_it_was_looked_for(
+    autojump_clock: MockClock, bound: int | None
+) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         handler = Recorder()
-        member = await start_member(nursery, cluster, handler)
+        member = await start_member(nursery, cluster, handler, retry_max_attempts=bound)
         await trio.sleep(5)
         leader = zero(member.group.status()).broker
         assert leader >= 0
@@ -109,12 +113,14 @@ async def test_partition_without_a_leader_says_how_often_it_was_looked_for(autoj
         one = zero(member.group.status())
         assert one.activity is Activity.RETRYING
         assert one.attempt == 1  # metadata, which would tell of a leader, is itself asked for again and again
+        assert one.attempts == (bound or 0)
         assert one.reason
         assert one.broker == -1
         await cluster.start_broker(leader)
         await trio.sleep(10)
         one = zero(member.group.status())
-        assert (one.activity, one.attempt, one.reason, one.broker) == (Activity.FETCHING, 0, "", leader)
+        assert (one.activity, one.attempt, one.attempts, one.reason) == (Activity.FETCHING, 0, 0, "")
+        assert one.broker == leader
         await member.close()
 
 

@@ -174,14 +174,19 @@ async def test_failure_under_policy_restart_builds_everything_anew_after_a_growi
     autojump_clock: MockClock,
 ) -> None:
     log, stop = list[str](), Stop()
+    told: list[tuple[float, int]] = []
     groups = [*(Group(log, ConnectError("gone")) for _ in range(4)), Group(log)]
+    member = Member(
+        app("restart", 1.0, 4.0), handlers(log), opening(groups), on_restart=lambda *what: told.append(what)
+    )
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_member, Member(app("restart", 1.0, 4.0), handlers(log), opening(groups)), stop)
+        nursery.start_soon(run_member, member, stop)
         await groups[-1].consuming.wait()
         stop.ask("test")
     assert log.count("handler entered") == log.count("handler left") == 5
     waits = [later.since - earlier.since for earlier, later in pairwise(groups)]
     assert waits == [pytest.approx(wait, rel=0.2) for wait in (1, 2, 4, 4)]  # 20 % of jitter
+    assert told == [(pytest.approx(wait), number) for number, wait in enumerate(waits, start=1)]
 
 
 async def test_failure_after_a_long_life_waits_like_a_first_one(autojump_clock: MockClock) -> None:
@@ -238,11 +243,11 @@ async def test_watcher_that_raises_keeps_no_member_from_being_restarted(autojump
     log, stop = list[str](), Stop()
     groups = [Group(log, ConnectError("gone"), lives=3), Group(log)]
 
-    def broken(error: Exception) -> None:
+    def broken(*what: object) -> None:
         raise KeyError("x")
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_member, Member(app("restart"), handlers(log), opening(groups), broken), stop)
+        nursery.start_soon(run_member, Member(app("restart"), handlers(log), opening(groups), broken, broken), stop)
         await trio.sleep(60)
         stop.ask("test")
     assert log.count("consuming") == 2

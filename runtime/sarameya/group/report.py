@@ -19,6 +19,7 @@ class Doing:
     since: float
     reason: str
     attempt: int
+    attempts: int = 0
 
 
 class Report:

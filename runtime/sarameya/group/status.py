@@ -21,6 +21,7 @@ def partition_status(claim: Claim, feeding: Feeding, offsets: OffsetManager, now
         seconds=now - doing.since,
         reason=doing.reason,
         attempt=doing.attempt,
+        attempts=doing.attempts,
         position=claim.position,
         high_water_mark=claim.high_water_mark,
         lag=claim.lag,
@@ -60,4 +61,6 @@ def _doing(claim: Claim, feeding: Feeding, offsets: OffsetManager) -> Doing:
         return Doing(Activity.NO_ROOM, claim.waits_since, "", 0)
     since = max(feeding.since, claim.waits_since)
     attempt = feeding.attempt if feeding.activity is Activity.RETRYING else 0
-    return Doing(feeding.activity, since, feeding.reason, attempt)
+    # A broker that is asked less often is tried without a bound.
+    attempts = claim._config.retry_max_attempts or 0 if attempt and consumer.attempts is not None else 0
+    return Doing(feeding.activity, since, feeding.reason, attempt, attempts)

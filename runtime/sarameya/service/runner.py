@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Protocol, overload
 
 import attrs
@@ -40,18 +41,20 @@ OpenGroup = Callable[[App], AbstractAsyncContextManager[Group]]
 MakeHandler = Callable[[], ConsumerGroupHandler]
 
 
-def _nobody(error: Exception) -> None:
+def _nobody(*what: object) -> None:
     """Nobody else is told."""
 
 
 @attrs.frozen(slots=True)
 class Member:
-    """How one is made, anew each time that it has failed; `on_failure` is told of each."""
+    """How one is made, anew each time that it has failed; `on_failure` is told of each, and `on_restart` in how many
+    seconds it is made anew, after how many failures in a row."""
 
     app: App
     make_handler: MakeHandler
     open_group: OpenGroup
     on_failure: Callable[[Exception], None] = _nobody
+    on_restart: Callable[[float, int], None] = _nobody
 
 
 async def run_members(members: Iterable[Member], stop: Stop) -> None:
@@ -87,10 +90,11 @@ async def run_member(member: Member, stop: Stop) -> None:
         try:
             await run_once(member, stop)
         except Exception as error:
-            _told(member, error)
+            _told(partial(member.on_failure, error))
             if service.on_failure == "stop" or needs_configuration(error) or stop.asked:
                 raise
             delay = restarts.delay_after(trio.current_time() - started)
+            _told(partial(member.on_restart, delay, restarts.failures_in_a_row))
             for line in error_lines(error):
                 logger.error("member failed: %s", line)
             logger.warning("restarting the member in %.1f s (failures in a row: %d)", delay, restarts.failures_in_a_row)
@@ -100,10 +104,10 @@ async def run_member(member: Member, stop: Stop) -> None:
             return
 
 
-def _told(member: Member, error: Exception) -> None:
+def _told(tell: Callable[[], None]) -> None:
     """Who watches must not keep a member from being started again."""
     try:
-        member.on_failure(error)
+        tell()
     except Exception:
         logger.exception("a member's failure could not be shown")
 

@@ -160,7 +160,13 @@ async def _serve(
         return group
 
     members = [
-        Member(app, make_handler, partial(open_group, number), partial(roster.failed, number))
+        Member(
+            app,
+            make_handler,
+            partial(open_group, number),
+            partial(roster.failed, number),
+            partial(roster.restarts, number),
+        )
         for number, app in apps.items()
     ]
     first = next(iter(apps.values()))

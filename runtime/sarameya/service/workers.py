@@ -71,6 +71,7 @@ class Supervisor:
                 stop.ask(f"worker {number} failed")
                 return
             delay = restarts.delay_after(trio.current_time() - started)
+            self.ear.restarts(number, delay, restarts.failures_in_a_row)
             logger.warning("restarting worker %d in %.1f s", number, delay, extra=_about(number))
             with trio.move_on_after(delay):
                 await stop.wait()

@@ -136,6 +136,8 @@ async def test_tree_of_roles_says_what_is_seen(tmp_path: Path, browser: Browser)
                     lambda p, role=role, name=name: p.get_by_role(role, name=name or None).count()  # type: ignore[misc]
                 )
                 assert found >= 1, (role, name)
+        statuses = await page.do(lambda p: p.get_by_role("status").count())
+        assert statuses == 1, "whatever else is told each second would be spoken each second"
         plot = await page.do(lambda p: p.locator("#plot-lag").aria_snapshot())
         assert 'img "Lag: 0 now, at most 0"' in plot, plot
         rows = await page.do(lambda p: p.get_by_role("row").filter(has=p.get_by_role("rowheader")).count())

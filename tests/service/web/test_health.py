@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from sarameya.service.web.health import SILENT_AFTER, Health, health
-from sarameya.service.web.members import Heard
+from sarameya.service.web.members import Heard, Restart
 from sarameya.service.web.progress import ProgressTracker
 from sarameya.status import Activity, PartitionStatus
 from tests.service.web.made import ORDERS_1, heard, partition
@@ -71,10 +71,12 @@ def test_frozen_broker_is_noticed_within_the_time_after_its_last_answer(watch: W
     for second in range(61):
         assert watch.see(heard(partition(asked_seconds=float(second)))).is_ready
         watch.now += 1
-    retrying = partition(Activity.RETRYING, attempt=3, seconds=31.0, reason="no answer of broker 1", asked_seconds=61.0)
-    assert watch.see(heard(retrying)).not_ready == (
-        "orders-0: no progress for 61 s: retrying, try 3, for 31 s: no answer of broker 1",
-    )
+    why = "no answer of broker 1"
+    for attempts, told in ((0, "try 3,"), (5, "try 3 of 5,")):
+        tried = {"attempt": 3, "attempts": attempts, "seconds": 31.0, "reason": why, "asked_seconds": 61.0}
+        assert watch.see(heard(partition(Activity.RETRYING, **tried))).not_ready == (
+            f"orders-0: no progress for 61 s: retrying, {told} for 31 s: {why}",
+        )
 
 
 def test_retrying_and_the_like_are_explained_before(watch: Watch) -> None:
@@ -148,6 +150,10 @@ def test_giving_up_partitions_is_a_member_s_work(watch: Watch) -> None:
 def test_failed_member_is_told_with_its_failure_until_it_is_back(watch: Watch) -> None:
     found = watch.see(heard(state="closed", failure="ValueError: no"))
     assert (found.not_ready, found.is_alive) == (("it has failed: ValueError: no",), True)
+    again = heard(state="closed", failure="ValueError: no", restart=Restart(2.2, 4))
+    assert watch.see(again).not_ready == ("it has failed: ValueError: no; restarting in 3 s (failures in a row: 4)",)
+    again = attrs.evolve(again, restart=Restart(0.0, 4))
+    assert watch.see(again).not_ready == ("it has failed: ValueError: no; being started again (failures in a row: 4)",)
     assert watch.see(heard(partition())).is_ready
 
 
@@ -161,7 +167,8 @@ def test_worker_that_is_silent_is_not_ready_and_then_not_alive(watch: Watch) -> 
 
 
 def test_worker_that_begins_is_not_ready(watch: Watch) -> None:
-    assert watch.see(Heard(worker=1, age=3.0)).not_ready == ("it has not told of itself yet",)
+    assert watch.see(Heard(worker=1, age=3.0)).not_ready == ("its handler is starting",)
+    assert watch.see(Heard(worker=1, age=11.0)).not_ready == ("it has not told of itself for 11 s",)
     assert watch.see(Heard(worker=1, failure="was killed by SIGKILL")).not_ready == ("was killed by SIGKILL",)
 
 

@@ -36,7 +36,7 @@ def test_counter_that_falls_was_begun_anew() -> None:
     assert [point.records for point in series.points] == [0, 100, 0, 50]
 
 
-def test_points_are_of_all_members_and_unknown_lags_count_nothing() -> None:
+def test_points_are_of_all_members_and_lags_of_those_that_are_known() -> None:
     series = Series()
     unknown = heard(partition(of=ORDERS_1, lag=-1), worker=3)
     for second in range(2):
@@ -44,6 +44,14 @@ def test_points_are_of_all_members_and_unknown_lags_count_nothing() -> None:
         series.see(members, second, 100.0 + second)
     last = series.points[-1]
     assert (last.at, last.lag, last.records, last.landed) == (101.0, 14, 30, 300)
+
+
+def test_lag_that_nobody_knows_is_none() -> None:
+    series = Series()
+    series.see([heard(partition(lag=-1), partition(of=ORDERS_1, lag=-1))], 0, 0)
+    series.see([heard(partition(lag=0), partition(of=ORDERS_1, lag=-1))], 1, 1)
+    series.see([heard()], 2, 2)
+    assert series.columns["lag"] == [-1, 0, -1]
 
 
 def test_partition_that_went_has_no_rate_and_minutes_are_kept() -> None:

@@ -13,13 +13,15 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from sarameya import ConsumerGroup
 from sarameya.service.web import telling
 from sarameya.service.web.health import health
+from sarameya.service.web.members import Restart
 from sarameya.service.web.progress import ProgressTracker
-from sarameya.service.web.recent import Recent
+from sarameya.service.web.recent import KEPT, Recent
 from sarameya.service.web.roster import Roster
 from sarameya.service.web.telling import Ear, Line, tell
 from sarameya.telemetry.snapshot import MemberSnapshot
 from tests.group.kit import Recorder, deadline, fill, orders, start_member
 from tests.service.web.made import heard, partition
+from tests.service.web.test_recent import landed
 
 
 @pytest.fixture
@@ -131,14 +133,54 @@ async def test_what_handlers_start_does_not_hold_the_pipe(autojump_clock: MockCl
     os.close(pipe[0])
 
 
-def test_failure_of_a_member_is_told_until_the_next_one_begins() -> None:
+async def test_landings_push_no_event_out_of_what_is_heard(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
+    roster, ear = Roster([1]), Ear([1])
+    roster.begins(1, group())
+    roster.recent(1).failed(ValueError("no"))
+    async with deadline() as nursery:
+        ear.began(1, 7)
+        nursery.start_soon(ear.listen, 1, pipe[0])
+        nursery.start_soon(tell, roster, pipe[1])
+        for offset in range(5 * KEPT):
+            roster.recent(1)(landed(offset))
+            if offset % (KEPT // 2) == 0:
+                await trio.sleep(telling.INTERVAL)
+        await trio.sleep(2 * telling.INTERVAL)
+        happenings = ear.heard()[0].happenings
+    assert [one.text for one in happenings if one.landing is None] == ["ValueError: no"]
+    offsets = [one.landing.from_offset for one in happenings if one.landing is not None]
+    assert offsets == [*range(4 * KEPT, 5 * KEPT)]
+
+
+async def test_worker_that_was_killed_is_an_event_and_told_to_come_back(autojump_clock: MockClock) -> None:
+    ear = Ear([1, 2], lambda: 1700000000.5)
+    ear.began(1, 4711)
+    ear.ended(1, "was killed by SIGKILL")
+    ear.restarts(1, 5.0, 2)
+    await trio.sleep(1.5)
+    found, other = ear.heard()
+    (event,) = found.happenings
+    assert (event.at, event.kind, event.level, event.text, event.tree) == (
+        1700000000.5, "Failure", "error", "worker 1 was killed by SIGKILL", None
+    )  # fmt: skip
+    assert (found.restart, other.restart, other.happenings) == (Restart(3.5, 2), None, ())
+    ear.began(1, 4712)
+    found, _ = ear.heard()
+    assert (found.restart, found.happenings) == (None, (event,))
+
+
+async def test_failure_of_a_member_is_told_until_the_next_one_begins(autojump_clock: MockClock) -> None:
     roster = Roster([1])
     roster.begins(1, group())
     roster.failed(1, ExceptionGroup("nursery", [ExceptionGroup("nursery", [ValueError("cannot\nat all")])]))
     (found,) = roster.heard()
     assert found.failure == "ValueError: cannot"
+    roster.failed(1, ExceptionGroup("two", [ExceptionGroup("one", [ValueError("no")]), OSError("disk")]))
+    roster.restarts(1, 3.0, 2)
+    await trio.sleep(1)
+    assert (roster.heard()[0].failure, roster.heard()[0].restart) == ("ValueError: no (and 1 more)", Restart(2.0, 2))
     roster.begins(1, group())
-    assert roster.heard()[0].failure == ""
+    assert (roster.heard()[0].failure, roster.heard()[0].restart) == ("", None)
     assert attrs.asdict(roster.heard()[0].happenings[0])["kind"] == "Failure"
 
 

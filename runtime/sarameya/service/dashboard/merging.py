@@ -15,6 +15,7 @@ from sarameya._version import __version__
 from sarameya.model import TopicPartition, topic_partitions
 from sarameya.protocol.described_groups import STABLE, DescribedGroup, DescribedMember
 from sarameya.service.dashboard.reading import Document
+from sarameya.service.web.series import lag_of
 
 _MOST = 100
 """Events, and landings, of all services together."""
@@ -55,7 +56,7 @@ def merged(known: Kafkas, services: Mapping[str, Document | str], at: float) -> 
         "landings": _latest(told, "landings"),
         "point": {
             "at": at,
-            "lag": sum(max(row["lag"], 0) for row in partitions),
+            "lag": lag_of(row["lag"] for row in partitions),
             "records": sum(said["point"].get("records", 0.0) for said in told.values()),
             "landed": sum(said["point"].get("landed", 0.0) for said in told.values()),
         },

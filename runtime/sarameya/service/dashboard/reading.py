@@ -114,7 +114,7 @@ _HAPPENING = {"worker": _number, "at": _number, "number": _number, "kind": _text
 _MEMBER = _object(
     {"worker": _number, "state": _text},
     {
-        **dict.fromkeys(("failure", "member_id", "assignor"), _text),
+        **dict.fromkeys(("failure", "restart", "member_id", "assignor"), _text),
         **dict.fromkeys(("pid", "age", "seconds", "generation", "coordinator", "assigned"), _number),
         **dict.fromkeys(("buffered_bytes", "budget_bytes"), _number),
     },
@@ -124,7 +124,8 @@ _PARTITION = _object(
         **dict.fromkeys(("topic", "activity", "reason"), _text),
         **dict.fromkeys(("partition", "worker", "seconds", "attempt", "records_a_second"), _number),
         **dict.fromkeys(("position", "high_water_mark", "lag", "committed", "landed"), _number),
-    }
+    },
+    {"attempts": _number},
 )
 _LANDING = _object(
     {

@@ -24,7 +24,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_STATIC = {"page.js": "text/javascript", "page.css": "text/css"}
+_SCRIPTS = ("page.js", "feed.js", "plots.js", "reasons.js", "tables.js", "words.js")
+_STATIC = {**dict.fromkeys(_SCRIPTS, "text/javascript"), "page.css": "text/css"}
 
 
 def make_app(board: Shown, names: Names) -> Starlette:

@@ -35,13 +35,14 @@ def document(
 
 def _member(heard: Heard) -> dict[str, Any]:
     about = {"worker": heard.worker, "pid": heard.pid, "age": round(heard.age, 1), "failure": heard.failure}
+    about["restart"] = "" if heard.restart is None else str(heard.restart)
     if heard.snapshot is None:
-        return {**about, "state": "not heard of"}
+        return {**about, "state": "starting"}
     status = heard.snapshot.status
     return {
         **about,
         "state": status.state.lower().replace("_", " "),
-        "seconds": round(status.seconds, 1),
+        "seconds": -1 if heard.failure else round(status.seconds, 1),  # of what has failed nobody counts them
         "member_id": status.member_id,
         "generation": status.generation,
         "assignor": status.assignor,

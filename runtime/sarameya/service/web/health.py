@@ -98,15 +98,14 @@ def _silent(members: Iterable[Heard], limit: float) -> Iterator[Trouble]:
 
 def _reasons(heard: Heard, progress: ProgressTracker, now: float, stall_after: float) -> Iterator[Reason]:
     if heard.snapshot is None:
-        yield Reason(heard.failure or "it has not told of itself yet", True)
+        yield Reason(_not_begun(heard), True)
         return
     if heard.age > SILENT_AFTER:
-        about = "it has not told of itself"
-        yield Reason(f"{about} for {heard.age:.0f} s", True, about)
+        yield Reason(_quiet(heard), True, "it has not told of itself")
         return  # what it said before is not known to be true any more
     status = heard.snapshot.status
     if heard.failure:
-        yield Reason(f"it has failed: {heard.failure}", True)
+        yield Reason(f"it has failed: {_failure(heard)}", True)
     elif status.state in REBALANCING and (lasts := progress.rebalances_for(heard.worker, now)) is not None:
         about = "the group has rebalanced"
         yield Reason(f"{about} for {lasts:.0f} s: {_words(status.state)}", lasts > stall_after, about)
@@ -138,11 +137,26 @@ def _of_partitions(
 
 
 def described(one: PartitionStatus) -> str:
-    """Its activity in words: `retrying, try 3, for 12 s: not the leader`."""
-    tries = f", try {one.attempt}," if one.attempt else ""
+    """Its activity in words: `retrying, try 3 of 5, for 12 s: not the leader`."""
+    most = f" of {one.attempts}" if one.attempts else ""
+    tries = f", try {one.attempt}{most}," if one.attempt else ""
     since = "" if one.activity is Activity.STARTING else f" for {one.seconds:.0f} s"  # which it is not told of
     why = f": {one.reason}" if one.reason else ""
     return f"{one.activity}{tries}{since}{why}"
+
+
+def _not_begun(heard: Heard) -> str:
+    if heard.failure:
+        return _failure(heard)
+    return _quiet(heard) if heard.age > SILENT_AFTER else "its handler is starting"
+
+
+def _failure(heard: Heard) -> str:
+    return heard.failure if heard.restart is None else f"{heard.failure}; {heard.restart}"
+
+
+def _quiet(heard: Heard) -> str:
+    return f"it has not told of itself for {heard.age:.0f} s"
 
 
 def _words(state: str) -> str:

@@ -11,6 +11,7 @@ import attrs
 
 from sarameya.observe import Event, Landed, LandingFailed, MembershipChanged, event_level
 from sarameya.secret import masked_text
+from sarameya.service.failures import leaves
 
 KEPT = 100
 """Of events; as many landings are kept besides, since these are many."""
@@ -122,6 +123,12 @@ def tree_of(error: BaseException, depth: int = _DEEPEST) -> Tree:
     text = "; ".join([line_of(error), *map(str, getattr(error, "__notes__", ()))])
     below = tuple(tree_of(bare(one), depth - 1) for one in inner[:_WIDEST]) if depth else ()
     return Tree(text=_shown(text), inner=below)
+
+
+def told_in_a_line(error: BaseException) -> str:
+    """What has failed at the first place, and how much else."""
+    first, *others = leaves(error)
+    return f"{line_of(first)} (and {len(others)} more)" if others else line_of(first)
 
 
 def _shown(text: str) -> str:

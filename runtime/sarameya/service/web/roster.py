@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable
 
 import attrs
+import trio
 
-from sarameya.service.web.members import Heard
-from sarameya.service.web.recent import Recent, bare, line_of
+from sarameya.service.web.members import Due, Heard
+from sarameya.service.web.recent import Recent, told_in_a_line
 from sarameya.telemetry.snapshot import MemberSnapshot, Metered
 
 
@@ -17,6 +18,7 @@ class _Entry:
     recent: Recent = attrs.field(factory=Recent)
     group: Metered | None = None
     failure: str = ""
+    due: Due | None = None
 
 
 class Roster:
@@ -32,13 +34,17 @@ class Roster:
     def begins(self, worker: int, group: Metered) -> None:
         """The member is this group now."""
         entry = self._entries[worker]
-        entry.group, entry.failure = group, ""
+        entry.group, entry.failure, entry.due = group, "", None
 
     def failed(self, worker: int, error: Exception) -> None:
         """It is none any more."""
         entry = self._entries[worker]
-        entry.failure = line_of(bare(error))
+        entry.failure = told_in_a_line(error)
         entry.recent.failed(error)
+
+    def restarts(self, worker: int, delay: float, failures: int) -> None:
+        """It is made anew in so many seconds, after so many failures in a row. On the event loop."""
+        self._entries[worker].due = Due(trio.current_time() + delay, failures)
 
     def snapshots(self) -> list[MemberSnapshot]:
         """Of those that have begun, now. On the event loop."""
@@ -46,12 +52,14 @@ class Roster:
 
     def heard(self) -> list[Heard]:
         """Of each, now. On the event loop."""
+        now = trio.current_time()
         return [
             Heard(
                 worker=worker,
                 snapshot=None if entry.group is None else MemberSnapshot.of(entry.group, worker),
                 pid=os.getpid(),
                 failure=entry.failure,
+                restart=entry.due.seen(now) if entry.due else None,
                 happenings=tuple(entry.recent),
             )
             for worker, entry in self._entries.items()

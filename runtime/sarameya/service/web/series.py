@@ -23,7 +23,7 @@ class Point:
 
     at: float
     lag: int
-    """Of the partitions whose lag is known."""
+    """Of the partitions whose lag is known; -1 where none is."""
     records: float
     landed: float
     """Rows."""
@@ -35,6 +35,12 @@ _PLOTTED = ("at", "lag", "records", "landed")
 def _plotted(point: Point, field: str) -> float:
     value: float = getattr(point, field)
     return round(value, 3)
+
+
+def lag_of(lags: Iterable[int]) -> int:
+    """Of all partitions together: the sum of those that are known, -1 where none is."""
+    known = [lag for lag in lags if lag >= 0]
+    return sum(known) if known else -1
 
 
 class Series:
@@ -67,7 +73,7 @@ class Series:
     def see(self, members: Iterable[Heard], now: float, wall_clock: float) -> None:
         """Look at the members, each second. `now` is what rates are measured by."""
         partitions: dict[tuple[int, TopicPartition], _Rate] = {}
-        lag = 0
+        lags: list[int] = []
         snapshots = [heard.snapshot for heard in members if heard.snapshot is not None]
         for member in snapshots:
             self._count(self._records, member.worker, sum(t.records for t in totals(member).values()), now)
@@ -77,11 +83,11 @@ class Series:
                 key = (member.worker, one.partition)
                 partitions[key] = self._partitions.get(key) or _Rate()
                 partitions[key].count(one.records_total, now)
-                lag += max(one.lag, 0)
+                lags.append(one.lag)
         self._partitions = partitions
         alive = {member.worker for member in snapshots}
         records, landed = (sum(rates[w].a_second for w in alive) for rates in (self._records, self._landed))
-        self.add(Point(wall_clock, lag, records, landed))
+        self.add(Point(wall_clock, lag_of(lags), records, landed))
 
     def records_a_second(self, worker: int, partition: TopicPartition) -> float:
         """Of late."""

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import trio
 from cattrs.preconf.json import make_converter
 
 from sarameya.model import TopicPartition
-from sarameya.service.web.members import Heard
+from sarameya.service.web.members import Due, Heard, Restart
 from sarameya.service.web.recent import KEPT, Happening, line_of
 from sarameya.service.web.roster import Roster
 from sarameya.telemetry.snapshot import MemberSnapshot
@@ -37,6 +38,7 @@ class Line:
     snapshot: MemberSnapshot | None
     failure: str
     happenings: tuple[Happening, ...]
+    restart: Restart | None = None
 
     def to_json(self) -> str:
         return _converter.dumps(self)
@@ -57,7 +59,7 @@ async def tell(roster: Roster, fd: int) -> None:
                     (heard,) = roster.heard()
                     new = tuple(one for one in heard.happenings if one.number > told)
                     told = max((one.number for one in new), default=told)
-                    line = Line(heard.snapshot, heard.failure, new).to_json() + "\n"
+                    line = Line(heard.snapshot, heard.failure, new, heard.restart).to_json() + "\n"
                 except Exception:
                     logger.exception("what this worker does cannot be told")
                     return
@@ -74,25 +76,40 @@ class _Worker:
     at: float | None = None
     """When it last told of itself, or began; None where no process runs."""
     failure: str = ""
-    happenings: deque[Happening] = attrs.field(factory=lambda: deque(maxlen=2 * KEPT))
+    due: Due | None = None
+    events: deque[Happening] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+    landings: deque[Happening] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+
+    def add(self, happening: Happening) -> None:
+        """Each kind has its room, as in `Recent`: landings are many."""
+        (self.events if happening.landing is None else self.landings).append(happening)
 
 
 class Ear:
     """Hears the workers of a supervisor."""
 
-    def __init__(self, workers: Sequence[int]) -> None:
+    def __init__(self, workers: Sequence[int], wall_clock: Callable[[], float] = time.time) -> None:
         self._workers = {worker: _Worker() for worker in workers}
+        self._wall_clock = wall_clock
         self._misheard: set[int] = set()
 
     def began(self, worker: int, pid: int) -> None:
         """A process was started for it."""
         found = self._workers[worker]
         found.pid, found.last, found.failure, found.at = pid, None, "", trio.current_time()
+        found.due = None
 
     def ended(self, worker: int, how: str) -> None:
-        """It has ended, by itself or not: what it last said is true no more."""
+        """It has failed, told or not: what it last said is true no more."""
         found = self._workers[worker]
         found.last, found.failure, found.at = None, how, None
+        # Of numbers it had its own, and this is behind all of them.
+        text = f"worker {worker} {how}"
+        found.add(Happening(number=0, at=self._wall_clock(), kind="Failure", level="error", text=text))
+
+    def restarts(self, worker: int, delay: float, failures: int) -> None:
+        """It is started again in so many seconds, after so many failures in a row."""
+        self._workers[worker].due = Due(trio.current_time() + delay, failures)
 
     async def listen(self, worker: int, fd: int) -> None:
         """Hear a worker until its pipe ends; takes `fd` over."""
@@ -122,7 +139,8 @@ class Ear:
                 age=0.0 if found.at is None else now - found.at,
                 pid=found.pid,
                 failure=found.failure or (found.last.failure if found.last is not None else ""),
-                happenings=tuple(found.happenings),
+                restart=found.due.seen(now) if found.due else (found.last.restart if found.last is not None else None),
+                happenings=(*found.events, *found.landings),
             )
             for worker, found in self._workers.items()
         ]
@@ -130,4 +148,5 @@ class Ear:
     def _heard(self, worker: int, line: Line) -> None:
         found = self._workers[worker]
         found.last, found.at = line, trio.current_time()
-        found.happenings.extend(line.happenings)
+        for happening in line.happenings:
+            found.add(happening)
