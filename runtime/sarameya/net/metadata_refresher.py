@@ -113,7 +113,9 @@ class MetadataRefresher:
                 # this is of no use until somebody asks again, who may know better.
                 self._last_error = error
                 refusals += 1
-                self._observer(Retrying("metadata", refusals, 0.0, self._config.metadata_max_age, str(error), "metadata"))
+                self._observer(
+                    Retrying("metadata", refusals, 0.0, self._config.metadata_max_age, str(error), "metadata")
+                )
                 continue
             refusals = 0
             for event in waiting:
