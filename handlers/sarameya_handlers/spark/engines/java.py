@@ -46,7 +46,10 @@ def require_java() -> None:
     if java is None:
         raise HandlerError(f"Spark needs Java, and there is none on this machine: {_INSTALL}")
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+        # In a process group of its own: a terminal's Ctrl-C is for us, and would make of it a Java that tells nothing.
+        told = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=False, process_group=0
+        ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HandlerError(f"Spark needs Java, and {java} cannot be run ({error}): {_INSTALL}") from error
     version = java_version(told)

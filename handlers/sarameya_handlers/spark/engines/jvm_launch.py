@@ -2,7 +2,7 @@
 
 pyspark would launch it by itself, but in our process group, where the signal that asks us to stop (a terminal's, a
 supervisor's) kills it before the last landing; and nobody could end it as long as it starts. However we end, also by
-SIGKILL, the JVM sees its standard input end and exits.
+SIGKILL, the JVM sees its standard input end and exits; until it looks there, jvm_guard.py has it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from sarameya import HandlerError
 from sarameya_handlers.spark.engines.java import require_java
+from sarameya_handlers.spark.engines.jvm_guard import guarded
 from sarameya_handlers.spark.engines.jvm_output import Output
 
 logger = logging.getLogger("sarameya.spark")
@@ -47,11 +48,12 @@ def launch(
             process = _start(conf, output, {**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)})
             try:
                 launched(process)
-                while not answer.exists() and process.poll() is None:
-                    check()
-                    time.sleep(_LOOK_AGAIN)
-                if process.poll() is None:
-                    gateway = _connected(answer)
+                with guarded(process, directory):
+                    while not answer.exists() and process.poll() is None:
+                        check()
+                        time.sleep(_LOOK_AGAIN)
+                    gateway = _connected(answer) if process.poll() is None else None
+                if gateway is not None:
                     gateway.proc = process
                     output.launched()
                     return gateway

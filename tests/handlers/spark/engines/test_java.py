@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import select
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,6 +63,43 @@ def test_java_that_tells_no_version_is_quoted(monkeypatch: pytest.MonkeyPatch, t
 def test_new_enough_java_is_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, """echo 'openjdk version "17.0.1"' >&2"""))
     java.require_java()
+
+
+ASKING = """
+import signal
+from sarameya_handlers.spark.engines.java import require_java
+signal.signal(signal.SIGINT, lambda *_: print("heard", flush=True))
+require_java()
+"""
+
+
+def test_ctrl_c_while_java_is_asked_does_not_reach_it(tmp_path: Path) -> None:
+    for name in ("asked", "answer"):
+        os.mkfifo(tmp_path / name)
+    home = java_home(tmp_path, f"echo asked > {tmp_path}/asked; head -n 1 {tmp_path}/answer >&2")
+    # Opened both ways, so that none waits for a Java that is not there.
+    with (
+        (tmp_path / "asked").open("r+b", buffering=0) as asked,
+        (tmp_path / "answer").open("r+b", buffering=0) as answer,
+        subprocess.Popen(
+            [sys.executable, "-c", ASKING],
+            env={**os.environ, "JAVA_HOME": home},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            assert select.select([asked], [], [], 30.0)[0], "Java was not run"
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.stdout.readline() == "heard\n"
+            answer.write(b'openjdk version "17.0.1"\n')
+            _, errors = process.communicate(timeout=30)
+            assert (process.returncode, errors) == (0, "")
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("package", ["pyspark.sql", "pyarrow"])
