@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from sarameya import TopicPartition as TP
 from sarameya.protocol.described_groups import DescribedGroup, DescribedMember
 from sarameya.protocol.metadata import Broker
@@ -35,6 +37,7 @@ def row(partition: int, **more: Any) -> Document:
         "lag": 5,
         "committed": 1,
         "high_water_mark": -1,
+        "position": -1,
         **more,
     }
 
@@ -132,4 +135,38 @@ def test_partition_that_two_claim_to_read_is_its_owner_s_by_kafka_and_that_is_to
         found = merged(known, {name: both[name] for name in names}, 0.0)
         assert [(r["host"], r["lag"]) for r in found["partitions"]] == [("b:1", 2)]
         assert found["point"]["lag"] == 2
-        assert found["explained"] == [f"orders-0: read by {names[0]} 1 and by {names[1]} 1"]
+        assert found["reasons"] == [f"orders-0: read by {names[0]} 1 and by {names[1]} 1"]
+        assert (found["ready"], found["explained"]) == (False, [])
+    known = Kafkas(group(member("m2", "h", 0), state="PreparingRebalance"), {}, {})
+    found = merged(known, both, 0.0)
+    assert found["reasons"] == ["the group is PreparingRebalance"], "it may be changing hands"
+    assert found["explained"] == ["orders-0: read by a:1 1 and by b:1 1"]
+
+
+@pytest.mark.parametrize(
+    ("own", "end", "lag"),
+    [
+        ({"lag": 0, "high_water_mark": 4, "position": 4}, 9, 5),
+        ({"lag": 0, "high_water_mark": 4, "position": 4}, -1, 0),
+        ({"lag": 3, "high_water_mark": 9, "position": 6}, 7, 3),
+        ({"lag": 0, "high_water_mark": 9, "position": 6}, 9, 0),  # under read_committed, before an open transaction
+        ({"lag": 2, "high_water_mark": 9, "position": 6}, 12, 5),
+        ({"lag": -1, "high_water_mark": -1, "position": 6}, 9, 3),
+        ({"lag": -1, "high_water_mark": -1, "position": -1}, 9, 8),  # as its commit says
+    ],
+)
+def test_lag_is_the_member_s_and_what_the_log_has_grown_by_since(own: Document, end: int, lag: int) -> None:
+    ends = {TP("orders", 0): end} if end >= 0 else {}
+    found = merged(
+        Kafkas(group(member("m1", "h", 0)), {TP("orders", 0): 1}, ends), {"h:1": service("m1", row(0, **own))}, 0.0
+    )
+    (shown,) = found["partitions"]
+    assert shown["lag"] == lag
+    assert shown["high_water_mark"] == max(end, own["high_water_mark"])
+
+
+def test_what_kafka_said_before_is_told_to_be_old_and_nothing_of_the_group_s_state() -> None:
+    known = Kafkas(group(state="Dead"), {}, {})
+    found = merged(known, {"h:1": service("m1", row(0))}, 0.0, kafka_trouble="Kafka has not answered yet")
+    assert (found["ready"], found["reasons"]) == (False, ["Kafka has not answered yet"])
+    assert [r["host"] for r in found["partitions"]] == ["h:1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,10 +27,16 @@ from sarameya.service.web.series import Point, Series
 from sarameya.telemetry.snapshot import MemberSnapshot
 
 INTERVAL = 2.0
+_KAFKAS_PATIENCE = 8.0
+"""Seconds after which what Kafka has said is told to be old."""
 
 
 class GroupBoard(Looks):
-    """As `web.board.Board`, of a group that this process is no member of."""
+    """As `web.board.Board`, of a group that this process is no member of.
+
+    Kafka and the members' endpoints are asked each on its own: one that does not answer keeps nothing of the other
+    back, and the page is told each while, if only of how old it is.
+    """
 
     def __init__(
         self, group: str, cluster: Cluster, endpoints: Endpoints, wall_clock: Callable[[], float] = time.time
@@ -39,61 +46,85 @@ class GroupBoard(Looks):
         self._cluster = cluster
         self._endpoints = endpoints
         self._wall_clock = wall_clock
-        nobody = DescribedGroup(group, DEAD, Broker(-1, "", 0))
-        nothing = merged(Kafkas(nobody, {}, {}), {}, wall_clock())
-        self._document: Document = {**nothing, "reasons": ["Kafka has not answered yet"]}
         self._series = Series()
-        self.show(self._document)
+        self._kafkas = Kafkas(DescribedGroup(group, DEAD, Broker(-1, "", 0)), {}, {})
+        self._kafkas_at: float | None = None
+        self._why = ""
+        """Why Kafka has not answered, where it has said so."""
+        self._document: Document = merged(self._kafkas, {}, wall_clock(), kafka_trouble="Kafka has not answered yet")
+        self._seen_at = self._told_at = -math.inf
+        self._tell()
 
     async def run(self) -> None:
         """Look each while, until cancelled. Raises what no second look mends: AuthenticationError and its kin."""
         try:
-            while True:
-                await self._look_on()
-                await trio.sleep(INTERVAL)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._look_at_kafka_on)
+                nursery.start_soon(self._look_at_members_on)
+                while True:
+                    await trio.sleep(INTERVAL)
+                    if trio.current_time() >= self._told_at + INTERVAL:
+                        self._tell()
         finally:
             self.end()
 
-    async def _look_on(self) -> None:
-        """Look each while, for as long as Kafka answers."""
-        cluster = self._cluster
-        try:
-            async with GroupAdmin(cluster.bootstrap_servers, cluster.config, log_event) as admin:
-                while True:
-                    await self.look(admin)
-                    await trio.sleep(INTERVAL)
-        except SarameyaError as error:
-            if needs_configuration(error):
-                raise
-            self._show_without(str(error))
+    async def _look_at_kafka_on(self) -> None:
+        while True:
+            try:
+                async with GroupAdmin(self._cluster.bootstrap_servers, self._cluster.config, log_event) as admin:
+                    while True:
+                        await self.look_at_kafka(admin)
+                        await trio.sleep(INTERVAL)
+            except SarameyaError as error:
+                if needs_configuration(error):
+                    raise
+                self._why = str(error)
+            await trio.sleep(INTERVAL)
 
-    async def look(self, admin: GroupAdmin) -> None:
-        """Look once. Raises SarameyaError where Kafka does not answer."""
+    async def look_at_kafka(self, admin: GroupAdmin) -> None:
+        """Look once. Raises SarameyaError where it does not answer."""
         group = await admin.describe(self._group)
         committed = {partition: commit.offset for partition, commit in (await admin.committed(self._group)).items()}
         assigned = [partition for member in group.members for partition in topic_partitions(member.assignment or {})]
         partitions = dict.fromkeys([*committed, *assigned])
         await admin.metadata(dict.fromkeys(partition.topic for partition in partitions))  # who leads them
         ends = (await admin.log_offsets(partitions, LOG_END)).found
-        urls, refused = self._endpoints.of(group)
+        self._kafkas, self._kafkas_at, self._why = Kafkas(group, committed, ends), trio.current_time(), ""
+
+    async def _look_at_members_on(self) -> None:
+        while True:
+            await self.look_at_members()
+            await trio.sleep(INTERVAL)
+
+    async def look_at_members(self) -> None:
+        """Look once, where Kafka has last said that they are; what is seen is the document."""
+        urls, refused = self._endpoints.of(self._kafkas.group)
         services = {**await ask_all(urls, self._group), **refused}
-        self._show(merged(Kafkas(group, committed, ends), services, self._wall_clock()))
-
-    def _show_without(self, why: str) -> None:
-        """What was seen last stands, and that it is old."""
         at = self._wall_clock()
-        last = {**self._document, "at": at, "point": {**self._document["point"], "at": at}}
-        self._show({**last, "ready": False, "reasons": [f"Kafka does not answer, this is of before: {why}"]})
-
-    def _show(self, document: Document) -> None:
-        point = document["point"]
+        self._document = merged(self._kafkas, services, at, kafka_trouble=self._kafka_trouble())
+        self._seen_at = trio.current_time()
+        point = self._document["point"]
         self._series.add(Point(point["at"], point["lag"], point["records"], point["landed"]))
-        self._document = document
-        self.show(document)
+        self._tell()
+
+    def _kafka_trouble(self) -> str:
+        """Empty where it has answered of late."""
+        why = f": {self._why}" if self._why else ""
+        if self._kafkas_at is None:
+            return f"Kafka has not answered yet{why}"
+        age = trio.current_time() - self._kafkas_at
+        if not why and age <= _KAFKAS_PATIENCE:
+            return ""
+        return f"Kafka does not answer, and what is told of it is {age:.0f} s old{why}"
+
+    def _tell(self) -> None:
+        self._told_at = trio.current_time()
+        age = trio.current_time() - self._seen_at if self._seen_at > -math.inf else 0.0
+        self.show({**self._document, "age": round(age, 1)})
 
     def health(self) -> Health:
         """Of the group, as it was last seen."""
-        return Health(tuple(self._document["reasons"]), ())
+        return Health(tuple(self._document["reasons"]), (), tuple(self._document["explained"]))
 
     def snapshots(self) -> Sequence[MemberSnapshot]:
         """None: members' metrics are their services'."""

@@ -32,12 +32,21 @@ class Kafkas:
     ends: Mapping[TopicPartition, int]
 
 
-def merged(known: Kafkas, services: Mapping[str, Document | str], at: float) -> Document:
+def merged(known: Kafkas, services: Mapping[str, Document | str], at: float, *, kafka_trouble: str = "") -> Document:
     """The document of a page (`web.document`). `services` are the documents of members' services by where they are
-    (host:port), or why there is none; `at` is in seconds since 1970."""
+    (host:port), or why there is none; `at` is in seconds since 1970. `kafka_trouble` is why what is known of Kafka is
+    of before, or nothing."""
     told, same = _each_once({name: said for name, said in services.items() if not isinstance(said, str)})
     partitions, disputed = _partitions(known, told)
-    bad = [*_bad(known.group, {name: said for name, said in services.items() if name not in same})]
+    asked = {name: said for name, said in services.items() if name not in same}
+    # While a partition changes hands, two may have told of it a moment apart.
+    is_dispute = known.group.state == STABLE
+    bad = [
+        *(disputed if is_dispute else ()),
+        *_bad(asked),
+        *([kafka_trouble] if kafka_trouble else _bad_group(known.group)),
+    ]
+    members = [*_members(known.group, told)]
     return {
         "version": __version__,
         "group": known.group.group,
@@ -46,11 +55,12 @@ def merged(known: Kafkas, services: Mapping[str, Document | str], at: float) -> 
         "ready": not bad,
         "reasons": bad,
         "explained": [
+            *(() if is_dispute else disputed),
             *(f"{name}: {line}" for name, said in told.items() for line in said["explained"]),
             *(f"{name}: the same as {first}" for name, first in same.items()),
-            *disputed,
+            *(f"{row['host']} {row['worker']}: has no endpoint here" for row in members if row["host"] not in told),
         ],
-        "members": [*_members(known.group, told)],
+        "members": members,
         "partitions": partitions,
         "events": _latest(told, "events"),
         "landings": _latest(told, "landings"),
@@ -104,7 +114,8 @@ def _members(group: DescribedGroup, told: Mapping[str, Document]) -> Iterator[Do
 
 
 def _partitions(known: Kafkas, told: Mapping[str, Document]) -> tuple[list[Document], list[str]]:
-    """A row each, and what is to be said where several members claim to read one: the row is its owner's by Kafka."""
+    """A row each, and what is to be said where several members claim to read one, which no group may do: the row is
+    its owner's by Kafka."""
     owners = {tp: member for member in known.group.members for tp in topic_partitions(member.assignment or {})}
     rows: dict[TopicPartition, Document] = {}
     claimed: dict[TopicPartition, list[str]] = {}
@@ -126,8 +137,21 @@ def _own_row(name: str, row: Document, partition: TopicPartition, known: Kafkas)
     """As its member says."""
     committed = known.committed.get(partition, row["committed"])
     end = max(row["high_water_mark"], known.ends.get(partition, -1))
-    lag = _lag(row["lag"], partition, known)
+    lag = _lag_at(row, end)
+    if lag < 0:
+        lag = _lag_by_commit(partition, known)
     return {**row, "host": name, "committed": committed, "high_water_mark": end, "lag": lag}
+
+
+def _lag_at(row: Document, end: int) -> int:
+    """What the member has said, and as much more as the log has grown since; -1 where that is not known.
+
+    Not simply from its position to the end: under read_committed, what an open transaction has written is no lag.
+    """
+    if row["lag"] >= 0 and row["high_water_mark"] >= 0:
+        return int(row["lag"] + end - row["high_water_mark"])
+    behind: int = end - row["position"] if row["position"] >= 0 else -1
+    return max(int(row["lag"]), behind)
 
 
 def _kafkas_row(partition: TopicPartition, owner: DescribedMember | None, known: Kafkas) -> Document:
@@ -139,29 +163,32 @@ def _kafkas_row(partition: TopicPartition, owner: DescribedMember | None, known:
         "activity": "not assigned" if owner is None else "assigned",
         "seconds": -1,
         "attempt": 0,
-        "reason": "" if owner is None else "its member has no endpoint here",
+        "reason": "",
         "position": -1,
         "high_water_mark": known.ends.get(partition, -1),
-        "lag": _lag(-1, partition, known),
+        "lag": _lag_by_commit(partition, known),
         "committed": known.committed.get(partition, -1),
         "landed": -1,
         "records_a_second": -1,
     }
 
 
-def _lag(own: int, partition: TopicPartition, known: Kafkas) -> int:
-    """What the member says, or else how far the commit is behind the end of the log."""
-    if own >= 0 or partition not in known.ends or partition not in known.committed:
-        return own
+def _lag_by_commit(partition: TopicPartition, known: Kafkas) -> int:
+    """How far the commit is behind the end of the log; -1 where either is not known."""
+    if partition not in known.ends or partition not in known.committed:
+        return -1
     return max(known.ends[partition] - known.committed[partition], 0)
 
 
-def _bad(group: DescribedGroup, services: Mapping[str, Document | str]) -> Iterator[str]:
+def _bad(services: Mapping[str, Document | str]) -> Iterator[str]:
     for name, said in services.items():
         if isinstance(said, str):
             yield f"{name}: {said}"
         else:
             yield from (f"{name}: {reason}" for reason in said["reasons"])
+
+
+def _bad_group(group: DescribedGroup) -> Iterator[str]:
     if not group.members:
         yield f"the group has no members: it is {group.state}"
     elif group.state != STABLE:

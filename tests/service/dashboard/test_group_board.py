@@ -1,0 +1,178 @@
+"""The dashboard's looks, when Kafka or a member does not answer: the one keeps nothing of the other back."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Config
+from sarameya import TopicPartition as TP
+from sarameya.errors import AuthenticationError, ConnectError
+from sarameya.protocol.described_groups import DescribedGroup
+from sarameya.service.dashboard import group_board
+from sarameya.service.dashboard.endpoints import Endpoints
+from sarameya.service.dashboard.group_board import GroupBoard
+from sarameya.service.dashboard.reading import Document
+from sarameya.service.groups.arguments import Cluster
+from tests.group.kit import deadline
+from tests.service.dashboard.test_merging import group, member, row, service
+
+HERE = TP("orders", 0)
+
+
+class Found:
+    def __init__(self, ends: dict[TP, int]) -> None:
+        self.found = ends
+
+
+class Kafka:
+    """Both the cluster and who asks it."""
+
+    def __init__(self) -> None:
+        self.end = 10
+        self.answers = trio.Event()
+        self.answers.set()
+        self.error: Exception | None = None
+
+    def __call__(self, *about: object) -> Kafka:
+        return self
+
+    async def __aenter__(self) -> Kafka:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def describe(self, name: str) -> DescribedGroup:
+        await self.answers.wait()
+        if self.error is not None:
+            raise self.error
+        return group(member("m1", "10.0.0.1", 0))
+
+    async def committed(self, name: str) -> dict[TP, Any]:
+        return {}
+
+    async def metadata(self, topics: Iterable[str]) -> None: ...
+
+    async def log_offsets(self, partitions: Iterable[TP], which: object) -> Found:
+        return Found({HERE: self.end})
+
+
+class Member:
+    """Its service, which answers after so many seconds."""
+
+    def __init__(self) -> None:
+        self.after = 0.0
+        self.position = 0
+
+    async def __call__(self, urls: Iterable[str], name: str) -> dict[str, Document | str]:
+        await trio.sleep(self.after)
+        self.position += 1
+        return {"h:1": service("m1", row(0, position=self.position, lag=0, high_water_mark=self.position))}
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
+    made = Kafka()
+    monkeypatch.setattr(group_board, "GroupAdmin", made)
+    return made
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Member:
+    made = Member()
+    monkeypatch.setattr(group_board, "ask_all", made)
+    return made
+
+
+def board() -> GroupBoard:
+    return GroupBoard("g", Cluster(("localhost:1",), Config()), Endpoints(("http://h:1",)), trio.current_time)
+
+
+def said(by: GroupBoard) -> Document:
+    document: Document = json.loads(by.text)
+    return document
+
+
+async def test_kafka_that_freezes_is_told_while_members_are_asked_on(
+    autojump_clock: MockClock, kafka: Kafka, told: Member
+) -> None:
+    async with deadline() as nursery:
+        here = board()
+        assert said(here)["reasons"] == ["Kafka has not answered yet"]
+        nursery.start_soon(here.run)
+        await trio.sleep(5)
+        assert said(here)["reasons"] == []
+        kafka.answers = trio.Event()
+        await trio.sleep(7)
+        before = told.position
+        await trio.sleep(13)
+        document = said(here)
+        (reason,) = document["reasons"]
+        assert reason in [f"Kafka does not answer, and what is told of it is {n} s old" for n in (19, 20, 21)]
+        assert document["partitions"][0]["position"] == told.position > before + 5
+        assert document["age"] <= 2
+        kafka.answers.set()
+        await trio.sleep(5)
+        assert said(here)["reasons"] == []
+
+
+async def test_kafka_that_cannot_be_reached_is_told_with_why(
+    autojump_clock: MockClock, kafka: Kafka, told: Member
+) -> None:
+    kafka.error = ConnectError("no broker is there")
+    async with deadline() as nursery:
+        here = board()
+        nursery.start_soon(here.run)
+        await trio.sleep(5)
+        assert said(here)["reasons"] == ["Kafka has not answered yet: no broker is there"]
+        assert said(here)["partitions"][0]["position"] == told.position
+        kafka.error = None
+        await trio.sleep(5)
+        assert said(here)["ready"]
+
+
+async def test_member_that_takes_long_holds_kafka_s_half_back_no_longer_and_the_age_is_told(
+    autojump_clock: MockClock, kafka: Kafka, told: Member
+) -> None:
+    async with deadline() as nursery:
+        here = board()
+        nursery.start_soon(here.run)
+        await trio.sleep(5)
+        told.after = 15.0
+        ages = []
+        for _ in range(6):
+            assert await here.next_look()
+            ages.append(said(here)["age"])
+        assert max(ages) > 8
+        assert max(later - earlier for earlier, later in itertools.pairwise(ages)) <= group_board.INTERVAL
+
+
+async def test_what_is_refused_for_good_ends_it(autojump_clock: MockClock, kafka: Kafka, told: Member) -> None:
+    kafka.error = AuthenticationError("h:1", "no")
+    with trio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
+        await board().run()
+    assert raised.group_contains(AuthenticationError)
+
+
+async def test_health_says_what_the_document_says(
+    autojump_clock: MockClock, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def two_members(urls: Iterable[str], name: str) -> dict[str, Document | str]:
+        paused = {"explained": ["orders-0: paused for 4 s"]}
+        return {"h:1": service("m1", row(0), **paused), "h:2": service("m2", row(0))}
+
+    monkeypatch.setattr(group_board, "ask_all", two_members)
+    async with deadline() as nursery:
+        here = board()
+        nursery.start_soon(here.run)
+        await trio.sleep(5)
+        found = here.health()
+        assert found.not_ready == ("orders-0: read by h:1 1 and by h:2 1",)
+        assert found.explained == ("h:1: orders-0: paused for 4 s",)
