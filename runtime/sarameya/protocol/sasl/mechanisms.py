@@ -153,7 +153,7 @@ class _Asked(_Guarded):
 
     def __init__(self, mechanism: SaslMechanism) -> None:
         super().__init__(mechanism)
-        self._first = super().first()
+        self._first = bytes(mechanism.auth_bytes())
 
     def first(self) -> bytes:
         return self._first
