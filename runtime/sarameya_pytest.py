@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -118,11 +119,11 @@ def sarameya_group(request: pytest.FixtureRequest, sarameya_cluster: EmbeddedClu
 
 
 @pytest.fixture
-def claim_feed() -> Callable[..., ClaimFeed]:
+def claim_feed(request: pytest.FixtureRequest) -> Callable[..., ClaimFeed]:
     """Makes feeds for handlers, without any cluster: `claim_feed("orders", 0, at=100)`, as ClaimFeed does."""
     from sarameya.testing import ClaimFeed
 
-    return ClaimFeed
+    return partial(ClaimFeed, seed=_seed(request))
 
 
 def _cluster(request: pytest.FixtureRequest, **options: Any) -> EmbeddedCluster:

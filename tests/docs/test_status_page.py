@@ -39,19 +39,19 @@ def ours() -> list[Metric]:
     return list(Exposed(Board("g", Roster([]), stall_after=1.0, why_stopping=lambda: "")).own())
 
 
-def test_every_metric_has_the_row_that_its_collector_would_write() -> None:
+async def test_every_metric_has_the_row_that_its_collector_would_write() -> None:
     rows = re.findall(r"^\| `sarameya_.*", PAGE, re.MULTILINE)
     assert rows == [row(metric) for metric in ours()]
 
 
-def test_alerts_are_on_metrics_that_exist() -> None:
+async def test_alerts_are_on_metrics_that_exist() -> None:
     metrics = {shown_name(metric) for metric in ours()}
     alerts = set(re.findall(r"sarameya_\w+", blocks(PAGE, "yaml")[1]))
     assert len(alerts) >= 6
     assert alerts <= metrics
 
 
-def test_alerts_ask_what_can_be_asked_of_their_metrics() -> None:
+async def test_alerts_ask_what_can_be_asked_of_their_metrics() -> None:
     """A sum by a label that is not there is one row without it, and a gauge has no increase: neither is told."""
     kinds = {shown_name(metric): metric.type for metric in ours()}
     labels = {shown_name(metric): {*metric._labelnames} for metric in ours()}  # type: ignore[attr-defined]

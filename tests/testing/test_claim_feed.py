@@ -37,7 +37,7 @@ from sarameya.observe import (
     Retrying,
     SessionEnding,
 )
-from sarameya.testing import ClaimFeed, ErrorCode, memory_cluster, run_inline
+from sarameya.testing import VIRTUAL_EPOCH, ClaimFeed, CoordinatorConfig, ErrorCode, memory_cluster, run_inline
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -452,3 +452,56 @@ def test_it_can_be_filled_before_trio_runs() -> None:
     feed.end()
     trio.run(feed.run, handler)
     assert handler.offsets == [0, 1]
+
+
+async def test_metadata_that_a_broker_would_refuse_is_refused_here_too(autojump_clock: MockClock) -> None:
+    limit = CoordinatorConfig().offset_metadata_max_size
+
+    async def commit(session: Session, message: Message) -> None:
+        for length in (limit, limit + 1):
+            session.mark_offset(message.topic, message.partition, message.offset + 1, "x" * length)
+            await session.commit()
+
+    feed = filled(1)
+    feed.end()
+    with pytest.raises(ExceptionGroup) as caught:
+        await feed.run(Recorder(commit))
+    assert "OFFSET_METADATA_TOO_LARGE" in repr(caught.value)
+    assert feed.commit is not None
+    assert len(feed.commit.metadata) == limit
+
+
+async def test_a_seed_makes_its_delays_alike(autojump_clock: MockClock) -> None:
+    async def seconds(seed: int) -> float:
+        feed, began = filled(1, seed=seed), trio.current_time()
+        feed.fail_commits(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 5)
+        feed.end()
+        await feed.run(Recorder())
+        return trio.current_time() - began
+
+    first, again, other = [await seconds(seed) for seed in (0, 0, 1)]
+    assert first == pytest.approx(again)
+    assert first != pytest.approx(other)
+
+
+def test_real_time_dates_messages_by_the_age_of_the_feed() -> None:
+    feed, handler = filled(1), Recorder()
+
+    async def run() -> None:
+        feed.send(b"in trio")
+        feed.end()
+        await feed.run(handler)
+
+    trio.run(run)
+    before, inside = [message.timestamp for message in handler.messages]
+    assert before == VIRTUAL_EPOCH * 1000
+    assert 0 <= inside - before < 60_000
+
+
+async def test_virtual_time_dates_messages(autojump_clock: MockClock) -> None:
+    feed, handler = ClaimFeed("orders"), Recorder()
+    await trio.sleep(3600)
+    feed.send(b"an hour later")
+    feed.end()
+    await feed.run(handler)
+    assert handler.messages[0].timestamp == (VIRTUAL_EPOCH + 3600) * 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from textwrap import dedent
 
@@ -149,6 +150,28 @@ def test_a_seed_makes_runs_alike(project: Project) -> None:
         return [line for line in done.stdout.splitlines() if "member" in line]
 
     assert member() == member("--sarameya-seed=0") != member("--sarameya-seed=1")
+
+
+def test_a_seed_makes_feeds_alike(project: Project) -> None:
+    test = """
+        import trio
+        from sarameya.testing import ErrorCode
+
+        async def test_retries(autojump_clock, claim_feed):
+            feed = claim_feed()
+            feed.send(b"1")
+            feed.fail_commits(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 5)
+            feed.end()
+            await feed.run(Counts())
+            print("seconds", round(trio.current_time(), 3))
+    """
+
+    def seconds(*options: str) -> list[str]:
+        done = project.run(with_handler(test), "-s", *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return re.findall(r"seconds [\d.]+", done.stdout)
+
+    assert seconds() == seconds("--sarameya-seed=0") != seconds("--sarameya-seed=1") != []
 
 
 def test_feeds_need_no_clock(project: Project) -> None:

@@ -45,6 +45,9 @@ _ASKED_AGAIN = 0.25
 _BEFORE_THE_END = (0.5, 0.02)
 """The last try is so many seconds before a session's end, or this part of it."""
 
+_ROUNDING = 1e-6
+"""Seconds."""
+
 
 @attrs.frozen(slots=True)
 class Sasl:
@@ -138,7 +141,8 @@ class SaslSession:
             now = trio.current_time()
             left = max(self._ends - now, 0.0)
             self._sasl.observer(RenewalFailed(self._connection.address, left, str(error)))
-            if now >= self._last_try:
+            # A wait that was to end there may end a rounding sooner.
+            if now >= self._last_try - _ROUNDING:
                 raise
             wait = max(self._sasl.backoff.delay(failures + 1), left * _ASKED_AGAIN)
             await trio.sleep_until(min(now + wait, self._last_try))

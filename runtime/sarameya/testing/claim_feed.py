@@ -7,11 +7,14 @@ coordinator (`fed_member.py`).
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Sequence
 from typing import Literal
 
 import attrs
 import trio
+from trio.testing import MockClock
 
 from sarameya.config import Config
 from sarameya.consumer.resets import Resets
@@ -67,10 +70,12 @@ class ClaimFeed:
     what the group has `committed` on: by default the log's start. None: nothing, so that `Config.offset_initial`
     decides, as it does for a new group. `end`, `lose` and `fail` have their place between messages: they take effect
     when the handler has dealt with all that was sent before them, which it says by asking for more. Log and commits
-    are kept, so that a second `run` reads on where the group would, or again.
+    are kept, so that a second `run` reads on where the group would, or again. Sessions are those of an eager assignor,
+    also where `Config.rebalance_strategies` names a cooperative one: `end` ends them.
 
     Timers go by trio's clock: under a mock clock (`autojump_clock`), the autocommit interval, `max_processing_time` and
-    the grace of a rebalance take no time. Raises ConfigError for interceptors that cannot be.
+    the grace of a rebalance take no time. The delays of retries are drawn by `seed`, the same ones in every run. Raises
+    ConfigError for interceptors that cannot be.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class ClaimFeed:
         group: str = "group",
         config: Config | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
+        seed: int = 0,
     ) -> None:
         self.topic_partition = TopicPartition(topic, partition)
         self.group = group
@@ -100,6 +106,8 @@ class ClaimFeed:
         self._commits = Commits({self.topic_partition: first} if first is not None else {})
         self._ledger = OffsetLedger({self.topic_partition: first})
         self._pauses = Pauses(group, self._observer)
+        self._rng = random.Random(seed)
+        self._made = time.monotonic()
         self._generation = 0
         self._member: FedMember | None = None
         self._feeds: LogFeeds | None = None
@@ -117,9 +125,8 @@ class ClaimFeed:
     ) -> int:
         """Write one message, and return its offset: the next one, or a later one, behind a gap as compaction leaves it.
         `timestamp` is in milliseconds; None: now. Raises ValueError for an offset that is taken."""
-        record = build(
-            [(_now() if timestamp is None else timestamp, key, value, headers)], base_offset=offset or 0, leader_epoch=0
-        )
+        timestamp = int(self._wall_clock() * 1000) if timestamp is None else timestamp
+        record = build([(timestamp, key, value, headers)], base_offset=offset or 0, leader_epoch=0)
         if offset is None:
             offset = self._log.append(record).base_offset
         else:
@@ -211,13 +218,13 @@ class ClaimFeed:
             self.group,
             config,
             observer,
-            Backoff.of(config),
+            Backoff.of(config, self._rng),
             ByteBudget(config.fetch_buffer_bytes),
             Interceptors(self._interceptors, observer),
         )
 
         def open_source(offsets: OffsetManager) -> Source:
-            log = FedLog(self._log, virtual_wall_clock)
+            log = FedLog(self._log, self._wall_clock)
             resets = Resets(log, config, observer, around.backoff, offsets.position_moved)
             self._ledger = offsets.ledger
             self._ledger.add({self.topic_partition: self.commit})
@@ -253,6 +260,14 @@ class ClaimFeed:
             within = self.config.rebalance_timeout - self.config.rebalance_margin
             self._member.notify(PrepareRebalance(_REASONS[step], trio.current_time() + within))
 
+    def _wall_clock(self) -> float:
+        """The time of day: without a mock clock the epoch is when the feed was made, and so it is before trio runs."""
+        if not trio.lowlevel.in_trio_run():
+            return VIRTUAL_EPOCH
+        if isinstance(trio.lowlevel.current_clock(), MockClock):
+            return virtual_wall_clock()
+        return VIRTUAL_EPOCH + time.monotonic() - self._made
+
     def _look(self) -> None:
         if self._feeds is not None:
             self._feeds.look()
@@ -268,8 +283,3 @@ class _OnceBegun:
         if isinstance(event, ClaimStarted) and self._task_status is not None:
             self._task_status.started()
             self._task_status = None
-
-
-def _now() -> int:
-    """In milliseconds, also before trio runs."""
-    return int((virtual_wall_clock() if trio.lowlevel.in_trio_run() else VIRTUAL_EPOCH) * 1000)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 
 import trio
 
+from sarameya.embedded import CoordinatorConfig
+from sarameya.error_codes import ErrorCode
 from sarameya.errors import GroupError, Reaction, Request, kafka_error, reaction_to
 from sarameya.group.member import Notice
 from sarameya.model import CommittedOffset, Generation, TopicPartition
@@ -16,6 +18,7 @@ from sarameya.protocol.membership_messages import CommitRefused, Event, Fail, Le
 from sarameya.protocol.subscription import Growth
 
 _NODE = 0
+_MOST_METADATA = CoordinatorConfig().offset_metadata_max_size
 
 
 class Commits:
@@ -29,10 +32,11 @@ class Commits:
         self, node_id: int, generation: int, member_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, int]:
         await trio.lowlevel.checkpoint()
-        code = self.refusals.popleft() if self.refusals else 0
-        if not code:
-            self.committed.update(offsets)
-        return dict.fromkeys(offsets, code)
+        if code := self.refusals.popleft() if self.refusals else 0:
+            return dict.fromkeys(offsets, code)
+        accepted = {tp: offset for tp, offset in offsets.items() if len(offset.metadata) <= _MOST_METADATA}
+        self.committed.update(accepted)
+        return {tp: 0 if tp in accepted else ErrorCode.OFFSET_METADATA_TOO_LARGE for tp in offsets}
 
     async def fetch_offsets(self, node_id: int, partitions: Iterable[TopicPartition]) -> FetchedOffsets:
         await trio.lowlevel.checkpoint()
@@ -40,7 +44,8 @@ class Commits:
 
 
 class FedMember:
-    """A `SessionMember` of one session, alone in its group under an eager assignor."""
+    """A `SessionMember` of one session, alone in its group under an eager assignor, whatever the configuration names:
+    with one partition there is none to keep while another goes."""
 
     is_cooperative = False
 
