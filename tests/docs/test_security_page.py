@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sarameya import Config, Secret, Token
+from sarameya import ClaimError, Config, ErrorCode, Secret, Token, TopicAuthorizationError, TopicPartition
 from sarameya.net.tls import _REASONS, _VERIFY
 from tests.docs.pages import blocks, page
 
@@ -27,10 +27,29 @@ def test_app_file_is_one(tmp_path: Path) -> None:
 
 
 async def test_token_is_given() -> None:
-    [text] = blocks(PAGE, "python")
+    text, _ = blocks(PAGE, "python")
     names: dict[str, Any] = {}
     exec(compile(text, "security.md", "exec"), names)
     assert await names["config"].sasl_token() == Token("eyJhbGciOi...", {"logicalCluster": "lkc-1"})
+
+
+@pytest.mark.parametrize("is_bare", [True, False])
+async def test_topic_that_may_not_be_read_is_caught_alone_and_in_a_group(
+    is_bare: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = blocks(PAGE, "python")
+    names: dict[str, Any] = {}
+    exec(compile(text, "security.md", "exec"), names)
+    refused = TopicAuthorizationError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "orders")
+    failed = ClaimError(TopicPartition("orders", 0), 5, 1, refused)
+
+    class Refused:
+        async def consume(self, topics: list[str], handler: object) -> None:
+            raise refused if is_bare else ExceptionGroup("", [refused, failed])
+
+    await names["consume"](Refused(), None)
+    told = ["not allowed: orders: TOPIC_AUTHORIZATION_FAILED (29)", f"failed: {failed}"]
+    assert capsys.readouterr().out.splitlines() == told[: 1 if is_bare else 2]
 
 
 def test_what_goes_wrong_is_told_in_these_words() -> None:

@@ -1,14 +1,26 @@
-"""`sarameya run` that no broker takes, as a real process: it ends at once, says it once, and shows no secret."""
+"""`sarameya run` that no broker takes, as a real process: it ends at once, says it once, and shows no secret. Before
+the embedded broker, which counts what is tried, and before Apache Kafka."""
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
+import trustme
+from confluent_kafka.admin import AclOperation, ResourceType
 
+from sarameya import ErrorCode
 from sarameya.embedded import EmbeddedCluster, SaslConfig
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers, on_request
+from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka.security import USERS, expired
 from tests.integration.test_run_command import Running, app_file, sarameya
+from tests.integration.test_security import allow, security
 
 pytestmark = pytest.mark.integration
 
@@ -38,27 +50,50 @@ class Refused:
     looks: int
 
 
-async def refused(directory: Path, *arguments: str, mechanism: str = "PLAIN", service: str = "") -> Refused:
-    """`sarameya run` with a password that is not the broker's, which has ended with exit code 2."""
+async def ended(
+    directory: Path,
+    servers: list[str],
+    options: Mapping[str, str],
+    *arguments: str,
+    service: str = "",
+    code: int = 2,
+    handler: str = "handlers_of_this_test:Taking",
+) -> Running:
+    """`sarameya run` with these options, and a password of which nothing is shown; it has ended with this exit code."""
     (directory / "password").write_text(CANARY)
-    options = {
+    extra = "\n".join([*(f"{name} = {value!r}" for name, value in options.items()), service])
+    app = app_file(directory, servers, handler=handler, extra=extra)
+    async with sarameya(directory, "run", app, *arguments) as running:
+        assert await running.process.wait() == code, running.stderr
+    assert CANARY not in running.stderr
+    assert CANARY not in "".join(running.stdout)
+    return running
+
+
+def by_password(directory: Path, mechanism: str = "PLAIN") -> dict[str, str]:
+    return {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": mechanism,
         "sasl_username": "alice",
         "sasl_password": f"file:{directory / 'password'}",
     }
+
+
+async def refused(directory: Path, *arguments: str, mechanism: str = "PLAIN", service: str = "") -> Refused:
+    """`sarameya run` with a password that is not the broker's."""
     users = Users(alice="sesame")
     async with EmbeddedCluster({"orders": 2}, sasl=SaslConfig(users=users)) as cluster:
-        app = app_file(
-            directory,
-            cluster.bootstrap_servers,
-            extra="\n".join([*(f"{name} = {value!r}" for name, value in options.items()), service]),
-        )
-        async with sarameya(directory, "run", app, *arguments) as running:
-            assert await running.process.wait() == 2, running.stderr
-    assert CANARY not in running.stderr
-    assert CANARY not in "".join(running.stdout)
+        options = by_password(directory, mechanism)
+        running = await ended(directory, cluster.bootstrap_servers, options, *arguments, service=service)
     return Refused(running, users.looks)
+
+
+def one_error(running: Running, *parts: str) -> None:
+    """It has said one thing that is an error, in a line that has these parts."""
+    (line,) = [line for line in running.stderr.splitlines() if "error" in line.lower()]
+    assert line.startswith("sarameya: error: ")
+    for part in parts:
+        assert part in line
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
@@ -100,3 +135,136 @@ async def test_wrong_password_of_two_workers_is_told_once_by_each(tmp_path: Path
     assert told
     assert len(told) == len(set(told)) == seen.running.stderr.count(REMEDY)
     assert seen.looks <= 2
+
+
+@pytest.mark.parametrize(
+    ("is_known", "is_good", "problem"),
+    [
+        (False, True, "nobody whom we trust has signed the broker's certificate; set tls_ca_file"),
+        (True, False, "has expired; renew it"),
+    ],
+    ids=["unknown CA", "expired certificate"],
+)
+async def test_certificate_that_is_not_taken(tmp_path: Path, is_known: bool, is_good: bool, problem: str) -> None:
+    authority, stranger = trustme.CA(), trustme.CA()
+    (authority if is_known else stranger).cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    handshakes = 0
+
+    def count(*_: object) -> None:
+        nonlocal handshakes
+        handshakes += 1
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1", **({} if is_good else expired())).configure_cert(context)
+    context.sni_callback = count
+    options = by_password(tmp_path) | {"security_protocol": "SASL_SSL", "tls_ca_file": str(tmp_path / "ca.pem")}
+    async with EmbeddedCluster({"orders": 2}, tls=context, sasl=SaslConfig(users={"alice": CANARY})) as cluster:
+        running = await ended(tmp_path, cluster.bootstrap_servers, options, "--log-format", "text")
+    one_error(running, "127.0.0.1:", problem)
+    assert handshakes == 1
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "remedy"),
+    [
+        (Api.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "grant this principal READ and DESCRIBE on the topic"),
+        (Api.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED, "grant this principal READ on the group"),
+        (Api.JOIN_GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED, "grant this principal READ on the group"),
+    ],
+    ids=["topic", "group", "group, at the join"],
+)
+async def test_acl_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: Api, code: ErrorCode, remedy: str
+) -> None:
+    asked = 0
+
+    def count(_: object) -> None:
+        nonlocal asked
+        asked += 1
+
+    def forbid(_: object, answer: Any) -> None:
+        for topic in answer.topics:
+            topic.error_code, topic.partitions = code, []
+
+    async with EmbeddedCluster({"orders": 2}, sasl=SaslConfig(users={"alice": CANARY})) as cluster:
+        if api is Api.METADATA:
+            edit_answers(monkeypatch, api, forbid)
+            on_request(monkeypatch, api, count)
+        else:
+            cluster.fail_next(api, code, count=1000)
+        options = by_password(tmp_path)
+        running = await ended(tmp_path, cluster.bootstrap_servers, options, "--log-format", "text")
+        asked += sum(1000 - fault.remaining for fault in cluster.faults if fault.remaining is not None)
+    one_error(running, remedy)
+    assert 1 <= asked <= 2
+
+
+@pytest.mark.parametrize("source", ["raises", "hangs"])
+async def test_token_that_cannot_be_had_is_told_in_one_line(tmp_path: Path, source: str) -> None:
+    (tmp_path / "tokens.py").write_text(f"""
+import time
+
+def raises():
+    raise ValueError("POST /token?client_secret={CANARY} gave 401")
+
+def hangs():
+    time.sleep(1000)
+""")
+    options = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_token": f"tokens:{source}",
+    }
+    service = "connect_timeout = 0.5"
+    async with EmbeddedCluster({"orders": 2}, sasl=SaslConfig()) as cluster:
+        running = await ended(
+            tmp_path, cluster.bootstrap_servers, options, "--log-format", "text", service=service, code=1
+        )
+    problem = {
+        "raises": "raised ValueError: POST /token?client_secret=*** gave 401",
+        "hangs": "gave nothing within 0.5 s",
+    }
+    assert running.stderr.splitlines()[-1] == f"sarameya: error: sasl_token {problem[source]} (gave up after 2 s)"
+
+
+class TestApacheKafka:
+    """The same of a real broker."""
+
+    async def test_wrong_password(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
+        servers = real_kafka_secured.at("SASL_PLAIN")
+        running = await ended(tmp_path, servers, by_password(tmp_path, "SCRAM-SHA-512"), "--log-format", "text")
+        one_error(running, "SCRAM-SHA-512 as 'alice' was refused: ", REMEDY)
+
+    async def test_unknown_authority(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
+        trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        options = {"security_protocol": "SSL", "tls_ca_file": str(tmp_path / "ca.pem")}
+        running = await ended(tmp_path, real_kafka_secured.at("SSL"), options, "--log-format", "text")
+        one_error(running, "nobody whom we trust has signed the broker's certificate; set tls_ca_file")
+
+    async def test_expired_certificate(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
+        options = {"security_protocol": "SSL", "tls_ca_file": security(real_kafka_secured).ca_file}
+        running = await ended(tmp_path, real_kafka_secured.at("EXPIRED"), options, "--log-format", "text")
+        one_error(running, "has expired; renew it")
+
+    @pytest.mark.parametrize("kind", ["topic", "group"])
+    async def test_acl_that_is_missing(self, tmp_path: Path, real_kafka_secured: RealKafka, kind: str) -> None:
+        topic = "orders"
+        if topic not in real_kafka_secured.admin().list_topics().topics:
+            real_kafka_secured.create_topic(topic, 1)
+        (tmp_path / "sesame").write_text(USERS["bob"])
+        options = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": "bob",
+            "sasl_password": f"file:{tmp_path / 'sesame'}",
+        }
+        if kind == "topic":
+            allow(real_kafka_secured, ResourceType.TOPIC, topic, "bob", AclOperation.DESCRIBE)
+        else:
+            allow(real_kafka_secured, ResourceType.GROUP, "g", "alice")
+        running = await ended(tmp_path, real_kafka_secured.at("SASL_PLAIN"), options, "--log-format", "text")
+        one_error(
+            running,
+            {"topic": "grant this principal READ and DESCRIBE on", "group": "grant this principal READ on"}[kind],
+        )
+        assert USERS["bob"] not in running.stderr

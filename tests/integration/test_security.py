@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ import pytest
 import trio
 import trustme
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+from kafka.protocol.metadata import MetadataRequest
 
 from sarameya import (
     AuthenticationError,
     Claim,
+    ClaimError,
     Config,
     ConnectError,
     ConsumerGroup,
@@ -24,8 +28,10 @@ from sarameya import (
     Session,
     TlsError,
     TopicAuthorizationError,
+    TopicPartition,
 )
-from sarameya.observe import ConnectionLost
+from sarameya.net.broker_pool import Purpose, open_broker_pool
+from sarameya.observe import ConnectionLost, TlsFilesRenewed
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import produce
 from tests.integration.real_kafka.security import REAUTH_SECONDS, USERS, Security, expired, unsecured_token
@@ -90,6 +96,47 @@ class TestTls:
     async def test_client_is_known_by_its_own(self, real_kafka_secured: RealKafka, topic: str) -> None:
         mine = security(real_kafka_secured).identity("client")
         await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": mine})
+
+    async def test_files_that_are_renewed_are_used_for_the_next_connection(
+        self, real_kafka_secured: RealKafka, topic: str, tmp_path: Path
+    ) -> None:
+        """Authority, certificate and key, each in a file of its own."""
+        good, bad = security(real_kafka_secured).authority, trustme.CA()
+
+        def put(name: str, *contents: bytes) -> str:
+            (tmp_path / "new").write_bytes(b"".join(contents))
+            return str((tmp_path / "new").rename(tmp_path / name))
+
+        def identify(authority: trustme.CA) -> dict[str, str]:
+            mine = authority.issue_cert("renewed.example")
+            chain = [pem.bytes() for pem in mine.cert_chain_pems]
+            return {
+                "tls_cert_file": put("cert.pem", *chain),
+                "tls_key_file": put("key.pem", mine.private_key_pem.bytes()),
+            }
+
+        options = {"security_protocol": "SSL", "tls_ca_file": put("ca.pem", bad.cert_pem.bytes())}
+        options |= identify(good)
+        events: list[Event] = []
+        async with open_broker_pool(real_kafka_secured.at("MTLS"), Config(**options), events.append) as pool:
+
+            async def ask() -> None:
+                with trio.fail_after(60):
+                    pool.close_connection(-1, Purpose.METADATA)
+                    await pool.request(-1, Purpose.METADATA, MetadataRequest, topics=[])
+
+            with pytest.raises(TlsError, match="nobody whom we trust"):
+                await ask()
+            put("ca.pem", good.cert_pem.bytes())
+            await trio.sleep(1)  # a refusal is remembered for so long
+            await ask()
+            identify(bad)
+            with pytest.raises(TlsError, match=r"does not (take|know who has signed) our certificate"):
+                await ask()
+            identify(good)
+            await trio.sleep(1)
+            await ask()
+        assert {type(event) for event in events if not isinstance(event, ConnectionLost)} == {TlsFilesRenewed}
 
     async def test_broker_of_a_stranger_s(self, real_kafka_secured: RealKafka, topic: str, tmp_path: Path) -> None:
         trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
@@ -173,24 +220,66 @@ class TestWrongListeners:
             await consume(real_kafka_secured, "SASL_PLAIN", topic, {})
 
 
-async def test_connections_are_renewed_while_two_members_consume(real_kafka_secured: RealKafka, topic: str) -> None:
-    """Over several of their lifetimes, with a rebalance amid (KIP-368)."""
-    config = Config(security_protocol="SASL_PLAINTEXT", offset_initial="oldest", **password("SCRAM-SHA-512"))
+def short_tokens() -> Callable[[], str]:
+    """Gives the same token until there is little left of it, as one does that asks a server for them."""
+    good, token = 0.0, ""
+
+    def give() -> str:
+        nonlocal good, token
+        if time.time() > good:
+            good, token = time.time() + 11.5, unsecured_token("alice", 12.0)
+        return token
+
+    return give
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
+async def test_connections_are_renewed_while_two_members_consume(real_kafka_secured: RealKafka, mechanism: str) -> None:
+    """Over several of their lifetimes, with a rebalance amid (KIP-368); tokens that are used nearly to their end have
+    sessions that are too short to be renewed in time."""
+    topic = real_kafka_secured.create_topic(f"renewed-{mechanism.lower()}", 2)
+    shown = password(mechanism) if mechanism != "OAUTHBEARER" else token("alice") | {"sasl_token": short_tokens()}
+    config = Config(security_protocol="SASL_PLAINTEXT", offset_initial="oldest", **shown)
     events: list[Event] = []
-    name = f"renewed-{uuid.uuid4()}"
-    with trio.fail_after(60):
+    had: set[bytes | None] = set()
+    sent: list[bytes] = []
+
+    class Keeping(ConsumerGroupHandler):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async for message in claim:
+                had.add(message.value)
+                session.mark_message(message)
+
+    async def send_for(seconds: float) -> None:
+        end = trio.current_time() + seconds
+        while trio.current_time() < end:
+            value = b"%d" % len(sent)
+            await trio.to_thread.run_sync(produce, real_kafka_secured, topic, [value])
+            sent.append(value)
+            await trio.sleep(1)
+
+    with trio.fail_after(90):
         async with (
-            ConsumerGroup(real_kafka_secured.at("SASL_PLAIN"), name, config, observers=[events.append]) as first,
-            ConsumerGroup(real_kafka_secured.at("SASL_PLAIN"), name, config, observers=[events.append]) as second,
+            ConsumerGroup(real_kafka_secured.at("SASL_PLAIN"), topic, config, observers=[events.append]) as first,
+            ConsumerGroup(real_kafka_secured.at("SASL_PLAIN"), topic, config, observers=[events.append]) as second,
             trio.open_nursery() as nursery,
         ):
-            nursery.start_soon(first.consume, [topic], Counting(first, COUNT + 1))
-            await trio.sleep(1.5 * REAUTH_SECONDS)
-            nursery.start_soon(second.consume, [topic], Counting(second, COUNT + 1))
-            await trio.sleep(3 * REAUTH_SECONDS)
+            nursery.start_soon(first.consume, [topic], Keeping())
+            await send_for(1.5 * REAUTH_SECONDS)
+            nursery.start_soon(second.consume, [topic], Keeping())
+            await send_for(4 * REAUTH_SECONDS)
+            while had < set(sent):
+                await trio.sleep(0.1)
             first.close_nowait()
             second.close_nowait()
     assert [str(event) for event in events if isinstance(event, ConnectionLost)] == []
+    # Each has four connections or so; at the start they are told once each.
+    for group in (first, second):
+        assert group.meters.requests["SaslHandshake"].count > 3 * _CONNECTIONS
+
+
+_CONNECTIONS = 4
+"""A member's to one broker: for metadata, the membership, offsets, and to fetch."""
 
 
 class TestAuthorization:
@@ -215,15 +304,43 @@ class TestAuthorization:
         options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
         with pytest.raises(ExceptionGroup) as raised:
             await consume(real_kafka_secured, "SASL_SSL", topic, options)
-        assert "grant this principal READ" in str(raised.value.exceptions[0])
+        (refused,) = raised.value.exceptions
+        assert isinstance(refused, TopicAuthorizationError)
+        assert "grant this principal READ" in str(refused)
+
+    async def test_topic_that_may_not_be_read_any_more(self, real_kafka_secured: RealKafka) -> None:
+        topic = real_kafka_secured.create_topic("taken-away", 1)
+        produce(real_kafka_secured, topic, [b"before"])
+        options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
+
+        class Losing(ConsumerGroupHandler):
+            async def consume_claim(self, session: Session, claim: Claim) -> None:
+                async for _ in claim:
+                    deny = partial(allow, permission=AclPermissionType.DENY)
+                    await trio.to_thread.run_sync(
+                        deny, real_kafka_secured, ResourceType.TOPIC, topic, "bob", AclOperation.READ
+                    )
+
+        config = Config(offset_initial="oldest", **options)
+        with trio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
+            async with ConsumerGroup(real_kafka_secured.at("SASL_SSL"), f"g-{uuid.uuid4()}", config) as group:
+                await group.consume([topic], Losing())
+        (failed,) = raised.value.exceptions
+        assert isinstance(failed, ClaimError)
+        assert failed.partition == TopicPartition(topic, 0)
+        assert isinstance(failed.cause, TopicAuthorizationError)
+        assert "grant this principal READ" in str(failed)
 
 
 def allow(
-    kafka: RealKafka, kind: ResourceType, name: str, user: str, operation: AclOperation = AclOperation.ALL
+    kafka: RealKafka,
+    kind: ResourceType,
+    name: str,
+    user: str,
+    operation: AclOperation = AclOperation.ALL,
+    permission: AclPermissionType = AclPermissionType.ALLOW,
 ) -> None:
-    binding = AclBinding(
-        kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
-    )
+    binding = AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, permission)
     admin = kafka.admin()  # which ends what it does once nobody has it
     for done in admin.create_acls([binding]).values():
         done.result(20)

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key as
 from sarameya import Config, ConfigError, ConnectionLostError, ConsumerGroup, Event, SarameyaError, TlsError
 from sarameya.embedded import EmbeddedCluster
 from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
+from sarameya.net.tls import make_context
 from sarameya.observe import TlsFilesRefused, TlsFilesRenewed
 from tests.group.kit import Recorder, deadline
 
@@ -133,6 +134,13 @@ def test_certificate_whose_signer_is_not_there(code: int) -> None:
     assert "nobody whom we trust has signed the broker's certificate; set tls_ca_file" in str(tls_error("a:1", error))
 
 
+def test_tls_is_1_2_at_least_whatever_the_system_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ssl.create_default_context()
+    made.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: made)
+    assert make_context(Config(security_protocol="SSL")).minimum_version is ssl.TLSVersion.TLSv1_2
+
+
 async def test_certificate_for_another_host(authority: trustme.CA, ca_file: str) -> None:
     other = server(authority.issue_cert("other.example"))
     assert "is for another host" in await refusal(other, tls_ca_file=ca_file)
@@ -239,8 +247,6 @@ class TestFiles:
     def test_password_is_not_asked_for_on_the_terminal(
         self, authority: trustme.CA, ca_file: str, tmp_path: Path
     ) -> None:
-        from sarameya.net.tls import make_context
-
         certificate = authority.issue_cert("client.example")
         key = load_key(certificate.private_key_pem.bytes(), None)
         locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"sesame"))
@@ -258,15 +264,11 @@ class TestFiles:
 
     @pytest.mark.parametrize("name", ["tls_ca_file", "tls_cert_file"])
     def test_file_that_is_no_pem(self, name: str, tmp_path: Path) -> None:
-        from sarameya.net.tls import make_context
-
         file = written(tmp_path / "x.jks", b"\xfe\xed\xfe\xed")
         with pytest.raises(ConfigError, match=f"{name} = .*: must be a PEM file with"):
             make_context(Config(**{"security_protocol": "SSL", name: file}))
 
     def test_key_of_another_certificate(self, authority: trustme.CA, tmp_path: Path) -> None:
-        from sarameya.net.tls import make_context
-
         one, other = (authority.issue_cert("client.example") for _ in range(2))
         cert = written(tmp_path / "cert.pem", one.cert_chain_pems[0].bytes())
         key = written(tmp_path / "key.pem", other.private_key_pem.bytes())

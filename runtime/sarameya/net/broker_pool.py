@@ -24,6 +24,7 @@ from sarameya.errors import (
     ConnectionLostError,
     RequestTimeoutError,
     SarameyaError,
+    TokenError,
 )
 from sarameya.net.connection import Answered, Connection, nobody_asks
 from sarameya.net.refusals import Refusals
@@ -147,14 +148,14 @@ class BrokerPool:
     async def request_any(self, message: type[ApiMessage], timeout: float | None = None, **fields: Any) -> Any:
         """Send a request to whichever broker is least busy; each known one is tried once.
 
-        Raises ConnectError, which lists every address with its cause, if none answers, and AuthenticationError from the
-        first that does not take us.
+        Raises ConnectError, which lists every address with its cause, if none answers, and from the first of them
+        AuthenticationError where it does not take us, TokenError where there is nothing to show it.
         """
         causes: list[str] = []
         for broker in self._by_load():
             try:
                 return await self.request(broker.node_id, Purpose.METADATA, message, timeout, **fields)
-            except AuthenticationError:
+            except (AuthenticationError, TokenError):  # which another would not do, or could not be shown, either
                 raise
             except SarameyaError as error:
                 text = str(error)

@@ -15,7 +15,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import AuthenticationError, ConnectError, ProtocolError, SarameyaError, kafka_error
+from sarameya.errors import AuthenticationError, ConnectError, ProtocolError, SarameyaError, TokenError, kafka_error
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer, Retrying
@@ -69,8 +69,9 @@ class MetadataRefresher:
         """Metadata in which every one of `topics` has its partitions; `Config.bootstrap_timeout` seconds at most.
 
         A topic that is missing may be about to be created: it is looked up again, which observers are told. Raises
-        ConnectError, with the last cause, if no broker answered in that time, UnknownTopicError (or the topic's own
-        error) if a topic is still unknown at its end, and AuthenticationError at once where a broker does not take us.
+        ConnectError, with the last cause, if no broker answered in that time, TokenError if there was nothing to show
+        one, UnknownTopicError (or the topic's own error) if a topic is still unknown at its end, and at once
+        AuthenticationError where a broker does not take us.
         """
         wanted = tuple(topics)
         self.follow(wanted)
@@ -90,7 +91,8 @@ class MetadataRefresher:
         if not seen:
             silent = f"{', '.join(self._pool.addresses)} do not answer; is there a Kafka broker?"
             cause = str(self._last_error) if self._last_error else silent
-            raise ConnectError(f"{cause} (gave up after {self._config.bootstrap_timeout:g} s)")
+            kind = TokenError if isinstance(self._last_error, TokenError) else ConnectError
+            raise kind(f"{cause} (gave up after {self._config.bootstrap_timeout:g} s)")
         for topic, code in sorted(self.current.missing(wanted).items()):
             raise kafka_error(code, f"topic {topic!r}")
         return self.current
@@ -113,9 +115,11 @@ class MetadataRefresher:
                 # this is of no use until somebody asks again, who may know better.
                 self._last_error = error
                 refusals += 1
-                self._observer(
-                    Retrying("metadata", refusals, 0.0, self._config.metadata_max_age, str(error), "metadata")
-                )
+                with trio.move_on_after(self._backoff.delay(1)):
+                    await self._wanted.wait()
+                    continue
+                age = self._config.metadata_max_age
+                self._observer(Retrying("metadata", refusals, 0.0, age, str(error), kind="metadata"))
                 continue
             refusals = 0
             for event in waiting:

@@ -114,6 +114,7 @@ def make_context(config: Config) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=config.tls_ca_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError("tls_ca_file", config.tls_ca_file, _unusable(error, "certificates")) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the system's OpenSSL has for its least
     context.check_hostname = config.tls_check_hostname
     if config.tls_cert_file is not None:
         _identify(context, config)
