@@ -72,8 +72,9 @@ build/class-data/spark.jsa: $(VENV)/dev.stamp
 java java-maven-kcat-chromium-kerberos java-maven-go:
 	@.ci/need $(subst -, ,$@)
 
-# A stamp says which extra is installed; it is made again when what is to be installed changes.
-$(VENV)/demo.stamp $(VENV)/dev.stamp $(VENV)/test.stamp: $(VENV)/%.stamp: pyproject.toml constraints.txt | $(BIN)/python
+# A stamp says which extra is installed; it is made again when what is to be installed changes. The modules beside the
+# package are copied, not pointed to.
+$(VENV)/demo.stamp $(VENV)/dev.stamp $(VENV)/test.stamp: $(VENV)/%.stamp: pyproject.toml constraints.txt runtime/sarameya_main.py runtime/sarameya_pytest.py | $(BIN)/python
 	@echo "Installing into $(VENV) what pyproject.toml asks for; the first time this is half a gigabyte and takes minutes."
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$*]'
 	@touch $@

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import NoReturn
 
 _PASSED_ON = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
@@ -24,8 +25,24 @@ def main() -> int:
 
     code = main()
     # All that is left is the interpreter's own end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    _let_go_of_output()
     return code
+
+
+def _let_go_of_output() -> None:
+    """What nobody can be told any more, since a reader has had enough or a terminal is closed, is no failure: Python's
+    end would make one of it, with an exit code of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None:  # it was closed when we began
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def _go_on_in_a_child() -> None:

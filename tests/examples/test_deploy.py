@@ -71,7 +71,7 @@ def test_unit_gives_the_service_the_time_that_it_needs() -> None:
 
 def test_unit_starts_the_service_anew_where_that_can_help() -> None:
     settings = unit()
-    final = {ExitCode.CONFIGURATION, ExitCode.on_signal(2), ExitCode.on_signal(15)}
+    final = {ExitCode.CONFIGURATION, *map(ExitCode.on_signal, (1, 2, 15))}
     assert settings["Restart"] == ["on-failure"]
     assert {int(code) for code in settings["RestartPreventExitStatus"][0].split()} == final
 

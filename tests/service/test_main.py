@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,33 @@ os.kill(os.getpid(), signal.SIGINT)
 raise SystemExit(code)
 """
 
+TOLD = """
+import sys
+import sarameya.service.cli
+import sarameya_main
+sarameya.service.cli.main = lambda: getattr(sys, sys.argv[1]).write("told") and 3
+raise SystemExit(sarameya_main.main())
+"""
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_reader_that_has_gone_changes_no_exit_code(stream: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    outputs: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: write}
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with subprocess.Popen([sys.executable, "-c", TOLD, stream], env=buffered, **outputs) as process:
+        os.close(write)
+        told, complained = process.communicate(timeout=30)
+    assert (process.returncode, told or b"", complained or b"") == (3, b"", b"")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_when_all_is_done_changes_nothing(signum: signal.Signals) -> None:
+    ending = ENDING.replace("signal.SIGINT", f"signal.{signum.name}")
+    done = subprocess.run([sys.executable, "-c", ending], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
 
 def test_ctrl_c_during_the_imports_ends_the_program_without_a_traceback() -> None:
     command = [sys.executable, "-c", SLOW_IMPORT]
@@ -41,11 +70,6 @@ def test_ctrl_c_during_the_imports_ends_the_program_without_a_traceback() -> Non
             assert process.stderr.read() == ""
         finally:
             process.kill()
-
-
-def test_ctrl_c_when_all_is_done_changes_nothing() -> None:
-    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 APP = """

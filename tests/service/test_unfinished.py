@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sarameya.model import TopicPartition
-from sarameya.observe import ClaimCancelled, CommitFailed
+from sarameya.observe import ClaimCancelled, CommitFailed, LeaveFailed
 from sarameya.service.failures import ExitCode, exit_code
 from sarameya.service.signals import Stop
 from sarameya.service.unfinished import Unfinished, UnfinishedError
@@ -19,10 +19,12 @@ async def test_claim_cancelled_while_stopping_is_told_and_a_failure() -> None:
     stop.ask("SIGTERM")
     unfinished.observe(CANCELLED)
     unfinished.observe(CommitFailed("g", "no answer"))
+    unfinished.observe(LeaveFailed("g", "nobody there"))
     with pytest.raises(UnfinishedError) as caught:
         unfinished.check()
     assert str(caught.value) == (
-        "stopped, but orders-2 was not done; the last commit failed (no answer) within close_timeout (10 s); "
+        "stopped, but orders-2 was not done; the last commit failed (no answer); "
+        "the group was not left (nobody there) within close_timeout (10 s); "
         "what was not committed is consumed again next time"
     )
     assert exit_code(caught.value) is ExitCode.FAILURE

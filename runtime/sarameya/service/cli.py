@@ -82,7 +82,7 @@ def build_parser(argv: Sequence[str], *, whole: bool = False) -> argparse.Argume
             "sarameya land --bootstrap localhost:9092 --group g --topic orders --to parquet:landing/orders",
             "sarameya groups describe orders-landing --bootstrap localhost:9092",
             exit_codes="0 ended as asked, 1 failed, 2 the command line or configuration must change,\n"
-            "130 and 143 ended at once by a second SIGINT or SIGTERM",
+            "129, 130 and 143 ended at once by a second SIGHUP, SIGINT or SIGTERM",
         ),
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)

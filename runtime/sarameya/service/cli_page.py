@@ -28,7 +28,7 @@ there is a table, `--json` prints a document in its place.
 | 0 | ended as asked, all drained, committed and left (by SIGINT, SIGTERM or the supervisor); all found, or done |
 | 1 | failed; the same again may succeed (so a supervisor may restart it). Of `verify`: not proved |
 | 2 | the command line, the configuration, a permission or the table must change first; a restart cannot help |
-| 130, 143 | ended at once by a second SIGINT or SIGTERM: nothing was drained |
+| 129, 130, 143 | ended at once by a second SIGHUP, SIGINT or SIGTERM (or a first one where there is nothing to drain) |
 
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sarameya.errors import SarameyaError
-from sarameya.observe import ClaimCancelled, CommitFailed, Event
+from sarameya.observe import ClaimCancelled, CommitFailed, Event, LeaveFailed
 from sarameya.service.signals import Stop
 
 
@@ -30,6 +30,8 @@ class Unfinished:
                 self._problems[f"{partition} was not done"] = None
             case CommitFailed(cause=cause):
                 self._problems[f"the last commit failed ({cause})"] = None
+            case LeaveFailed(cause=cause):
+                self._problems[f"the group was not left ({cause})"] = None
 
     def check(self) -> None:
         """Raise UnfinishedError if the end was not an orderly one."""

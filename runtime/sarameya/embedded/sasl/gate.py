@@ -136,5 +136,5 @@ def _answer(word: bytes, refusal: str | None = None, lifetime: float = math.inf)
         error_code=ErrorCode.NONE if refusal is None else ErrorCode.SASL_AUTHENTICATION_FAILED,
         error_message=refusal,
         auth_bytes=word,
-        session_lifetime_ms=0 if math.isinf(lifetime) else int(lifetime * 1000),
+        session_lifetime_ms=0 if math.isinf(lifetime) else math.ceil(lifetime * 1000),
     )
