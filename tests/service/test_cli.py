@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sarameya._version import __version__
 from sarameya.service import commands
 from sarameya.service.cli import main
 
@@ -26,6 +27,7 @@ def greet(parser: argparse.ArgumentParser) -> None:
         print(f"hello {args.name}")
         return 7
 
+    parser.description = "Greets somebody. Or does not."
     parser.add_argument("name")
     parser.set_defaults(run=run)
 
@@ -122,6 +124,13 @@ def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixtu
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
     assert all(name in text for name in ("run", "broker", "greet", "absent", "exit codes: 0"))
+    assert " ".join(text.split()).count("greets somebody") == 1
+    assert "Or does not" not in text
+
+
+def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"sarameya {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +138,20 @@ def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixtu
     [
         ([], "the following arguments are required: COMMAND (see `sarameya --help`)"),
         (["run"], "the following arguments are required: APP.toml (see `sarameya run --help`)"),
+        (["run", "a.toml", "--nope"], "unrecognized arguments: --nope (see `sarameya run --help`)"),
+        (
+            ["run", "a.toml", "--htpp=x:1"],
+            "unrecognized arguments: --htpp; did you mean --http? (see `sarameya run --help`)",
+        ),
+        (
+            ["topics", "list", "--sasl-password=hunter2", "--sasl-user", "alice"],
+            "unrecognized arguments: --sasl-password --sasl-user (see `sarameya topics list --help`)",
+        ),
+        (["run", "a.toml", "extra"], "unrecognized arguments: extra (see `sarameya run --help`)"),
+        (
+            ["run", "a.toml", "--deb"],
+            "unrecognized arguments: --deb; did you mean --debug? (see `sarameya run --help`)",
+        ),
         (
             ["run", "a.toml", "--workers", "0"],
             "argument --workers: '0' must be a whole number of at least 1 (see `sarameya run --help`)",

@@ -31,7 +31,6 @@ _LEVELS: dict[type[Event], int] = {
     events.PartitionsRevoked: logging.INFO,
     events.PartitionsPaused: logging.INFO,
     events.PartitionsResumed: logging.INFO,
-    events.LeaderChanged: logging.INFO,
     events.ReadReplicaChanged: logging.INFO,
     events.PartitionBackpressured: logging.INFO,
     events.BackpressureEnded: logging.INFO,

@@ -8,8 +8,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from sarameya._version import __version__
 from sarameya.service.commands import add_commands
 from sarameya.service.epilogs import epilog
 from sarameya.service.failures import ExitCode, leaves, report
@@ -24,10 +26,21 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one line, with the remedy."""
+    """An ArgumentParser whose errors are one line, with the remedy; options are written out."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"formatter_class": HelpFormatter, **kwargs})
+        super().__init__(*args, **{"formatter_class": HelpFormatter, "allow_abbrev": False, **kwargs})
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
+        """What is not known is told by the command whose it would be: its help has what there is."""
+        known, unknown = super().parse_known_args(*args, **kwargs)
+        if unknown:
+            # Of options the names alone: what stands behind one may be secret.
+            names = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+            near = [*get_close_matches(names[0], self._option_string_actions, n=1)] if names else []
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(names or unknown)}{hint}")
+        return known, unknown
 
     def error(self, message: str) -> NoReturn:
         self.exit(ExitCode.CONFIGURATION, f"sarameya: error: {message} (see `{self.prog} --help`)\n")
@@ -85,6 +98,7 @@ def build_parser(argv: Sequence[str], *, whole: bool = False) -> argparse.Argume
             "129, 130 and 143 ended at once by a second SIGHUP, SIGINT or SIGTERM",
         ),
     )
+    parser.add_argument("--version", action="version", version=f"sarameya {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     add_commands(subparsers, argv, common, whole=whole)
     return parser

@@ -8,6 +8,7 @@ What such a command may use of the service's stands in `sarameya.service`.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
@@ -39,8 +40,8 @@ _OURS: dict[str, tuple[AddArguments, str]] = {
 
 
 def add_commands(subparsers: Any, argv: Sequence[str], common: argparse.ArgumentParser, *, whole: bool = False) -> None:
-    """Add every command to `subparsers`; another package's is imported only when `argv` names it, or for the `whole` of
-    the command line: then one that cannot be is left empty."""
+    """Add every command to `subparsers`; another package's is imported only when `argv` names it, or no command, as for
+    the help of all, or for the `whole` of the command line: then one that cannot be is left empty."""
     for name, (add_arguments, summary) in _OURS.items():
         add_arguments(subparsers.add_parser(name, parents=[common], help=summary, description=summary))
     chosen = next((word for word in argv if not word.startswith("-")), None)
@@ -53,11 +54,23 @@ def add_commands(subparsers: Any, argv: Sequence[str], common: argparse.Argument
                 print(f"sarameya: {told}", file=sys.stderr)
             continue
         taken.add(entry.name)
-        parser = subparsers.add_parser(entry.name, parents=[common], help=f"from {package}; see its own --help")
+        summary = f"from {package}; see its own --help"
+        if chosen is None or whole:
+            summary = _summary(entry) or summary
+        parser = subparsers.add_parser(entry.name, parents=[common], help=summary)
         if entry.name == chosen or whole:
             with suppress(HandlerError) if whole else nullcontext():
                 _load(entry)(parser)
                 parser.set_defaults(run=partial(_run, parser.get_default("run")))
+
+
+def _summary(entry: EntryPoint) -> str:
+    """The first words of its description, as ours are; empty where it has none, or cannot be imported."""
+    parser = argparse.ArgumentParser()
+    with suppress(HandlerError):
+        _load(entry)(parser)
+    words = re.split(r"[.:](?:\s|$)", parser.description or "", maxsplit=1)[0]
+    return words[:1].lower() + words[1:]
 
 
 def _load(entry: EntryPoint) -> AddArguments:
