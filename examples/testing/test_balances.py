@@ -6,13 +6,19 @@ pip install 'sarameya[testing]'; pytest examples/testing
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import trio
 from balances import Balances
+from trio.testing import MockClock
 
-from sarameya import ClaimError
-from sarameya.testing import Api, ErrorCode
+from sarameya import ClaimError, ConsumerGroup
+from sarameya.embedded import EmbeddedCluster
+from sarameya.testing import Api, ClaimFeed, ErrorCode
+
+Feeds = Callable[..., ClaimFeed]
+Groups = Callable[..., ConsumerGroup]
 
 
 class Accounts:
@@ -33,7 +39,7 @@ class Accounts:
             self.full.set()
 
 
-async def test_payments_are_added_up_and_committed(autojump_clock, claim_feed):
+async def test_payments_are_added_up_and_committed(autojump_clock: MockClock, claim_feed: Feeds) -> None:
     feed, accounts = claim_feed("payments"), Accounts()
     feed.send(b"250", key=b"ann")
     feed.send(b"-100", key=b"ann")
@@ -44,7 +50,7 @@ async def test_payments_are_added_up_and_committed(autojump_clock, claim_feed):
     assert feed.committed == 3
 
 
-async def test_what_is_no_payment_holds_up_nobody(autojump_clock, claim_feed):
+async def test_what_is_no_payment_holds_up_nobody(autojump_clock: MockClock, claim_feed: Feeds) -> None:
     feed, accounts = claim_feed("payments"), Accounts()
     balances = Balances(accounts)
     feed.send(b"not a number", key=b"ann")
@@ -55,7 +61,7 @@ async def test_what_is_no_payment_holds_up_nobody(autojump_clock, claim_feed):
     assert (balances.refused, accounts.cents["ann"], feed.committed) == (2, 5, 3)
 
 
-async def test_payment_that_was_not_stored_comes_again(autojump_clock, claim_feed):
+async def test_payment_that_was_not_stored_comes_again(autojump_clock: MockClock, claim_feed: Feeds) -> None:
     feed, accounts = claim_feed("payments"), Accounts()
     feed.send(b"1", key=b"ann")
     feed.end()
@@ -69,7 +75,7 @@ async def test_payment_that_was_not_stored_comes_again(autojump_clock, claim_fee
     assert (accounts.cents["ann"], feed.committed) == (1, 1)
 
 
-async def test_lost_membership_repeats_payments(autojump_clock, claim_feed):
+async def test_lost_membership_repeats_payments(autojump_clock: MockClock, claim_feed: Feeds) -> None:
     """What the guarantee is: each payment at least once. A ledger that must not count twice needs more."""
     feed, accounts = claim_feed("payments"), Accounts()
     feed.send(b"10", key=b"ann")
@@ -81,7 +87,9 @@ async def test_lost_membership_repeats_payments(autojump_clock, claim_feed):
 
 
 @pytest.mark.sarameya({"payments": 4}, brokers=3)
-async def test_group_goes_on_though_its_coordinator_moves(sarameya_clock, sarameya_faults, sarameya_group):
+async def test_group_goes_on_though_its_coordinator_moves(
+    sarameya_clock: MockClock, sarameya_faults: EmbeddedCluster, sarameya_group: Groups
+) -> None:
     cluster, accounts = sarameya_faults, Accounts(until=40)
     cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR, 2)
     async with sarameya_group("balances") as group, trio.open_nursery() as nursery:

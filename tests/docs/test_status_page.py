@@ -82,6 +82,26 @@ def test_settings_are_settings() -> None:
     assert said["stall_after"] == ServiceSection().stall_after
 
 
+def test_names_are_let_in_by_this() -> None:
+    [said] = tomllib.loads(blocks(PAGE, "toml")[2]).values()
+    [hosts] = [said.pop("http_hosts")]
+    assert said == {}
+    assert SERVICE_KEYS["http_hosts"]
+    names = Names(named=hosts)
+    assert [names.let_in(host) for host in ("orders.example.com", "a.prod.svc.cluster.local", "example.com")] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_prometheus_is_sent_where_metrics_are() -> None:
+    [job] = yaml.safe_load(blocks(PAGE, "yaml")[0])["scrape_configs"]
+    assert job.keys() <= {"job_name", "scrape_interval", "static_configs"}  # else the path is another
+    address = tomllib.loads(blocks(PAGE, "toml")[0])["service"]["http"]
+    assert job["static_configs"] == [{"targets": [address]}]
+
+
 def test_spans_are_asked_for_by_this() -> None:
     [text] = blocks(PAGE, "python")
     names: dict[str, Any] = {}
