@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from trio.abc import Clock
     from trio.testing import MockClock
 
     from sarameya import ConsumerGroup
@@ -28,6 +29,10 @@ arguments only: write `async def {test}(sarameya_clock, ...)` (or autojump_clock
 _VIRTUAL_TIME = """\
 {fixture} is reached over TCP, which takes real time, and this test's clock jumps over it: write
 `async def {test}(sarameya_clock, ...)`, which is real time there, or ask for no clock"""
+
+_NO_TRIO = """\
+{fixture} lives on trio, and another event loop runs {test}: have pytest-trio run it
+(pip install 'sarameya[testing]', and trio_mode = true or @pytest.mark.trio)"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,13 +76,12 @@ async def sarameya_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Embe
         async with _cluster(request) as cluster:
             yield cluster
         return
-    import trio
     from trio.testing import MockClock
 
     from sarameya.testing import virtual_wall_clock
 
-    if not isinstance(trio.lowlevel.current_clock(), MockClock):
-        pytest.fail(_NO_VIRTUAL_TIME.format(test=request.node.name), pytrace=False)
+    if not isinstance(_clock(request, "sarameya_cluster"), MockClock):
+        pytest.fail(_NO_VIRTUAL_TIME.format(test=_function(request)), pytrace=False)
     async with _cluster(request, in_memory=True, wall_clock=virtual_wall_clock) as cluster:
         yield cluster
 
@@ -135,12 +139,26 @@ def _cluster(request: pytest.FixtureRequest, **options: Any) -> EmbeddedCluster:
 
 
 def _refuse_jumps(request: pytest.FixtureRequest, fixture: str) -> None:
-    import trio
     from trio.testing import MockClock
 
-    clock = trio.lowlevel.current_clock()
+    clock = _clock(request, fixture)
     if isinstance(clock, MockClock) and (clock.rate != 1 or clock.autojump_threshold != float("inf")):
-        pytest.fail(_VIRTUAL_TIME.format(fixture=fixture, test=request.node.name), pytrace=False)
+        pytest.fail(_VIRTUAL_TIME.format(fixture=fixture, test=_function(request)), pytrace=False)
+
+
+def _clock(request: pytest.FixtureRequest, fixture: str) -> Clock:
+    """That of the trio that runs the test."""
+    import trio
+
+    try:
+        return trio.lowlevel.current_clock()
+    except RuntimeError:
+        pytest.fail(_NO_TRIO.format(fixture=fixture, test=_function(request)), pytrace=False)
+
+
+def _function(request: pytest.FixtureRequest) -> str:
+    """The test's name without its parameters."""
+    return str(getattr(request.node, "originalname", None) or request.node.name)
 
 
 def _is_tcp(request: pytest.FixtureRequest) -> bool:

@@ -81,6 +81,33 @@ def test_cluster_in_memory_asks_for_the_clock_where_the_test_does_not(project: P
     assert "pytest-trio takes one from the test's own arguments only" in said
 
 
+def test_cluster_asks_for_the_clock_by_the_function_s_name(project: Project) -> None:
+    said = project.fails(
+        with_handler("""
+        import pytest
+
+        @pytest.mark.parametrize("number", [1])
+        async def test_numbered(number, sarameya_cluster):
+            pass
+    """)
+    )
+    assert "`async def test_numbered(sarameya_clock, ...)`" in said
+
+
+@pytest.mark.parametrize("fixture", ["sarameya_cluster", "sarameya_tcp_cluster"])
+def test_another_event_loop_is_told_of_trio(project: Project, fixture: str) -> None:
+    test = """
+        import pytest
+
+        @pytest.mark.anyio
+        @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+        async def test_elsewhere(anyio_backend, FIXTURE):
+            pass
+    """
+    said = project.fails(with_handler(test).replace("FIXTURE", fixture), "-o", "trio_mode=false")
+    assert f"{fixture} lives on trio, and another event loop runs test_elsewhere: have pytest-trio run it" in said
+
+
 def test_cluster_over_tcp_refuses_a_clock_that_jumps(project: Project) -> None:
     test = """
         async def test_that_jumps(autojump_clock, FIXTURE):
