@@ -130,8 +130,9 @@ async def test_kcat_lists_produces_and_consumes(cluster: EmbeddedCluster) -> Non
     assert [(p["partition"], p["leader"]) for p in topic["partitions"]] == [(0, 0), (1, 1), (2, 0), (3, 1)]
 
     lines = "\n".join(sorted(VALUES)).encode()
-    # It sends as it is what would not get smaller, such as a record by itself: here it waits until there are more.
-    together = ("-X", "linger.ms=1000")
+    # It sends as it is what would not get smaller, such as a record by itself: here it waits until there are more, and
+    # stays with no partition, of which one might then have a single record, however slow it is.
+    together = ("-X", "linger.ms=5000", "-X", "sticky.partitioning.linger.ms=0")
     await run("kcat", "-b", bootstrap(cluster), "-P", "-t", "orders", "-z", "snappy", *together, stdin=lines)
     assert sorted(stored(cluster)) == sorted(VALUES)
     assert codecs(cluster) == {Codec.SNAPPY}
