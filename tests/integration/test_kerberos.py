@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from sarameya import AuthenticationError, Config, ConnectError, ConsumerGroup, Event
+from sarameya import AuthenticationError, Config, ConsumerGroup, Event, TokenError
 from sarameya.observe import ConnectionLost
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.kerberos import HOST_NAME
@@ -67,13 +67,13 @@ async def test_ticket_is_shown_again_while_a_member_consumes(real_kafka_secured:
 
 @pytest.mark.usefixtures("_machine")
 async def test_no_ticket(real_kafka_secured: RealKafka, topic: str) -> None:
-    with pytest.raises(ConnectError, match=r"nothing to show localhost:\d+ by GSSAPI: Kerberos says: No Kerberos cred"):
+    with pytest.raises(TokenError, match=r"nothing to show localhost:\d+ by GSSAPI: Kerberos says: No Kerberos cred"):
         await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS)
 
 
 @pytest.mark.usefixtures("_alice")
 async def test_service_that_the_realm_does_not_know(real_kafka_secured: RealKafka, topic: str) -> None:
-    with pytest.raises(ConnectError, match=r"Server nobody/localhost@KRBTEST\.COM not found in Kerberos database"):
+    with pytest.raises(TokenError, match=r"Server nobody/localhost@KRBTEST\.COM not found in Kerberos database"):
         await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS | {"sasl_kerberos_service": "nobody"})
 
 
