@@ -91,6 +91,11 @@ class Page:
         located = sync_api.expect
         await self.do(lambda page: located(page.locator(selector)).to_contain_text(text, timeout=seconds * 1000))
 
+    async def until_ready(self, seconds: float = 15.0) -> None:
+        """Until the service is said to be ready, and not "not ready"."""
+        located = sync_api.expect
+        await self.do(lambda page: located(page.locator("#ready")).to_have_text("ready", timeout=seconds * 1000))
+
     async def until_rows(
         self, table: str, condition: Callable[[list[dict[str, str]]], bool], seconds: float = 15.0
     ) -> list[dict[str, str]]:

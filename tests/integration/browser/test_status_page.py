@@ -53,7 +53,7 @@ async def test_rows_are_the_broker_s_truth_and_go_on_with_it(tmp_path: Path, bro
         cluster.produce_many("orders", 0, [(None, b"x" * 100)] * 1500)
         topics = ("orders", "returns")
         async with running(tmp_path, cluster, topics=topics) as service, browser.page(service.url) as page:
-            await page.until_text("#ready", "ready")
+            await page.until_ready()
 
             def all_read(rows: Rows) -> bool:
                 wanted = [*(truth(cluster, p) for p in range(3)), truth(cluster, 0, "returns")]
@@ -97,7 +97,7 @@ async def test_what_a_partition_is_at(tmp_path: Path, browser: Browser) -> None:
         running(tmp_path, cluster, config=config, service="stall_after = 4.0") as service,
         browser.page(service.url) as page,
     ):
-        await page.until_text("#ready", "ready")
+        await page.until_ready()
         for partition, said in enumerate([b"slow 600", b"slow 600", b"pause", b"land 600", b"land 0.1"]):
             cluster.produce("orders", partition, said)
         cluster.produce("orders", 4, b"retry the catalog is locked by <b>another</b>")
@@ -160,8 +160,8 @@ async def test_broker_that_stops_is_a_reason_with_its_tries(tmp_path: Path, brow
             running(tmp_path, cluster, service="stall_after = 3.0") as service,
             browser.page(service.url) as page,
         ):
-            await page.until_text("#ready", "ready")
-            (member,) = await page.rows("members")
+            await page.until_ready()
+            (member,) = await page.until_rows("members", lambda rows: rows[0]["Coordinator"].isdigit())
             gone = 1 - int(member["Coordinator"])
             await cluster.stop_broker(gone)
 
@@ -186,7 +186,7 @@ async def test_failure_is_a_tree_and_its_text_is_text(tmp_path: Path, browser: B
         group = "orders <img src=x onerror=alert(1)>"
         async with running(tmp_path, cluster, service=restart, group=group) as service:
             async with browser.page(service.url) as page:
-                await page.until_text("#ready", "ready")
+                await page.until_ready()
                 cluster.produce("orders", 0, b"fail")
                 await page.until_text("#reasons", "it has failed: ClaimError: orders-0 at offset 1")
                 failed = await page.until_rows("members", lambda rows: rows[0]["State"].startswith("failed"))
@@ -206,7 +206,7 @@ async def test_failure_is_a_tree_and_its_text_is_text(tmp_path: Path, browser: B
                 assert depths == 2
                 assert await page.text("#group") == group
                 assert await page.do(lambda p: p.locator("main img, main i, li b b").count()) == 0
-                await page.until_text("#ready", "ready")
+                await page.until_ready()
                 await page.until_rows("members", lambda rows: rows[0]["State"] == "stable")
                 assert await page.do(lambda _: tree.is_visible()), "what was opened is still open"
 
@@ -243,7 +243,7 @@ async def test_worker_that_is_killed_is_shown_and_comes_back(tmp_path: Path, bro
         assert {row["Worker"] for row in await page.rows("partitions")} == {"2"}, "nobody reads the others"
         after = await page.until_rows("members", both, 30)
         assert int(after[0]["Process"]) not in pids
-        await page.until_text("#ready", "ready")
+        await page.until_ready()
         service.process.send_signal(signal.SIGINT)
         with trio.fail_after(15):
             assert await service.process.wait() == 0
@@ -258,7 +258,7 @@ async def test_page_says_that_the_service_stops_and_then_that_it_is_gone(tmp_pat
         running(tmp_path, cluster, config=config) as service,
         browser.page(service.url) as page,
     ):
-        await page.until_text("#ready", "ready")
+        await page.until_ready()
         cluster.produce("orders", 0, b"slow 8")
         await page.until_rows("partitions", lambda rows: rows[0]["State"].startswith("in handler"))
         service.process.send_signal(signal.SIGINT)

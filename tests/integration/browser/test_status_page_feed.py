@@ -42,7 +42,7 @@ async def test_service_that_is_frozen_is_told_and_leaves_a_gap_in_the_lines(tmp_
         running(tmp_path, cluster) as service,
         browser.page(service.url) as page,
     ):
-        await page.until_text("#ready", "ready")
+        await page.until_ready()
         assert await page.do(lambda p: p.locator("#connection").is_hidden())
         service.process.send_signal(signal.SIGSTOP)
         try:
@@ -65,7 +65,7 @@ async def test_refused_once_it_is_asked_again_and_what_was_missed_is_plotted(tmp
         relay(service.url) as between,
         browser.page(between.url) as page,
     ):
-        await page.until_text("#ready", "ready")
+        await page.until_ready()
         between.refused = frozenset({"/events", "/status.json"})
         between.cut()
         await page.until_text("#connection", "nothing heard for 10 s")
@@ -84,7 +84,7 @@ async def test_history_comes_although_it_was_not_to_be_had_at_first(tmp_path: Pa
     ):
         between.refused = frozenset({"/status.json"})
         async with browser.page(between.url) as page:
-            await page.until_text("#ready", "ready")
+            await page.until_ready()
             await until(page, lambda: between.asked.count("/status.json") >= 2)
             between.refused = frozenset()
             asked = between.asked.count("/status.json")
@@ -99,7 +99,7 @@ async def test_tab_that_nobody_looks_at_holds_no_connection(tmp_path: Path, brow
         relay(service.url) as between,
         browser.page(between.url) as page,
     ):
-        await page.until_text("#ready", "ready")
+        await page.until_ready()
         assert between.open_for("/events") == 1
         await page.evaluate(_HIDE, True)
         await until(page, lambda: between.open_for("/events") == 0)
@@ -130,7 +130,7 @@ async def test_service_that_was_started_again_is_followed(tmp_path: Path, browse
                     )
                     assert after["Member"] != before["Member"]
                     await until_gone(page, "#connection")
-                    await page.until_text("#ready", "ready")
+                    await page.until_ready()
                     assert re.fullmatch(r"for \d+ s", await page.text("#since"))
                     generation = cluster.describe_group("orders-landing").generation
                     assert await page.text("#generation") == f"generation {generation}"

@@ -62,7 +62,7 @@ async def busy_page(directory: Path, browser: Browser, **context: Any) -> AsyncI
         ) as service,
         browser.page(service.url, **context) as page,
     ):
-        await page.until_text("#ready", "ready")
+        await page.until_ready()
         cluster.produce("orders", 0, b"fail")
         await page.until_text("#events", "ExceptionGroup")
         await page.until_rows("members", lambda rows: rows[0]["State"] == "stable")
