@@ -63,12 +63,16 @@ async def starting(directory: Path, sharing: str) -> AsyncIterator[Running]:
 
 
 @pytest.mark.parametrize("sharing", ["", "share = true", "share = false"])
-@pytest.mark.parametrize(("signals", "code"), [([signal.SIGTERM], 0), ([signal.SIGINT, signal.SIGTERM], 143)])
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]], ids=["one", "two"])
 async def test_signal_while_spark_starts_ends_the_run_and_leaves_nothing(
-    tmp_path: Path, sharing: str, signals: list[signal.Signals], code: int
+    tmp_path: Path, sharing: str, signals: list[signal.Signals]
 ) -> None:
     async with starting(tmp_path, sharing) as running:
         for signum in signals:  # at once: the first one's end may be a quick one
             running.process.send_signal(signum)
         with trio.fail_after(PATIENCE):
-            assert await running.process.wait() == code, running.stderr
+            code = await running.process.wait()
+        # Two that wait for the program together come to it in either order; the one that came second has the code.
+        second = [number for number in signals if f"{number.name}: exiting at once" in running.stderr]
+        assert len(second) == len(signals) - 1, running.stderr
+        assert code == (128 + second[0] if second else 0), running.stderr
