@@ -34,7 +34,14 @@ from sarameya.net.broker_pool import Purpose, open_broker_pool
 from sarameya.observe import ConnectionLost, TlsFilesRenewed
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import produce
-from tests.integration.real_kafka.security import REAUTH_SECONDS, USERS, Security, expired, unsecured_token
+from tests.integration.real_kafka.security import (
+    LISTENERS,
+    REAUTH_SECONDS,
+    USERS,
+    Security,
+    expired,
+    unsecured_token,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -233,13 +240,19 @@ def short_tokens() -> Callable[[], str]:
     return give
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
-async def test_connections_are_renewed_while_two_members_consume(real_kafka_secured: RealKafka, mechanism: str) -> None:
+@pytest.mark.parametrize(
+    ("listener", "mechanism"), [("SASL_SSL_REAUTH", "SCRAM-SHA-512"), ("SASL_PLAIN", "OAUTHBEARER")]
+)
+async def test_connections_are_renewed_while_two_members_consume(
+    real_kafka_secured: RealKafka, listener: str, mechanism: str
+) -> None:
     """Over several of their lifetimes, with a rebalance amid (KIP-368); tokens that are used nearly to their end have
     sessions that are too short to be renewed in time."""
     topic = real_kafka_secured.create_topic(f"renewed-{mechanism.lower()}", 2)
     shown = password(mechanism) if mechanism != "OAUTHBEARER" else token("alice") | {"sasl_token": short_tokens()}
-    config = Config(security_protocol="SASL_PLAINTEXT", offset_initial="oldest", **shown)
+    protocol = LISTENERS[listener]
+    trust = trusting(real_kafka_secured, protocol) if protocol == "SASL_SSL" else {"security_protocol": protocol}
+    config = Config(offset_initial="oldest", **trust, **shown)
     events: list[Event] = []
     had: set[bytes | None] = set()
     sent: list[bytes] = []
@@ -260,8 +273,8 @@ async def test_connections_are_renewed_while_two_members_consume(real_kafka_secu
 
     with trio.fail_after(90):
         async with (
-            ConsumerGroup(real_kafka_secured.at("SASL_PLAIN"), topic, config, observers=[events.append]) as first,
-            ConsumerGroup(real_kafka_secured.at("SASL_PLAIN"), topic, config, observers=[events.append]) as second,
+            ConsumerGroup(real_kafka_secured.at(listener), topic, config, observers=[events.append]) as first,
+            ConsumerGroup(real_kafka_secured.at(listener), topic, config, observers=[events.append]) as second,
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(first.consume, [topic], Keeping())

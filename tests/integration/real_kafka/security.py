@@ -1,14 +1,15 @@
 """Listeners of a real Kafka that want to know who is there, and the certificates of both sides.
 
-| listener   | speaks         | asks                                                       |
-|------------|----------------|------------------------------------------------------------|
-| SSL        | TLS            | nobody                                                     |
-| MTLS       | TLS            | for a client certificate                                   |
-| OTHER_NAME | TLS            | nobody; its certificate is for another host                |
-| EXPIRED    | TLS            | nobody; its certificate has expired                        |
-| SASL_SSL   | TLS            | PLAIN, SCRAM, OAUTHBEARER (unsecured tokens)               |
-| SASL_PLAIN | nothing hidden | the same, and anew every REAUTH_SECONDS                    |
-| KERBEROS   | nothing hidden | GSSAPI, and anew every REAUTH_SECONDS                      |
+| listener        | speaks         | asks                                                       |
+|-----------------|----------------|------------------------------------------------------------|
+| SSL             | TLS            | nobody                                                     |
+| MTLS            | TLS            | for a client certificate                                   |
+| OTHER_NAME      | TLS            | nobody; its certificate is for another host                |
+| EXPIRED         | TLS            | nobody; its certificate has expired                        |
+| SASL_SSL        | TLS            | PLAIN, SCRAM, OAUTHBEARER (unsecured tokens)               |
+| SASL_SSL_REAUTH | TLS            | the same, and anew every REAUTH_SECONDS                    |
+| SASL_PLAIN      | nothing hidden | the same, and anew every REAUTH_SECONDS                    |
+| KERBEROS        | nothing hidden | GSSAPI, and anew every REAUTH_SECONDS                      |
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -33,6 +35,7 @@ LISTENERS: Mapping[str, str] = {
     "OTHER_NAME": "SSL",
     "EXPIRED": "SSL",
     "SASL_SSL": "SASL_SSL",
+    "SASL_SSL_REAUTH": "SASL_SSL",
     "SASL_PLAIN": "SASL_PLAINTEXT",
     "KERBEROS": "SASL_PLAINTEXT",
 }
@@ -40,6 +43,7 @@ LISTENERS: Mapping[str, str] = {
 USERS: Mapping[str, str] = {"alice": "sesame", "bob": 's,i=m,s"im'}
 REAUTH_SECONDS = 5.0
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_REAUTHENTICATING = ("sasl_ssl_reauth", "sasl_plain")
 _MODULES = "org.apache.kafka.common.security"
 
 
@@ -133,12 +137,12 @@ def _sasl() -> dict[str, str]:
         "oauthbearer": f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="kafka";',
     }
     properties = {"sasl.enabled.mechanisms": ",".join(_MECHANISMS)}
-    for listener in ("sasl_ssl", "sasl_plain"):
+    for listener in ("sasl_ssl", *_REAUTHENTICATING):
         for mechanism, entry in entries.items():
             # In a .properties file a backslash stands for itself only if there are two.
             properties[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = entry.replace("\\", "\\\\")
-    for mechanism in entries:
-        name = f"listener.name.sasl_plain.{mechanism}.connections.max.reauth.ms"
+    for listener, mechanism in product(_REAUTHENTICATING, entries):
+        name = f"listener.name.{listener}.{mechanism}.connections.max.reauth.ms"
         properties[name] = str(int(REAUTH_SECONDS * 1000))
     return properties
 
