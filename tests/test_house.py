@@ -18,15 +18,12 @@ from packaging.utils import canonicalize_name
 from sarameya import Config, __version__
 from sarameya.service.app_file import load_app
 from sarameya_handlers import SparkSink
+from tests.docs.pages import PAGES, blocks
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = PAGES["README"]
 
 pytest_plugins = ["pytester"]
-
-
-def code_blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
 def test_changelog_has_the_version() -> None:
@@ -73,12 +70,12 @@ def test_no_committed_file_names_a_registry() -> None:
     assert found.returncode == 1, found.stdout + found.stderr  # 1: git grep has found nothing
 
 
-@pytest.mark.parametrize("block", code_blocks("python"))
+@pytest.mark.parametrize("block", blocks(README, "python"))
 def test_readme_python_block_is_python(block: str) -> None:
     ast.parse(block)
 
 
-@pytest.mark.parametrize("block", code_blocks("toml"))
+@pytest.mark.parametrize("block", blocks(README, "toml"))
 def test_readme_toml_block_is_an_app_file(block: str, tmp_path: Path) -> None:
     path = tmp_path / "app.toml"
     path.write_text(block, encoding="utf-8")

@@ -25,7 +25,7 @@ from uuid import uuid4
 import attrs
 import pytest
 
-from tests.docs.pages import page
+from tests.docs.pages import code, page
 from tests.integration.processes import marked
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.node import free_ports
@@ -52,11 +52,11 @@ class Walk:
     walked: list[str] = attrs.field(factory=list)
 
     def walk(self, text: str) -> None:
-        for language, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-            if language == "console":
-                self.console(block)
-            elif language in ("python", "toml"):
-                self.write(block)
+        for block in code(text):
+            if block.language == "console":
+                self.console(block.text)
+            elif block.language in ("python", "toml"):
+                self.write(block.text)
 
     def write(self, text: str) -> None:
         name = text.splitlines()[0].removeprefix("# ")
