@@ -6,8 +6,6 @@ import ast
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from importlib.metadata import requires
 from pathlib import Path
 
 import attrs
@@ -18,6 +16,7 @@ from packaging.utils import canonicalize_name
 from sarameya import Config, __version__
 from sarameya.service.app_file import load_app
 from sarameya_handlers import SparkSink
+from tests.distributions import installed_tree
 from tests.docs.pages import PAGES, blocks
 
 ROOT = Path(__file__).parents[1]
@@ -36,24 +35,6 @@ def test_every_dependency_is_pinned() -> None:
 
     assert [str(pin) for pin in pins if pin.url or [s.operator for s in pin.specifier] != ["=="]] == []
     assert installed_tree("sarameya", {"dev"}) - {canonicalize_name(pin.name) for pin in pins} == {"sarameya"}
-
-
-def installed_tree(name: str, extras: set[str]) -> set[str]:
-    """The canonical names of a distribution and of all it requires here, with `extras`."""
-    seen: set[tuple[str, frozenset[str]]] = set()
-    waiting = [(canonicalize_name(name), frozenset(extras))]
-    while waiting:
-        distribution = waiting.pop()
-        if distribution not in seen:
-            seen.add(distribution)
-            waiting += requirements(*distribution)
-    return {name for name, _ in seen}
-
-
-def requirements(name: str, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    for requirement in map(Requirement, requires(name) or ()):
-        if requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in extras | {""}):
-            yield canonicalize_name(requirement.name), frozenset(requirement.extras)
 
 
 def test_no_committed_file_names_a_registry() -> None:
