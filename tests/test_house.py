@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
@@ -35,6 +36,16 @@ def test_every_dependency_is_pinned() -> None:
 
     assert [str(pin) for pin in pins if pin.url or [s.operator for s in pin.specifier] != ["=="]] == []
     assert installed_tree("sarameya", {"dev"}) - {canonicalize_name(pin.name) for pin in pins} == {"sarameya"}
+
+
+@pytest.mark.parametrize("module", ["sarameya_main", "sarameya_pytest"])
+def test_module_that_an_installation_copies_is_the_source_s(module: str) -> None:
+    """An editable installation points to packages, but has copies of the modules beside them."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    is_same = Path(spec.origin).read_bytes() == (ROOT / "runtime" / f"{module}.py").read_bytes()
+    assert is_same, f"{spec.origin} is not what runtime/{module}.py is by now; run: make .venv/test.stamp"
 
 
 def test_no_committed_file_names_a_registry() -> None:
