@@ -30,8 +30,7 @@ from sqlalchemy import (
 
 from sarameya import Config, ConsumerGroup
 from sarameya.embedded import EmbeddedCluster
-from sarameya_handlers import ForeachBatch, SparkOptions, SparkSink
-from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers import ChainKey, ForeachBatch, Link, SparkOptions, SparkSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

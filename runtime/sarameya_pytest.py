@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from sarameya import ConsumerGroup
     from sarameya.testing import ClaimFeed, EmbeddedCluster
 
+__all__ = [
+    "claim_feed",
+    "sarameya_clock",
+    "sarameya_cluster",
+    "sarameya_faults",
+    "sarameya_group",
+    "sarameya_tcp_cluster",
+]
+
 _MARKER = "sarameya(topics, brokers=1, **options): what the test's sarameya_cluster has, as for EmbeddedCluster"
 
 _NO_VIRTUAL_TIME = """\

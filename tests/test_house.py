@@ -6,8 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from importlib.metadata import requires
+from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
@@ -18,15 +17,13 @@ from packaging.utils import canonicalize_name
 from sarameya import Config, __version__
 from sarameya.service.app_file import load_app
 from sarameya_handlers import SparkSink
+from tests.distributions import installed_tree
+from tests.docs.pages import PAGES, blocks
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = PAGES["README"]
 
 pytest_plugins = ["pytester"]
-
-
-def code_blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
 def test_changelog_has_the_version() -> None:
@@ -41,22 +38,14 @@ def test_every_dependency_is_pinned() -> None:
     assert installed_tree("sarameya", {"dev"}) - {canonicalize_name(pin.name) for pin in pins} == {"sarameya"}
 
 
-def installed_tree(name: str, extras: set[str]) -> set[str]:
-    """The canonical names of a distribution and of all it requires here, with `extras`."""
-    seen: set[tuple[str, frozenset[str]]] = set()
-    waiting = [(canonicalize_name(name), frozenset(extras))]
-    while waiting:
-        distribution = waiting.pop()
-        if distribution not in seen:
-            seen.add(distribution)
-            waiting += requirements(*distribution)
-    return {name for name, _ in seen}
-
-
-def requirements(name: str, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    for requirement in map(Requirement, requires(name) or ()):
-        if requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in extras | {""}):
-            yield canonicalize_name(requirement.name), frozenset(requirement.extras)
+@pytest.mark.parametrize("module", ["sarameya_main", "sarameya_pytest"])
+def test_module_that_an_installation_copies_is_the_source_s(module: str) -> None:
+    """An editable installation points to packages, but has copies of the modules beside them."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    is_same = Path(spec.origin).read_bytes() == (ROOT / "runtime" / f"{module}.py").read_bytes()
+    assert is_same, f"{spec.origin} is not what runtime/{module}.py is by now; run: make .venv/test.stamp"
 
 
 def test_no_committed_file_names_a_registry() -> None:
@@ -73,12 +62,12 @@ def test_no_committed_file_names_a_registry() -> None:
     assert found.returncode == 1, found.stdout + found.stderr  # 1: git grep has found nothing
 
 
-@pytest.mark.parametrize("block", code_blocks("python"))
+@pytest.mark.parametrize("block", blocks(README, "python"))
 def test_readme_python_block_is_python(block: str) -> None:
     ast.parse(block)
 
 
-@pytest.mark.parametrize("block", code_blocks("toml"))
+@pytest.mark.parametrize("block", blocks(README, "toml"))
 def test_readme_toml_block_is_an_app_file(block: str, tmp_path: Path) -> None:
     path = tmp_path / "app.toml"
     path.write_text(block, encoding="utf-8")

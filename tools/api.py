@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 SNAPSHOT = ROOT / "tests" / "api.txt"
 SOURCES = [ROOT / "runtime", ROOT / "handlers"]
 MODULES = ("sarameya", "sarameya.observe", "sarameya.testing", "sarameya.embedded", "sarameya.service")
-MODULES += ("sarameya_handlers", "sarameya_handlers.spark")
+MODULES += tuple(f"sarameya.telemetry.{name}" for name in ("prometheus", "otel_metrics", "otel_tracing", "snapshot"))
+MODULES += ("sarameya_handlers", "sarameya_handlers.spark", "sarameya_handlers.audit", "sarameya_pytest")
 COMMAND = "make api"
 
 _UNSAID = {"__repr__", "__str__", "__hash__", "__eq__", "__slots__", "__all__", "__post_init__", "__attrs_post_init__"}

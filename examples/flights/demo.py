@@ -26,10 +26,7 @@ from examples.flights.errors import DemoError
 from examples.flights.job import GROUP, TOPIC, Job
 from examples.flights.service import Service, running
 from sarameya.embedded import EmbeddedCluster
-from sarameya.service import signals
-from sarameya.service.failures import leaves
-from sarameya.service.progress import display
-from sarameya.service.signals import Stop
+from sarameya.service import Stop, display, run_program
 
 WORKERS = 2
 
@@ -75,15 +72,22 @@ REPORTED = {
 def main() -> int:
     args = _arguments()
     try:
-        return signals.run(partial(until_stopped, args))
+        return run_program(partial(until_stopped, args))
     except KeyboardInterrupt:
         return 130
     except (DemoError, OSError, ExceptionGroup) as error:
-        expected = [leaf for leaf in leaves(error) if isinstance(leaf, DemoError | OSError)]
-        if not expected:
+        expected = _expected(error)
+        if expected is None:
             raise
-        print(f"flights: {expected[0]}", file=sys.stderr)
+        print(f"flights: {expected}", file=sys.stderr)
         return 1
+
+
+def _expected(error: Exception) -> Exception | None:
+    """The first failure of a kind that the demo tells in a line, within however many groups."""
+    if isinstance(error, ExceptionGroup):
+        return next(filter(None, map(_expected, error.exceptions)), None)
+    return error if isinstance(error, DemoError | OSError) else None
 
 
 def _arguments() -> argparse.Namespace:

@@ -14,7 +14,7 @@ from examples.flights.data import PARTITIONS, Flight
 from examples.flights.errors import DemoError
 from examples.flights.service import Service
 from sarameya.embedded import EmbeddedCluster, GroupState
-from sarameya.service.progress import Display
+from sarameya.service import Display
 
 TOPIC = "flights"
 GROUP = "flights-landing"

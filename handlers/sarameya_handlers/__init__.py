@@ -7,6 +7,7 @@ registry/     a schema registry's client
 audit/        the commands verify, sweep, rewind, compact
 """
 
+from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
 from sarameya_handlers.printing import PrintHandler
 from sarameya_handlers.spark import (
     DeltaTable,
@@ -19,18 +20,24 @@ from sarameya_handlers.spark import (
     SparkOptions,
     SparkSink,
     read_landing,
+    with_event_date,
 )
 
 __all__ = [
+    "ChainKey",
     "DeltaTable",
     "ForeachBatch",
     "IcebergTable",
+    "Kind",
     "LandingError",
     "Layout",
     "Ledger",
+    "Link",
+    "Origin",
     "ParquetTable",
     "PrintHandler",
     "SparkOptions",
     "SparkSink",
     "read_landing",
+    "with_event_date",
 ]

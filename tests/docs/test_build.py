@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tools.api import MODULES
+
 ROOT = Path(__file__).parents[2]
-PUBLIC = ["sarameya", "sarameya.observe", "sarameya.testing", "sarameya.embedded", "sarameya.service"]
-PUBLIC += ["sarameya_handlers", "sarameya_handlers.spark"]
 STRICT = ["--builder", "html", "--conf-dir", "docs", "--nitpicky", "--fail-on-warning", "--keep-going", "--quiet"]
 # A page that is not read again would not be complained of again.
 STRICT += ["--fresh-env", "--write-all"]
@@ -49,7 +49,7 @@ def test_makefile_builds_as_it_is_built_here() -> None:
 
 
 def test_every_public_name_is_on_a_page(pages: Path) -> None:
-    modules = [import_module(module) for module in PUBLIC]
+    modules = [import_module(module) for module in MODULES]
     public = {f"{module.__name__}.{name}": getattr(module, name) for module in modules for name in module.__all__}
     shown = set(entries(pages))
     # One that is exported twice has its place under one of the two names.

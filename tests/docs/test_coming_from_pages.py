@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -24,6 +24,8 @@ from sarameya.service.app_file import App, ServiceSection, load_app
 from sarameya.service.commands import _OURS
 from sarameya.testing import run_inline, virtual_wall_clock
 from sarameya_handlers import SparkSink
+from tests.docs import sarama
+from tests.docs.names import rows
 from tests.docs.pages import DOCS, blocks, page
 from tests.group.kit import deadline, eventually, fill, orders
 
@@ -34,14 +36,6 @@ OPTIONS = {field.name for kind in (Config, App, ServiceSection) for field in att
 SINK = set(inspect.signature(SparkSink.__init__).parameters) | {"value_format"}
 COMMANDS = {*_OURS, *(entry.name for entry in entry_points(group="sarameya.commands"))}
 ABSENT = object()
-
-
-def rows(text: str) -> Iterator[tuple[list[str], list[str]]]:
-    """(their names, our names) of each row of the tables of names; the header of ours says so."""
-    for table in re.findall(r"^\| [^|]+ \| Sarameya \|.*\n\|-.*\n((?:\|.*\n)+)", text, re.MULTILINE):
-        for line in table.splitlines():
-            theirs, ours, *_ = line.strip("|").split("|")
-            yield re.findall(r"`([^`]+)`", theirs), re.findall(r"`([^`]+)`", ours)
 
 
 def is_ours(name: str) -> bool:
@@ -109,7 +103,16 @@ def resolves(name: str, modules: list[Any]) -> bool:
     return found is not ABSENT
 
 
+SARAMAS = set(sarama.NAMES.read_text(encoding="ascii").splitlines()[1:])
+
+
+def is_sarama_s(name: str) -> bool:
+    """Its compiler has been asked: `python -m tests.docs.sarama`."""
+    return name in SARAMAS
+
+
 THEIRS = {
+    "sarama": is_sarama_s,
     "kafka-python": is_kafka_python_s,
     "aiokafka": is_aiokafka_s,
     "confluent-kafka": is_confluent_s,
@@ -124,14 +127,31 @@ def test_every_page_is_known() -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_our_names_are_real(source: str) -> None:
-    names = {name for _, ours in rows(page(f"coming-from-{source}")) for name in ours}
+    names = {name for _, ours, _ in rows(page(f"coming-from-{source}")) for name in ours}
     assert len(names) > 15
     assert {name for name in names if not is_ours(name)} == set()
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_names_in_what_differs_are_real(source: str) -> None:
+    names = {name for _, _, differs in rows(page(f"coming-from-{source}")) for name in differs}
+    named = {name for name in names if re.fullmatch(r"sarameya \w+|[A-Za-z]\w*[._A-Z][\w.]*|[A-Z]\w+", name)}
+    assert len(named) >= 3
+    assert {name for name in named if not is_ours(name) and not THEIRS[source](name)} == set()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_row_names_something_of_ours(source: str) -> None:
+    assert [theirs for theirs, ours, _ in rows(page(f"coming-from-{source}")) if theirs and not ours] == []
+
+
+def test_names_of_sarama_s_are_of_the_version_that_the_benches_have() -> None:
+    assert sarama.NAMES.read_text().splitlines()[0] == f"# {sarama.version()}", "run: python -m tests.docs.sarama"
+
+
 @pytest.mark.parametrize("source", THEIRS)
 def test_their_names_are_real(source: str) -> None:
-    names = {name for theirs, _ in rows(page(f"coming-from-{source}")) for name in theirs} - {"group_id"}
+    names = {name for theirs, _, _ in rows(page(f"coming-from-{source}")) for name in theirs} - {"group_id"}
     assert len(names) > 15
     assert {name for name in names if not THEIRS[source](name)} == set()
 

@@ -3,123 +3,196 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib.util
 import re
 import shlex
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from itertools import count
 
 import pytest
 
+from bench.__main__ import argument_parser, load_benches
 from sarameya.service.cli import build_parser
-from tests.docs.pages import PAGES, ROOT, blocks
+from tests.docs.claims import CLAIMS, DRAWN, Claims
+from tests.docs.pages import INDENTED, PAGES, ROOT, Block, code, inline
+from tests.service.test_help import parsers
 
-RUNNERS = {
-    ("README", "python"): "tests/docs/test_readme_page.py",
-    ("README", "toml"): "tests/test_house.py",
-    ("docs/audit", "python"): "tests/docs/test_audit_page.py",
-    ("docs/backpressure", "python"): "tests/docs/test_backpressure_page.py",
-    ("docs/coming-from-aiokafka", "python"): "tests/docs/test_coming_from_pages.py",
-    ("docs/coming-from-confluent-kafka", "python"): "tests/docs/test_coming_from_pages.py",
-    ("docs/coming-from-kafka-python", "python"): "tests/docs/test_coming_from_pages.py",
-    ("docs/coming-from-sarama", "python"): "tests/docs/test_coming_from_pages.py",
-    ("docs/coming-from-spark", "python"): "tests/docs/test_coming_from_pages.py",
-    ("docs/coming-from-spark", "toml"): "tests/docs/test_coming_from_pages.py",
-    ("docs/configuration", "python"): "tests/docs/test_configuration_page.py",
-    ("docs/fetching", "python"): "tests/docs/test_fetching_page.py",
-    ("docs/handlers", "python"): "tests/docs/test_handlers_page.py",
-    ("docs/offsets", "python"): "tests/docs/test_offsets_page.py",
-    ("docs/offsets", "toml"): "tests/docs/test_offsets_page.py",
-    ("docs/operations", "json"): "tests/docs/test_operations_page.py",
-    ("docs/operations", "text"): "tests/docs/test_operations_page.py",
-    ("docs/producing", "python"): "tests/docs/test_producing_page.py",
-    ("docs/producing", "toml"): "tests/docs/test_producing_page.py",
-    ("docs/rebalancing", "python"): "tests/docs/test_rebalancing_page.py",
-    ("docs/security", "python"): "tests/docs/test_security_page.py",
-    ("docs/security", "sh"): "tests/docs/test_security_page.py",
-    ("docs/security", "toml"): "tests/docs/test_security_page.py",
-    ("docs/shaping", "python"): "tests/docs/test_shaping_page.py",
-    ("docs/shaping", "toml"): "tests/docs/test_shaping_page.py",
-    ("docs/status-page", "python"): "tests/docs/test_status_page.py",
-    ("docs/status-page", "toml"): "tests/docs/test_status_page.py",
-    ("docs/status-page", "yaml"): "tests/docs/test_status_page.py",
-    ("docs/tables", "toml"): "tests/docs/test_tables_page.py",
-    ("docs/testing", "ini"): "tests/docs/test_testing_page.py",
-    ("docs/testing", "python"): "tests/docs/test_testing_page.py",
-    ("docs/tutorial", "console"): "tests/integration/test_tutorial.py",
-    ("docs/tutorial", "python"): "tests/integration/test_tutorial.py",
-    ("docs/tutorial", "sh"): "tests/docs/test_every_block.py",  # what is installed, below
-    ("docs/tutorial", "toml"): "tests/integration/test_tutorial.py",
-}
-"""Which test has the blocks of a page in a language: all of them, as `blocks` gives them."""
+COMMANDS = "tests/docs/test_every_block.py::test_command_is_one"
 
-NOT_CODE = {"", "mermaid", "{toctree}"}
-"""What is printed, drawn or contents."""
-
-SHELL = re.compile(r"^(?:    |\$ )?((?:sarameya|make|python3?) +(?!\w+: ).*)$", re.MULTILINE)
+SHELL = re.compile(r"(?:\$ )?((?:sarameya|make|python3?) +(?!\w+: ).*)")
 OF_THE_TUTORIAL = {"produce.py", "read.py"}
+LEAVES = [parser.prog for parser in parsers() if parser._subparsers is None]
 
 
-def all_blocks() -> set[tuple[str, str]]:
-    return {
-        (name, language)
-        for name, text in PAGES.items()
-        for language in re.findall(r"^```(\S*)\n.*?^```", text, re.MULTILINE | re.DOTALL)
-        if language not in NOT_CODE
-    }
+def claimants(blocks: list[Block], claims: Claims) -> Iterator[tuple[Block, list[str]]]:
+    """Each block, and the tests that say that they have it."""
+    numbers = {key: count() for key in {(block.page, block.language) for block in blocks}}
+    for block in blocks:
+        if block.language != "console" and commands_of(block) and all(map(SHELL.fullmatch, block.text.splitlines())):
+            yield block, [COMMANDS]
+            continue
+        key, number = (block.page, block.language), next(numbers[block.page, block.language])
+        named = list(claims.get(key, ())[number : number + 1])
+        yield block, [*named, *(["drawn"] if (*key, number) in DRAWN else [])]
+
+
+def unclaimed(name: str, text: str, claims: Claims) -> list[str]:
+    return [str(block) for block, tests in claimants(code(text, name), claims) if len(tests) != 1]
+
+
+def commands_of(block: Block) -> list[str]:
+    """The lines that a reader may type: indented, in a block for a shell, or behind a `$`."""
+    if block.language not in (INDENTED, "sh", "console", ""):
+        return []
+    lines = [found[1] for line in block.text.splitlines() if (found := SHELL.fullmatch(line))]
+    # Two spaces part the columns of a table, in what a command prints.
+    return [re.split(r"  #| > ", line)[0].strip() for line in lines if not re.match(r"sarameya +orders ", line)]
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """(page, command) for each line that a reader may type: indented, in a block for a shell, or behind a `$`."""
     for name, text in PAGES.items():
-        prose = re.sub(r"^```\S*\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-        typed = re.findall(r"(?:^    .*\n)+", prose, re.MULTILINE)
-        typed += [block for language in ("sh", "console", "") for block in blocks(text, language)]
-        for block in typed:
-            for command in SHELL.findall(block):
-                # Two spaces part the columns of a table, in what a command prints.
-                if not re.match(r"sarameya +orders ", command):
-                    yield name, re.split(r"  #| > ", command)[0].strip()
+        for block in code(text, name):
+            for command in commands_of(block):
+                yield name, command
 
 
-def test_every_block_has_a_test_that_has_it() -> None:
-    assert all_blocks() == set(RUNNERS)
+@pytest.mark.parametrize("name", PAGES)
+def test_every_block_is_claimed_by_one_test(name: str) -> None:
+    assert unclaimed(name, PAGES[name], CLAIMS) == []
 
 
-@pytest.mark.parametrize(("block", "runner"), RUNNERS.items(), ids="-".join)
-def test_test_of_a_block_takes_it_from_its_page(block: tuple[str, str], runner: str) -> None:
-    name, language = block
-    text = (ROOT / runner).read_text(encoding="utf-8")
-    short = name.removeprefix("docs/")
-    taken = short if short in text else short.removeprefix("coming-from-")
-    assert f'"{taken}"' in text or "README" in text
-    assert f'"{language}"' in text
+def test_no_claim_is_to_a_block_that_is_not_there() -> None:
+    there: Counter[tuple[str, str]] = Counter()
+    for name, text in PAGES.items():
+        there.update(
+            (name, block.language) for block, tests in claimants(code(text, name), CLAIMS) if COMMANDS not in tests
+        )
+    there.subtract((page, language) for page, language, _ in DRAWN)
+    assert {key: len(tests) for key, tests in CLAIMS.items()} == {
+        key: number for key, number in there.items() if number
+    }
+
+
+OTHER_FENCES = {
+    "title": '```python title="one.py"\nx = 1\n```\n',
+    "in a list": "- one\n\n  ```python\n  x = 1\n  ```\n",
+    "in a quotation": "> ```python\n> x = 1\n> ```\n",
+    "tildes": "~~~python\nx = 1\n~~~\n",
+    "bare": "```\nx = 1\n```\n",
+    "indented": "text\n\n    x = 1\n",
+    "among commands": "    sarameya run app.toml\n    x = 1\n",
+}
+
+
+@pytest.mark.parametrize("text", OTHER_FENCES.values(), ids=OTHER_FENCES)
+def test_block_of_any_form_that_nobody_claims_is_noticed(text: str) -> None:
+    assert len(unclaimed("page", text, {})) == 1
+
+
+def test_second_block_needs_a_claim_of_its_own() -> None:
+    two = "```python\nx = 1\n```\n\n```python\ny = 1\n```\n"
+    assert unclaimed("page", two, {("page", "python"): ("one",)}) == ["page:5 (python)"]
+    assert unclaimed("page", two, {("page", "python"): ("one", "two")}) == []
+
+
+@cache
+def definitions(file: str) -> dict[str, ast.stmt]:
+    """What a test's module defines: functions, and what names are bound to."""
+    found: dict[str, ast.stmt] = {}
+    for one in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found[one.name] = one
+        elif isinstance(one, ast.Assign | ast.AnnAssign):
+            for target in one.targets if isinstance(one, ast.Assign) else [one.target]:
+                found |= {name.id: one for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return found
+
+
+def words(file: str, test: str) -> set[str]:
+    """The strings that stand in a test, its fixtures and whatever else of its module it uses."""
+    known, seen, found = definitions(file), set[str](), set[str]()
+    waiting = [test]
+    while waiting:
+        name = waiting.pop()
+        if name in known and name not in seen:
+            seen.add(name)
+            for node in ast.walk(known[name]):
+                if isinstance(node, ast.Name | ast.arg):
+                    waiting.append(node.id if isinstance(node, ast.Name) else node.arg)
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.add(node.value)
+    return found
+
+
+TAKEN = sorted({(page, language, test) for (page, language), tests in CLAIMS.items() for test in tests})
+
+
+@pytest.mark.parametrize(("page", "language", "test"), TAKEN)
+def test_test_that_claims_a_block_is_one_and_takes_it_from_its_page(page: str, language: str, test: str) -> None:
+    file, _, name = test.partition("::")
+    assert name in definitions(file)
+    if file.startswith("tests/docs/") and test != EXTRAS:  # others have the page's whole text
+        short = page.removeprefix("docs/")
+        found = words(file, name)
+        assert language in found
+        assert {short, short.removeprefix("coming-from-")} & found
+
+
+EXTRAS = "tests/docs/test_every_block.py::test_extras_that_are_to_be_installed_exist"
 
 
 def test_commands_are_found() -> None:
     found = list(commands())
-    assert len(found) > 30
+    assert len(found) > 60
     assert {"README", "docs/groups", "docs/audit", "docs/tutorial", "docs/offsets"} <= {name for name, _ in found}
 
 
-@pytest.mark.parametrize(("name", "command"), sorted(set(commands())))
-def test_command_is_one(name: str, command: str) -> None:
+def check(command: str) -> None:
+    """Raise whatever the program says that is called, where it does not take this."""
     program, *rest = shlex.split(command.partition(" > ")[0])
     if program == "make":
         assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     elif program == "sarameya":
         known = build_parser(rest).parse_args(rest)
         assert isinstance(known, argparse.Namespace)
+    elif rest[:2] == ["-m", "bench"]:
+        assert argument_parser(load_benches()).parse_args(rest[2:]).bench
     elif rest[0] == "-m":
         assert importlib.util.find_spec(rest[1]) is not None
     else:
         assert rest[0] in OF_THE_TUTORIAL
 
 
-@pytest.mark.parametrize("command", ["sarameya runn app.toml", "sarameya run app.toml --no-such-option"])
+@pytest.mark.parametrize(("name", "command"), sorted(set(commands())))
+def test_command_is_one(name: str, command: str) -> None:
+    check(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sarameya runn app.toml",
+        "sarameya run app.toml --no-such-option",
+        "python -m bench nothing",
+        "python -m bench latency --no-such-option",
+    ],
+)
 def test_command_that_is_none_is_noticed(command: str) -> None:
     with pytest.raises(SystemExit):
-        build_parser(command.split()[1:]).parse_args(command.split()[1:])
+        check(command)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_command_that_is_named_in_a_sentence_is_one(name: str) -> None:
+    for command in inline(PAGES[name]):
+        if command.startswith(("make ", "python -m ")):
+            check(command)
+        elif found := re.match(r"sarameya((?: [a-z]+)+)", command):
+            assert any(f"{leaf} ".startswith(f"{found[0]} ") or found[0].startswith(leaf) for leaf in LEAVES), command
 
 
 def test_extras_that_are_to_be_installed_exist() -> None:

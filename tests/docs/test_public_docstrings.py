@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-from tests.docs.test_build import PUBLIC
+from tools.api import MODULES
 
 
 def undocumented(module: str) -> Iterator[str]:
@@ -29,6 +29,6 @@ def undocumented(module: str) -> Iterator[str]:
                 yield f"{name}.{member}"
 
 
-@pytest.mark.parametrize("module", PUBLIC)
+@pytest.mark.parametrize("module", MODULES)
 def test_public_name_has_a_docstring(module: str) -> None:
     assert list(undocumented(module)) == []

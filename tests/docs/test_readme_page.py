@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -16,7 +17,7 @@ import sarameya
 from sarameya import Consumer, ConsumerGroup
 from sarameya.embedded import EmbeddedCluster
 from sarameya.testing import run_inline, virtual_wall_clock
-from tests.docs.pages import PAGES, blocks
+from tests.docs.pages import PAGES, ROOT, blocks
 from tests.group.kit import deadline, eventually, fill, orders
 from tests.testing.user_project import Project
 
@@ -66,6 +67,15 @@ async def test_consumer_reads_and_commits(autojump_clock: MockClock, monkeypatch
         nursery.start_soon(shown(CONSUMER, cluster)["read"])
         await eventually(lambda: [one.offset for one in cluster.committed("audit").values()] == [3])
         nursery.cancel_scope.cancel()
+
+
+def test_packages_are_those_that_the_demo_needs() -> None:
+    [command] = [block for block in blocks(PAGES["README"], "indented") if block.startswith("sudo ")]
+    told = command.split()[3:]
+    bare = {**os.environ, "PATH": "", "JAVA_HOME": "/nowhere"}  # a machine that has nothing of it
+    need = ["/bin/sh", str(ROOT / ".ci" / "need"), "--packages", "python", "java"]
+    done = subprocess.run(need, env=bare, capture_output=True, text=True, check=True)
+    assert [one for one in told if one != "make"] == done.stdout.split()
 
 
 def test_test_passes(tmp_path: Path) -> None:

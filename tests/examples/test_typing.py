@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
 import sarameya
 import sarameya_handlers
+from tests.docs.docstrings import examples, is_python
 from tests.docs.pages import PAGES, blocks
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +64,43 @@ def test_python_of_the_pages_is_right_about_types(tmp_path: Path) -> None:
             files[-1].write_text("\n\n".join(found), encoding="utf-8")
     assert len(files) > 8
     assert complaints(*BODIES, *files) == ""
+
+
+IN_DOCSTRINGS = """\
+from typing import Any
+
+from sarameya import *
+from sarameya.testing import *
+from sarameya_handlers import *
+
+
+class Orders(ConsumerGroupHandler):
+    total = 0
+
+    async def consume_claim(self, session, claim): ...
+
+
+# What an example has from the program that it stands in.
+cluster: EmbeddedCluster
+group: ConsumerGroup
+parse: Any
+database: Any
+ledger: Any
+add_up: Any
+"""
+
+
+def test_python_of_the_docstrings_is_right_about_types(tmp_path: Path) -> None:
+    bodies = [text for texts in examples().values() for text in texts if is_python(text)]
+    functions = [f"async def example_{n}():\n{indent(body, '    ')}" for n, body in enumerate(bodies)]
+    assert len(functions) > 8
+    program = tmp_path / "docstrings.py"
+    program.write_text("\n\n".join([IN_DOCSTRINGS, *functions]), encoding="utf-8")
+    assert complaints(*BODIES, program) == ""
+    # Nothing that an example names is unknown, and what it calls is asked.
+    wrong = tmp_path / "wrong_docstrings.py"
+    wrong.write_text(program.read_text().replace("max_age=10.0", 'max_age="10"'), encoding="utf-8")
+    assert 'Argument "max_age" to "SparkSink" has incompatible type "str"' in complaints(*BODIES, wrong)
 
 
 def test_wrong_argument_is_noticed(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
+        """What its code amounts to, accepted or not."""
         return SEVERITY[self.code]
 
     @property

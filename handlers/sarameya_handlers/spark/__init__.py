@@ -15,6 +15,7 @@ from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.options import SparkOptions
 from sarameya_handlers.spark.parquet.reading import read_landing
 from sarameya_handlers.spark.parquet.table import ParquetTable
+from sarameya_handlers.spark.shaping.partitions import with_event_date
 from sarameya_handlers.spark.sink import SparkSink
 from sarameya_handlers.spark.tables.foreach_batch import ForeachBatch, Ledger
 from sarameya_handlers.spark.tables.table import Landing, Layout, Phase, Table
@@ -33,4 +34,5 @@ __all__ = [
     "SparkSink",
     "Table",
     "read_landing",
+    "with_event_date",
 ]

@@ -26,6 +26,7 @@ from sarameya.service.layers import Layers
 from sarameya.service.progress import Display, QuietSteps, Steps, display, steps
 from sarameya.service.running import add_run_arguments, make_handler, run_app
 from sarameya.service.signals import Stop
+from sarameya.service.signals import run as run_program
 
 __all__ = [
     "App",
@@ -56,6 +57,7 @@ __all__ = [
     "print_out",
     "printable",
     "run_app",
+    "run_program",
     "show",
     "steps",
     "table",

@@ -39,6 +39,8 @@ from sarameya.telemetry.exporting import Exporting
 from sarameya.telemetry.prometheus import GroupCollector, families
 from sarameya.telemetry.snapshot import MemberSnapshot
 
+__all__ = ["export_metrics"]
+
 INTERVAL = 15.0
 """Seconds from one export to the next."""
 _FAREWELL = 5.0

@@ -33,6 +33,8 @@ from sarameya.observe import (
     SessionStarted,
 )
 
+__all__ = ["Tracing", "context_of"]
+
 MOST_LINKS = 128
 """Of a landing: OpenTelemetry's own default bound."""
 _KEPT = 8 * MOST_LINKS

@@ -23,6 +23,8 @@ from sarameya.status import PartitionStatus
 from sarameya.telemetry.snapshot import MemberSnapshot, Metered
 from sarameya.telemetry.totals import totals
 
+__all__ = ["GroupCollector"]
+
 _MEMBER = ["group", "worker"]
 _TOPIC = [*_MEMBER, "topic"]
 _PARTITION = [*_TOPIC, "partition"]

@@ -9,6 +9,8 @@ import attrs
 from sarameya.meters import Meters
 from sarameya.status import GroupStatus
 
+__all__ = ["MemberSnapshot", "Metered"]
+
 
 class Metered(Protocol):
     """What is needed of a ConsumerGroup."""

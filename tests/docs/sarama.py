@@ -1,0 +1,59 @@
+"""`python -m tests.docs.sarama` asks Go's compiler for the names of docs/coming-from-sarama.md that are sarama's.
+
+It writes down those that it has found (golden/sarama_names.txt), and the tests go by that: it needs Go, and sarama's
+source as the benches have it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.docs.names import rows
+from tests.docs.pages import ROOT, page
+
+NAMES = Path(__file__).parent / "golden" / "sarama_names.txt"
+PINNED = ROOT / "bench" / "consume" / "go"
+OPTIONS = ("Consumer.Fetch.", "Consumer.Group.", "Consumer.Offsets.", "Consumer.Max", "Consumer.Isolation", "Net.")
+OPTIONS += ("ChannelBufferSize", "ClientID", "RackID")
+"""How the names of fields of its Config begin; all others are of its interfaces."""
+
+
+def told() -> list[str]:
+    """The page's names of sarama's."""
+    return sorted({name for theirs, _, _ in rows(page("coming-from-sarama")) for name in theirs})
+
+
+def version() -> str:
+    """The version that the benches build with."""
+    [found] = re.findall(r"github.com/IBM/sarama (v\S+)", (PINNED / "go.mod").read_text())
+    return found
+
+
+def statement(name: str) -> str:
+    """What compiles only if there is such an option, method, function or type."""
+    if name.startswith(OPTIONS):
+        return f"_ = sarama.NewConfig().{name}"
+    return f"_ = sarama.{name}" if "." in name or name.startswith("New") else f"_ = (*sarama.{name})(nil)"
+
+
+def unknown(names: list[str]) -> str:
+    """What the compiler says of those that are not there."""
+    lines = ["package main", 'import "github.com/IBM/sarama"', "func main() {", *map(statement, names), "}"]
+    with tempfile.TemporaryDirectory() as directory:
+        for file in ("go.mod", "go.sum"):
+            shutil.copy(PINNED / file, directory)
+        (Path(directory) / "main.go").write_text("\n".join(lines) + "\n")
+        build = ["go", "build", "-mod=mod", "-gcflags=-e", "-o", "main", "."]
+        done = subprocess.run(build, cwd=directory, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stderr
+
+
+if __name__ == "__main__":
+    if problem := unknown(told()):
+        sys.exit(problem)
+    NAMES.write_text("\n".join([f"# {version()}", *told()]) + "\n")

@@ -1,0 +1,79 @@
+"""What ARCHITECTURE.md draws is there: modules, layers, and whatever a drawing names."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+from tests.docs.pages import PAGES, ROOT, blocks
+
+PAGE = PAGES["ARCHITECTURE"]
+WHERE, LAYERS, *DRAWINGS = blocks(PAGE, "")
+PACKAGES = [ROOT / "runtime", ROOT / "handlers"]
+MODULES = [path for package in PACKAGES for path in package.rglob("*.py")]
+SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in MODULES)
+METHODS = {
+    (owner.name, one.name)
+    for owner in ast.walk(ast.parse(SOURCE))
+    if isinstance(owner, ast.ClassDef)
+    for one in owner.body
+    if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+}
+
+
+def test_modules_are_where_they_are_said_to_be() -> None:
+    rooms: dict[int, Path] = {}  # by how far they are indented
+    told = 0
+    for line in WHERE.splitlines():
+        indent = len(line) - len(line.lstrip())
+        rooms = {depth: room for depth, room in rooms.items() if depth < indent or not indent}
+        room = rooms[max(rooms)] if indent else ROOT
+        if found := re.match(r" *([\w/]+/)[ ,]", line):
+            rooms[indent] = room / found[1]
+            assert rooms[indent].is_dir(), rooms[indent]
+            room = room if indent else rooms[indent].parent
+        # A name of several words is a module's, and one in front of its description, too.
+        names = set(re.findall(r"(?<![\w`./])[a-z]+(?:_[a-z]+)+(?![\w./`])", line))
+        if found := re.match(r" {4,8}([a-z_]+/?(?:, [a-z_]+/?)*)(?:  |$)", line):
+            names |= {name.removesuffix("/") for name in found[1].split(", ")}
+        for name in names:
+            below = {path.stem for path in room.rglob("*.py")} | {
+                path.name for path in room.rglob("*") if path.is_dir()
+            }
+            assert name in below, f"{name} in {room}"
+            told += 1
+    assert told > 40
+
+
+def test_layers_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract["id"] == "layers"]
+    checked = [{*layer.split(" | ")} for layer in layers]
+
+    def depth(name: str) -> int:
+        [found] = [number for number, layer in enumerate(checked) if name in layer]
+        return found
+
+    for chain in re.findall(r"service ─► (?:telemetry|group)[^;\n]*", LAYERS):
+        steps = [step.strip().split(" | ") for step in chain.split("─►") if step.strip() != "…"]
+        depths = [{depth(name) for name in step} for step in steps]
+        assert all(len(step) == 1 for step in depths), chain
+        assert [min(step) for step in depths] == sorted(min(step) for step in depths), chain
+    [shared] = re.findall(r"protocol\.\{([\w,]+)\}", LAYERS)
+    for name in shared.split(","):
+        assert (ROOT / "runtime" / "sarameya" / "protocol" / f"{name}.py").exists(), name
+
+
+def test_names_in_drawings_exist() -> None:
+    told = 0
+    for drawing in DRAWINGS:
+        for path in re.findall(r"[\w/]+\.py\b", drawing):
+            assert any(module.as_posix().endswith(f"/{path}") for module in MODULES), path
+        for owner, name in re.findall(r"\b([A-Z]\w+)\.(\w+)", drawing):
+            assert (owner, name) in METHODS, f"{owner}.{name}"
+            told += 1
+        for name in re.findall(r"\b(?:[A-Z][a-z]+){2,}\b", drawing):
+            assert re.search(rf"\b{name}\b", SOURCE), name
+    assert told > 6

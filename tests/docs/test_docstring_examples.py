@@ -1,0 +1,224 @@
+"""The examples in public docstrings are run as they stand there; what stands for anything in them is the test's."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from textwrap import indent
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+import sarameya
+import sarameya.testing
+from sarameya import Config, ConsumerGroup, ConsumerGroupHandler, Message, Producer, TopicConfig
+from sarameya.embedded import EmbeddedCluster
+from sarameya.testing import ClaimFeed, virtual_wall_clock
+from sarameya_handlers import ForeachBatch, SparkSink, with_event_date
+from tests.docs.docstrings import examples, paragraphs
+from tests.group.kit import Recorder, deadline, eventually, fill, orders
+from tests.group.standalone_kit import Watched
+from tests.producer.kit import log
+
+EXAMPLES = examples()
+RUN = {
+    "sarameya.Consumer": 1,
+    "sarameya.Producer": 1,
+    "sarameya.TopicConfig": 2,
+    "sarameya.testing": 3,
+    "sarameya.testing.ClaimFeed": 1,
+    "sarameya.embedded": 1,
+    "sarameya_handlers.ForeachBatch": 1,
+    "sarameya_handlers.SparkSink": 1,
+    "sarameya_handlers.with_event_date": 1,
+}
+"""How many each docstring has. For each of these there is a test below."""
+
+
+def test_every_example_has_a_test_below() -> None:
+    assert {name: len(texts) for name, texts in EXAMPLES.items()} == RUN
+
+
+def test_indented_paragraphs_are_examples_and_nothing_else() -> None:
+    assert paragraphs(
+        "One.\n\n        x = [\n\n            1]\n\n    Two,\n      and more.\n\n        y = 2\n    "
+    ) == [
+        "x = [\n\n    1]\n",
+        "y = 2\n",
+    ]
+    assert paragraphs("    x = 1\n") == []  # a first line is a summary
+
+
+def written_out(text: str, names: dict[str, Any], *, end: str = "") -> Callable[[], Awaitable[Any]]:
+    """The text as the body of a function without arguments; `end` is one more line, indented as it needs to be."""
+    exec(f"async def example():\n{indent(text + end, '    ')}", names)
+    example: Callable[[], Awaitable[Any]] = names["example"]
+    return example
+
+
+async def test_consumer_reads(autojump_clock: MockClock) -> None:
+    [text] = EXAMPLES["sarameya.Consumer"]
+    messages: list[Message] = []
+    async with orders() as cluster, deadline():
+        fill(cluster, 3)
+        with trio.CancelScope() as scope:
+
+            def told(message: Message) -> None:
+                messages.append(message)
+                if len(messages) == 3:
+                    scope.cancel()
+
+            names = {"Consumer": lambda _: Watched(cluster), "told": told}
+            await written_out(text.replace("...", "told(message)"), names)()
+    assert [message.offset for message in messages] == [0, 1, 2]
+
+
+async def test_producer_sends(autojump_clock: MockClock) -> None:
+    [text] = EXAMPLES["sarameya.Producer"]
+    async with orders(2) as cluster, deadline():
+
+        def producer(_: list[str]) -> Producer:
+            return Producer(cluster.bootstrap_servers, transport=cluster.transport, wall_clock=virtual_wall_clock)
+
+        place = written_out(text, {"Producer": producer}, end="    return partition, offset\n")
+        partition, offset = await place()
+        record = log(cluster, partition)[offset]
+        assert (record.key, record.value) == (b"key", b"value")
+
+
+def test_topic_has_a_policy_of_its_own_in_python_and_in_an_app_file() -> None:
+    python, toml = EXAMPLES["sarameya.TopicConfig"]
+    config = eval(python, {"Config": Config, "TopicConfig": TopicConfig})
+    assert config.topics == Config.from_mapping(tomllib.loads(toml)["config"]).topics
+    assert config.topics["orders"].offset_initial == "oldest"
+    assert config.offset_initial == "newest"
+
+
+async def test_group_is_tested_in_memory_and_hurt(autojump_clock: MockClock) -> None:
+    test, faults, look = EXAMPLES["sarameya.testing"]
+    names = {**vars(sarameya.testing), "ConsumerGroup": ConsumerGroup}
+    clusters: list[EmbeddedCluster] = []
+
+    async def lives(cluster: EmbeddedCluster, group: ConsumerGroup) -> None:
+        names["cluster"] = cluster
+        clusters.append(cluster)
+        async with deadline() as nursery:
+            recorder = Recorder()
+            nursery.start_soon(group.consume, ["orders"], recorder)
+            await eventually(lambda: len(recorder.sessions) == 1)
+            exec(look, names)
+            exec(faults, names)
+            assert len(cluster.faults) == 2
+            cluster.produce("orders", 0, b"more")
+            await eventually(lambda: len(cluster.faults) == 1)  # the commits are made, in spite of it
+            await group.close()
+
+    names["lives"] = lives
+    exec(test.replace("...", "await lives(cluster, group)"), names)
+    await names["test_orders_are_handled"](autojump_clock)
+    assert [sum(one.offset for one in cluster.committed("g").values()) for cluster in clusters] == [2]
+
+
+async def test_handler_is_fed(autojump_clock: MockClock) -> None:
+    class Orders(ConsumerGroupHandler):
+        total = 0
+
+        async def consume_claim(self, session: sarameya.Session, claim: sarameya.Claim) -> None:
+            async for message in claim:
+                self.total += int(message.value or b"")
+                session.mark_message(message)
+
+    [text] = EXAMPLES["sarameya.testing.ClaimFeed"]
+    names: dict[str, Any] = {"ClaimFeed": ClaimFeed, "Orders": Orders}
+    exec(text, names)
+    await names["test_orders_are_added_up"](autojump_clock)
+
+
+async def test_embedded_cluster_is_reached_by_tcp() -> None:
+    [text] = EXAMPLES["sarameya.embedded"]
+    read: list[bytes | None] = []
+
+    async def look(cluster: EmbeddedCluster) -> None:
+        with trio.fail_after(60):
+            async with sarameya.Consumer(cluster.bootstrap_servers) as consumer:
+                async with consumer.consume_partition("orders", 0, "oldest") as claim:
+                    async for message in claim:
+                        read.append(message.value)
+                        return
+
+    await written_out(text.replace("...", "await look(cluster)"), {"EmbeddedCluster": EmbeddedCluster, "look": look})()
+    assert read == [b"value"]
+
+
+class Rows:
+    """A frame that remembers what was asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def ask(*arguments: Any) -> Any:
+            self.asked.append((name, *arguments))
+            return [("tea", 2)] if name == "collect" else self
+
+        return ask
+
+
+def test_callback_writes_rows_and_link_in_one_transaction() -> None:
+    done: list[Any] = []
+
+    class Database:
+        @contextmanager
+        def begin(self) -> Iterator[str]:
+            done.append("begin")
+            yield "transaction"
+            done.append("commit")
+
+    class Links:
+        def record(self, transaction: str, link: str) -> None:
+            done.append(("record", transaction, link))
+
+    names: dict[str, Any] = {"database": Database(), "ledger": Links()}
+    names["add_up"] = lambda transaction, totals: done.append(("add up", transaction, totals))
+    [text] = EXAMPLES["sarameya_handlers.ForeachBatch"]
+    exec(text, names)
+    assert ForeachBatch(names["foreach_batch"], staging="staging")
+    frame = Rows()
+    names["foreach_batch"](frame, "sarameya/orders-0/1", "link")
+    assert frame.asked == [("groupBy", "item"), ("count",), ("collect",)]
+    written = [("add up", "transaction", [("tea", 2)]), ("record", "transaction", "link")]
+    assert done == ["begin", *written, "commit"]
+
+
+async def test_sink_is_consumed_with() -> None:
+    class Unstarted(SparkSink):
+        async def __aenter__(self) -> Unstarted:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            """There is no Spark to stop."""
+
+    class Group:
+        async def consume(self, *arguments: Any) -> None:
+            self.consumed = arguments
+
+    group = Group()
+    [text] = EXAMPLES["sarameya_handlers.SparkSink"]
+    await written_out(text, {"SparkSink": Unstarted, "group": group, "parse": lambda frame: frame})()
+    topics, sink = group.consumed
+    assert topics == ["orders"]
+    assert isinstance(sink, SparkSink)
+
+
+def test_transform_has_a_day() -> None:
+    [text] = EXAMPLES["sarameya_handlers.with_event_date"]
+    names: dict[str, Any] = {"with_event_date": with_event_date}
+    exec(text, names)
+    frame = Rows()
+    assert names["shaped"](frame) is frame
+    [(call, everything, day)] = frame.asked
+    assert (call, everything) == ("selectExpr", "*")
+    assert "'2020-01-01'" in day
+    assert "'2039-12-31'" in day

@@ -1,0 +1,52 @@
+"""What docs/groups.md shows is what `sarameya groups` prints."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import attrs
+import pytest
+
+from sarameya.protocol.described_groups import DescribedMember, ListedGroup
+from sarameya.protocol.metadata import Broker
+from sarameya.service.groups import asking
+from sarameya.service.groups.answers import reset
+from sarameya.service.groups.reset import Kind, Logs, Target, plan
+from sarameya.service.groups.tables import listing_text, report_text
+from tests.docs.pages import blocks, page
+from tests.service.groups.kit import commits, group, offsets, report_of, tp
+
+PAGE = page("groups")
+LISTING, REPORT, RESET = blocks(PAGE, "")
+BROKER = Broker(0, "127.0.0.1", 9092)
+
+
+def landing(number: int, *partitions: int) -> DescribedMember:
+    member_id = re.findall(r"^(landing-\S+) ", REPORT, re.MULTILINE)[number]
+    return DescribedMember(member_id, "landing", "/127.0.0.1", None, ("orders",), {"orders": partitions}, "")
+
+
+def test_listing_is_what_is_printed() -> None:
+    assert listing_text([ListedGroup("orders-landing", "consumer", BROKER, "Stable", "classic")]) + "\n" == LISTING
+
+
+def test_report_is_what_is_printed() -> None:
+    described = attrs.evolve(group(landing(0, 0, 1), landing(1, 2)), group="orders-landing", coordinator=BROKER)
+    committed = {f"orders-{number}": 1000 for number in range(3)}
+    ends = {"orders-0": 1250, "orders-1": 1000, "orders-2": 1040}
+    assert report_text(report_of(described, committed, ends)) + "\n" == REPORT
+
+
+async def test_reset_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target(Kind.SHIFT, -1100)
+    logs = Logs(offsets({"orders-0": 0, "orders-1": 0}), offsets({"orders-0": 1250, "orders-1": 1000}))
+    moves = plan(target, [tp("orders-0"), tp("orders-1")], commits({"orders-0": 1250, "orders-1": 1000}), logs)
+
+    async def planned(*_: Any) -> asking.ResetPlan:
+        return asking.ResetPlan(group(state="Empty"), moves)
+
+    monkeypatch.setattr(asking, "plan_reset", planned)
+    nobody: Any = None
+    answer = await reset(nobody, "orders-landing", (), target, execute=False)
+    assert answer.text + "\n" == RESET

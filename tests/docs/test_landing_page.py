@@ -1,0 +1,131 @@
+"""What docs/landing.md promises is what the code decides: where owners begin, figures, options, how it is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import pyspark
+import pytest
+
+from sarameya import CommittedOffset, Config
+from sarameya.service.app_file import SERVICE_KEYS
+from sarameya_handlers.landing.errors import ChainError, ForgottenChainError
+from sarameya_handlers.landing.links import Link, Origin
+from sarameya_handlers.landing.starting import Begin, Log, begin
+from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT
+from sarameya_handlers.spark.delta.terms import Terms
+from sarameya_handlers.spark.iceberg.catalog import _DEFAULT_AGE_MS, SHORTEST_RETENTION
+from sarameya_handlers.spark.sink_options import LAYOUT, OTHERS, PLAIN
+from sarameya_handlers.spark.tables.lease import ORPHAN_ENDS_WITHIN
+from sarameya_handlers.spark.tables.one_job import TOGETHER
+from sarameya_handlers.spark.tables.table import Phase
+from tests.conformance.contenders import CONTENDERS
+from tests.docs.pages import ROOT, inline, page
+from tests.handlers.landing.test_starting import HEAD, KEY, LOG, ORIGIN, noted
+from tests.model.test_landing_model import SCHEDULES
+
+PAGE = page("landing")
+PLAIN_TEXT = " ".join(PAGE.split())
+DAY = 24 * 3600
+
+
+def starts(
+    head: Link | None = HEAD, committed: CommittedOffset | None = None, log: Log = LOG, origin: Origin = ORIGIN
+) -> Callable[[bool], Begin]:
+    return lambda leaves_out: begin(KEY, origin, head, committed, log, may_leave_out=leaves_out)
+
+
+FOUND = {
+    "a chain, and an older commit, or none": [starts(committed=noted(50, 3, "a3")), starts()],
+    "the same link in both": [starts(committed=noted(93, 4, "a4"))],
+    "the commit names a link that the table lacks": [
+        starts(None, noted(50, 3, "a3")),
+        starts(committed=noted(99, 5, "a5")),
+    ],
+    "the commit is beyond the chain's end, and no sink has put it there": [starts(committed=CommittedOffset(200))],
+    "the links are another group's, or of a topic that was made anew": [
+        starts(origin=Origin(group="other", topic_id=ORIGIN.topic_id)),
+        starts(origin=Origin(group=ORIGIN.group, topic_id="f" * 32)),
+    ],
+    "the history that says where the chain ends is gone": [],  # the tables' own: ForgottenChainError
+    "the log was cut below what has landed": [starts(log=Log(start=0, end=80))],
+    "retention has removed what has not landed": [starts(log=Log(start=200, end=1000))],
+}
+"""What the table of the page has in its first column, and what comes to that."""
+
+
+def table(header: str) -> dict[str, str]:
+    """The first two columns of the table under this header."""
+    [rows] = re.findall(rf"^\| {header} \|.*\n\|---.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    return dict(re.findall(r"^\| ([^|:]+?)(?::[^|]*)? \| (.*?) \|", rows, re.MULTILINE))
+
+
+def test_every_situation_of_the_table_is_tried_below() -> None:
+    assert set(table("found")) == set(FOUND)
+    assert issubclass(ForgottenChainError, ChainError)
+
+
+@pytest.mark.parametrize("found", FOUND)
+def test_owner_does_what_the_table_says(found: str) -> None:
+    told = table("found")[found]
+    for start in FOUND[found]:
+        if told.startswith("begins at the chain's end"):
+            assert start(False) == Begin(HEAD.to_offset)
+        elif told.startswith("begins at the commit"):
+            assert start(False) == Begin(93)
+        else:
+            assert told.startswith("stops")
+            with pytest.raises(ChainError):
+                start(False)
+            if "leave_out" in told:
+                assert start(True).gap is not None
+            else:
+                with pytest.raises(ChainError):
+                    start(True)
+
+
+def test_retentions_are_the_code_s() -> None:
+    [delta, iceberg] = re.findall(r"Delta: (\d+) days, if nobody has set it; Iceberg: (\d+)\)", PLAIN_TEXT)[0]
+    assert (int(delta) * DAY, int(iceberg) * DAY) == (KEPT_BY_DEFAULT, _DEFAULT_AGE_MS / 1000)
+    assert "refuses a retention of less than an hour" in PLAIN_TEXT
+    assert SHORTEST_RETENTION == 3600
+
+
+def test_figures_are_the_code_s() -> None:
+    [together] = re.findall(r"^\| several partitions in one Spark job \| (\d+) \| (\d+) where", PAGE, re.MULTILINE)
+    assert {int(number) for number in together} == {TOGETHER}
+    assert "is refused after fifteen seconds" in PLAIN_TEXT
+    assert ORPHAN_ENDS_WITHIN == 15
+    assert "one commit in a hundred (or as `delta.checkpointInterval` says)" in PLAIN_TEXT
+    assert Terms(columns=()).checkpoint_interval == 100
+
+
+def test_what_is_shown_is_what_the_tests_do() -> None:
+    assert "ten thousand random schedules" in PLAIN_TEXT
+    assert SCHEDULES == 10_000
+    assert "a thousand races for a link between processes (300 where the sink commits to Delta itself, a hundred" in (
+        PLAIN_TEXT
+    )
+    races = {name: contender.races for name, contender in CONTENDERS.items()}
+    assert races == dict.fromkeys(races, 100) | {"parquet": 1000, "delta-adopted": 300}
+
+
+def test_versions_are_those_of_the_tests() -> None:
+    pom = ElementTree.parse(ROOT / "tests" / "integration" / "lakes" / "pom.xml")
+    namespace = {"m": "http://maven.apache.org/POM/4.0.0"}
+    delta, iceberg = (pom.findtext(f".//m:{name}.version", "", namespace) for name in ("wanted", "iceberg"))
+    assert f"Spark {pyspark.__version__}, Delta Lake {delta}, Iceberg {iceberg} " in PLAIN_TEXT
+
+
+def test_options_that_are_named_exist() -> None:
+    known = {*PLAIN, *LAYOUT, *OTHERS, *SERVICE_KEYS, *dir(Config())}
+    named = {name for name in inline(PAGE) if re.fullmatch(r"[a-z]+(?:_[a-z]+)+", name)}
+    assert named >= {"max_age", "file_bytes", "fetch_buffer_bytes", "dead_letters", "single_driver"}
+    assert named - known == {"read_landing", "expire_snapshots"}  # a function, and a procedure of Iceberg's
+
+
+def test_phases_of_a_landing_are_those_of_the_sentence() -> None:
+    [told] = re.findall(r"own observer tells of: ([\w, ]+), and in the middle", PLAIN_TEXT)
+    assert [Phase(name) for name in told.split(", ")] == [Phase.STAGED, Phase.READY, Phase.WRITTEN, Phase.LINKED]
