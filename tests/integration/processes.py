@@ -28,8 +28,9 @@ class OnTerminal:
     _is_free: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def ctrl_c(self) -> None:
-        """Type it: the terminal makes a SIGINT of it, for all that stand in its foreground."""
-        await self._terminal.send_all(b"\x03")
+        """Type it: the terminal makes a SIGINT of it, for all that stand in its foreground, if any still does."""
+        with suppress(trio.BrokenResourceError):
+            await self._terminal.send_all(b"\x03")
 
     async def ended(self) -> int:
         """Its exit code, once nobody holds the terminal any more: `shown` is complete then."""

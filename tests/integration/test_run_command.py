@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import sysconfig
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
