@@ -157,6 +157,8 @@ async def test_ctrl_c_at_any_point_ends_the_service_and_leaves_nothing(
             assert (at_once, committed(stage.cluster)) == ((False, COUNT) if times == 1 else (True, 0)), running.shown
         if point is consumes:
             assert times == 2 or committed(stage.cluster) == COUNT
+        if point in (joins, consumes, lands) and not at_once:
+            assert running.shown.index("group left: ") < running.shown.index("Spark is being stopped")
     shown = running.shown.replace("^C", "").splitlines()
     assert [line for line in shown if not EXPECTED.match(line)] == []
 
