@@ -415,6 +415,32 @@ async def test_ctrl_c_on_a_terminal_drains_every_worker_without_a_word_too_many(
     assert all(re.match(r"(\^C)?[0-9: .-]{23} (INFO|WARNING) ", line) for line in lines), running.shown
 
 
+SLOW_TO_IMPORT = """
+import sys, time
+from sarameya import ConsumerGroupHandler
+
+if "--worker" in sys.argv:
+    print("importing", flush=True)
+    time.sleep(60)
+
+class Slow(ConsumerGroupHandler):
+    async def consume_claim(self, session, claim): ...
+"""
+
+
+async def test_ctrl_c_while_workers_still_import_does_not_wait_for_that(tmp_path: Path) -> None:
+    (tmp_path / "slow_to_import.py").write_text(SLOW_TO_IMPORT)
+    app = app_file(tmp_path, ["127.0.0.1:9"], handler="slow_to_import:Slow")
+    async with on_terminal(tmp_path, SARAMEYA, "run", app, "--workers", "2") as running:
+        with trio.fail_after(DEADLINE):
+            while running.shown.count("importing") < 2:
+                await trio.sleep(0.05)
+        await running.ctrl_c()
+        with trio.fail_after(5):
+            assert await running.ended() == 0
+    assert running.shown.splitlines()[-1].endswith(" INFO    SIGINT: stopping")
+
+
 # -- bad input -----------------------------------------------------------------------------------
 
 
