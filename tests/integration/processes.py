@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import termios
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -50,6 +51,9 @@ async def on_terminal(directory: Path, *command: str, before: Sequence[str] = ()
     """`command`, started in `directory` on a terminal of its own, by way of what stands `before` it, and killed at the
     end if it still runs."""
     ours, theirs = os.openpty()
+    modes = termios.tcgetattr(theirs)
+    modes[3] |= termios.NOFLSH  # else a Ctrl-C takes away what is on its way to be shown
+    termios.tcsetattr(theirs, termios.TCSANOW, modes)
     async with trio.lowlevel.FdStream(ours) as terminal, trio.open_nursery() as nursery:
         process = await trio.lowlevel.open_process(
             [*before, sys.executable, "-c", _TAKE_TERMINAL, *command],
