@@ -1,24 +1,33 @@
 """The `sarameya` script. A module of its own, so that it runs before the package is imported.
 
 Importing takes a third of a second, and a Ctrl-C meanwhile should end the program as it ends any other: without a
-traceback. From `trio.run` on the service takes the signals itself.
+traceback. From `trio.run` on the service takes the signals itself. Only the script imports this, for it does its first
+work at once.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # built into Python, where `signal` imports a dozen modules
+
+# Where SIGINT is ignored (a background job of a script), it stays so until the service listens. That nothing comes
+# before this makes the window small in which a Ctrl-C shows a traceback; Python's own start, which comes before, has it
+# all the same: the `site` module, and what environments let it import.
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 import os
 import signal
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False  # `typing` would be imported for nothing
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _PASSED_ON = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
 
 
 def main() -> int:
     """Run this process's command line and return its exit code."""
-    # Where SIGINT is ignored (a background job of a script), it stays so until the service listens.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     if os.getpid() == 1:
         _go_on_in_a_child()
     from sarameya.service.cli import main

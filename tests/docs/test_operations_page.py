@@ -21,6 +21,7 @@ from sarameya.service.app_file import SERVICE_KEYS
 from sarameya.service.log_lines import RESERVED, LogFormat
 from sarameya.service.web import health
 from sarameya.telemetry import exporting
+from sarameya_handlers.landing import starting
 from tests.docs.pages import DOCS, blocks, page
 from tests.examples.test_deploy import MARGIN, container, image, pod, unit
 
@@ -74,7 +75,9 @@ def test_every_event_that_is_a_warning_has_a_row_with_what_to_do() -> None:
     told = {name for row in first_column("What to do when") for name in re.findall(r"`([^`]+)`", row)}
     assert told >= warned
     others = told - warned
-    words = "".join(inspect.getsource(module) for module in (signals, unfinished, troubles, health, exporting))
+    words = "".join(
+        inspect.getsource(module) for module in (signals, unfinished, troubles, health, exporting, starting)
+    )
     assert [one for one in others if not hasattr(sarameya, one) and one not in words] == []
 
 

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from sarameya import AssignorError, Claim, ConsumerGroup, ErrorCode, Message, RetriesExhaustedError, Session
-from sarameya.observe import LeaveFailed
+from sarameya.observe import GroupLeft, LeaveFailed
 from sarameya.protocol.assignors import RangeAssignor
 from sarameya.protocol.assignors.base import Subscription, TopicLayout
 from sarameya.protocol.versions import Api
@@ -179,10 +179,26 @@ async def test_dropped_subscription_whose_leave_is_not_answered_is_told(autojump
         await eventually(lambda: bool(member.seen(LeaveFailed)))
 
 
-async def test_leave_that_is_taken_is_no_news(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize(
+    ("ending", "reason"), [(close, "the shop is shut"), (end_session, "the subscription was dropped")]
+)
+async def test_leave_that_is_taken_is_told_once(autojump_clock: MockClock, ending: object, reason: str) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one = Recorder()
         member = await start_member(nursery, cluster, one)
         await one.until(lambda: bool(one.sessions))
+        await ending(member)  # type: ignore[operator]
+        await eventually(lambda: not cluster.describe_group("g").members)
         await member.close()
+        assert member.seen(GroupLeft) == [GroupLeft("g", reason)]
         assert not member.seen(LeaveFailed)
+
+
+async def test_static_member_that_ends_has_not_left(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Recorder()
+        member = await start_member(nursery, cluster, one, group_instance_id="pod-0")
+        await one.until(lambda: bool(one.sessions))
+        await member.close()
+        assert len(cluster.describe_group("g").members) == 1
+        assert not member.seen(GroupLeft)

@@ -1,9 +1,77 @@
-"""What processes there are (Linux)."""
+"""What processes there are, and one on a terminal (Linux)."""
 
 from __future__ import annotations
 
 import os
+import sys
+import termios
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+
+import attrs
+import trio
+
+_TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+@attrs.define
+class OnTerminal:
+    """A process that has a terminal to itself, with all that it starts."""
+
+    process: trio.Process
+    _terminal: trio.lowlevel.FdStream
+    shown: str = ""
+    """What the terminal has shown so far."""
+    _is_free: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def ctrl_c(self) -> None:
+        """Type it: the terminal makes a SIGINT of it, for all that stand in its foreground, if any still does."""
+        with suppress(trio.BrokenResourceError):
+            await self._terminal.send_all(b"\x03")
+
+    async def ended(self) -> int:
+        """Its exit code, once nobody holds the terminal any more: `shown` is complete then."""
+        code = await self.process.wait()
+        await self._is_free.wait()
+        return code
+
+    async def read(self) -> None:
+        with suppress(trio.BrokenResourceError):  # how Linux says that nobody holds it any more
+            async for chunk in self._terminal:
+                self.shown += chunk.decode(errors="replace")
+        self._is_free.set()
+
+
+@asynccontextmanager
+async def on_terminal(directory: Path, *command: str, before: Sequence[str] = ()) -> AsyncIterator[OnTerminal]:
+    """`command`, started in `directory` on a terminal of its own, by way of what stands `before` it, and killed at the
+    end if it still runs."""
+    ours, theirs = os.openpty()
+    modes = termios.tcgetattr(theirs)
+    modes[3] |= termios.NOFLSH  # else a Ctrl-C takes away what is on its way to be shown
+    termios.tcsetattr(theirs, termios.TCSANOW, modes)
+    async with trio.lowlevel.FdStream(ours) as terminal, trio.open_nursery() as nursery:
+        process = await trio.lowlevel.open_process(
+            [*before, sys.executable, "-c", _TAKE_TERMINAL, *command],
+            cwd=directory,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        running = OnTerminal(process, terminal)
+        nursery.start_soon(running.read)
+        try:
+            yield running
+        finally:
+            with trio.CancelScope(shield=True):
+                process.kill()
+                await process.wait()
+        nursery.cancel_scope.cancel()
 
 
 def is_running(pid: int) -> bool:

@@ -13,15 +13,8 @@ import pytest
 import trio
 
 from sarameya.embedded import EmbeddedCluster
-from tests.integration.test_run_command import (
-    DEADLINE,
-    SARAMEYA,
-    TAKE_TERMINAL,
-    Running,
-    app_file,
-    committed,
-    everything,
-)
+from tests.integration.processes import on_terminal
+from tests.integration.test_run_command import DEADLINE, SARAMEYA, Running, app_file, committed
 from tests.service.test_main import SLOW_IMPORT
 
 pytestmark = pytest.mark.integration
@@ -133,31 +126,17 @@ def settled(first: int) -> list[int]:
 
 
 async def test_ctrl_c_on_the_terminal_of_a_container_is_one_signal(tmp_path: Path) -> None:
-    ours, theirs = os.openpty()
-    async with EmbeddedCluster(topics={"orders": 1}) as cluster, trio.lowlevel.FdStream(ours) as terminal:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers)
-        process = await trio.lowlevel.open_process(
-            [*FIRST, "--", sys.executable, "-c", f"import os; os.setsid(); {TAKE_TERMINAL}", SARAMEYA, "run", app],
-            cwd=tmp_path,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-        )
-        os.close(theirs)
-        try:
+        async with on_terminal(tmp_path, SARAMEYA, "run", app, before=[*FIRST, "--"]) as running:
             with trio.fail_after(DEADLINE):
                 while not cluster.describe_group("g").members:
                     await trio.sleep(0.05)
-                [first] = children(process.pid)
+                [first] = children(running.process.pid)
                 [service] = children(first)
                 # Else it would come from the init as well, which trio tells apart from the first at some times only.
                 assert os.getpgid(service) != os.getpgid(first)
-                await terminal.send_all(b"\x03")
-                assert await process.wait() == 0
-                shown = await everything(terminal)
-        finally:
-            with trio.CancelScope(shield=True):
-                process.kill()
-                await process.wait()
-    assert shown.count("SIGINT: stopping") == 1
-    assert "exiting at once" not in shown
+                await running.ctrl_c()
+                assert await running.ended() == 0
+    assert running.shown.count("SIGINT: stopping") == 1
+    assert "exiting at once" not in running.shown

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import sysconfig
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import trio
 
 from sarameya.embedded import EmbeddedCluster, GroupState
 from sarameya.protocol.versions import Api
+from tests.integration.processes import on_terminal
 
 pytestmark = pytest.mark.integration
 
@@ -399,49 +398,47 @@ async def test_handler_that_ignores_its_cancellation_is_ended_by_the_watchdog_af
     assert "in consume_claim" in running.stderr
 
 
-TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-)
-
-
 async def test_ctrl_c_on_a_terminal_drains_every_worker_without_a_word_too_many(tmp_path: Path) -> None:
-    ours, theirs = os.openpty()
-    async with EmbeddedCluster(topics={"orders": 2}) as cluster, trio.lowlevel.FdStream(ours) as terminal:
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers, extra="heartbeat_interval = 0.2")
-        process = await trio.lowlevel.open_process(
-            [sys.executable, "-c", TAKE_TERMINAL, SARAMEYA, "run", app, "--workers", "2"],
-            cwd=tmp_path,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
-        os.close(theirs)
-        try:
+        async with on_terminal(tmp_path, SARAMEYA, "run", app, "--workers", "2") as running:
             with trio.fail_after(DEADLINE):
                 while len(cluster.describe_group("g").members) < 2:
                     await trio.sleep(0.05)
-                await terminal.send_all(b"\x03")
-                assert await process.wait() == 0
-                shown = await everything(terminal)
-        finally:
-            with trio.CancelScope(shield=True):
-                process.kill()
-                await process.wait()
+                await running.ctrl_c()
+                assert await running.ended() == 0
         assert cluster.describe_group("g").members == ()
-    assert shown.count("SIGINT: stopping") == 1
-    assert shown.count("end of input: stopping") == 2
-    assert shown.count(" worker=1 end of input: stopping") == 1
-    assert all(re.match(r"(\^C)?[0-9: .-]{23} (INFO|WARNING) ", line) for line in shown.splitlines()), shown
+    assert running.shown.count("SIGINT: stopping") == 1
+    assert running.shown.count("end of input: stopping") == 2
+    assert running.shown.count(" worker=1 end of input: stopping") == 1
+    lines = running.shown.splitlines()
+    assert all(re.match(r"(\^C)?[0-9: .-]{23} (INFO|WARNING) ", line) for line in lines), running.shown
 
 
-async def everything(terminal: trio.lowlevel.FdStream) -> str:
-    """What the terminal shows, now that all its programs have ended."""
-    shown = b""
-    with suppress(trio.BrokenResourceError):  # how Linux says that nobody holds the terminal any more
-        async for chunk in terminal:
-            shown += chunk
-    return shown.decode()
+SLOW_TO_IMPORT = """
+import sys, time
+from sarameya import ConsumerGroupHandler
+
+if "--worker" in sys.argv:
+    print("importing", flush=True)
+    time.sleep(60)
+
+class Slow(ConsumerGroupHandler):
+    async def consume_claim(self, session, claim): ...
+"""
+
+
+async def test_ctrl_c_while_workers_still_import_does_not_wait_for_that(tmp_path: Path) -> None:
+    (tmp_path / "slow_to_import.py").write_text(SLOW_TO_IMPORT)
+    app = app_file(tmp_path, ["127.0.0.1:9"], handler="slow_to_import:Slow")
+    async with on_terminal(tmp_path, SARAMEYA, "run", app, "--workers", "2") as running:
+        with trio.fail_after(DEADLINE):
+            while running.shown.count("importing") < 2:
+                await trio.sleep(0.05)
+        await running.ctrl_c()
+        with trio.fail_after(5):
+            assert await running.ended() == 0
+    assert running.shown.splitlines()[-1].endswith(" INFO    SIGINT: stopping")
 
 
 # -- bad input -----------------------------------------------------------------------------------

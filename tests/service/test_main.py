@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -19,6 +20,19 @@ class Slow:
 sys.meta_path.insert(0, Slow())
 import sarameya_main
 sarameya_main.main()
+"""
+
+IMPORTED_BEFORE = """
+import _signal, sys
+sys.path.insert(0, sys.argv[1])
+before = []
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if _signal.getsignal(_signal.SIGINT) != _signal.SIG_DFL:
+            before.append(name)
+sys.meta_path.insert(0, Watch())
+import sarameya_main
+print(before, "typing" in sys.modules)
 """
 
 ENDING = """
@@ -70,6 +84,16 @@ def test_ctrl_c_during_the_imports_ends_the_program_without_a_traceback() -> Non
             assert process.stderr.read() == ""
         finally:
             process.kill()
+
+
+def test_nothing_is_imported_before_ctrl_c_ends_the_program_without_a_traceback() -> None:
+    spec = importlib.util.find_spec("sarameya_main")
+    assert spec is not None
+    assert spec.origin is not None
+    # -S: what an environment's `site` imports is not ours.
+    command = [sys.executable, "-S", "-c", IMPORTED_BEFORE, str(Path(spec.origin).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr) == ("['sarameya_main', '__future__'] False\n", "")
 
 
 APP = """

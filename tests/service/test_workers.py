@@ -19,7 +19,9 @@ from sarameya.service.failures import ExitCode
 from sarameya.service.signals import Stop
 from sarameya.service.workers import Supervisor
 
-PATIENT = "import os, sys; sys.stdin.read(); os.write(1, b'drained\\n')"  # in one write: two of them share the pipe
+# As a worker does that has come to its event loop; the pipe's number is its last argument.
+TELLS = 'import os, sys; os.write(int(sys.argv[-1]), b\'{"snapshot": null, "failure": "", "happenings": []}\\n\'); '
+PATIENT = f"{TELLS} sys.stdin.read(); os.write(1, b'drained\\n')"  # in one write: two of them share the pipe
 
 
 def worker(directory: Path, name: str, then: str) -> list[str]:
@@ -74,11 +76,32 @@ async def test_stop_lets_every_worker_drain(tmp_path: Path, capfd: pytest.Captur
     stop = Stop()
     supervisor = Supervisor([worker(tmp_path, name, PATIENT) for name in "ab"], policy())
     async with at_work(supervisor, stop) as codes:
-        await pids(tmp_path, "a", 1)
-        await pids(tmp_path, "b", 1)
+        await until(lambda: supervisor.ear.has_told(1) and supervisor.ear.has_told(2))
         stop.ask("test")
     assert codes == [ExitCode.OK]
     assert capfd.readouterr().out == "drained\n" * 2
+
+
+async def test_worker_that_has_not_told_of_itself_is_not_waited_for(tmp_path: Path) -> None:
+    stop = Stop()
+    importing = worker(tmp_path, "b", "import time; time.sleep(60)")
+    supervisor = Supervisor([worker(tmp_path, "a", PATIENT), importing], policy())
+    async with at_work(supervisor, stop) as codes:
+        await pids(tmp_path, "b", 1)
+        await until(lambda: supervisor.ear.has_told(1))
+        stop.ask("test")
+    assert codes == [ExitCode.OK]
+
+
+async def test_worker_that_somebody_else_ends_while_it_drains_makes_the_exit_code(tmp_path: Path) -> None:
+    stop = Stop()
+    supervisor = Supervisor([worker(tmp_path, "a", f"{TELLS} import time; time.sleep(60)")], policy())
+    async with at_work(supervisor, stop) as codes:
+        await until(lambda: supervisor.ear.has_told(1))
+        stop.ask("test")
+        [pid] = await pids(tmp_path, "a", 1)
+        os.kill(pid, signal.SIGTERM)
+    assert codes == [ExitCode.FAILURE]
 
 
 async def test_workers_have_the_environment_that_they_are_given_beside_ours(
@@ -93,9 +116,14 @@ async def test_workers_have_the_environment_that_they_are_given_beside_ours(
 
 
 async def test_worker_that_fails_under_policy_stop_ends_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    commands = [worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", "raise SystemExit(1)")]
-    with trio.fail_after(20):
-        assert await Supervisor(commands, policy("stop")).run(Stop()) is ExitCode.FAILURE
+    os.mkfifo(gate := tmp_path / "gate")
+    failing = worker(tmp_path, "b", f"open({str(gate)!r}).read(); raise SystemExit(1)")
+    supervisor = Supervisor([worker(tmp_path, "a", PATIENT), failing], policy("stop"))
+    async with at_work(supervisor, Stop()) as codes:
+        await pids(tmp_path, "b", 1)
+        await until(lambda: supervisor.ear.has_told(1))
+        gate.write_text("")
+    assert codes == [ExitCode.FAILURE]
     assert capfd.readouterr().out == "drained\n"
 
 
@@ -132,9 +160,9 @@ async def test_worker_that_ends_well_by_itself_leaves_the_others_alone(tmp_path:
 
 async def test_worker_that_fails_while_draining_makes_the_exit_code(tmp_path: Path) -> None:
     stop = Stop()
-    supervisor = Supervisor([worker(tmp_path, "a", "import sys; sys.stdin.read(); raise SystemExit(1)")], policy())
+    supervisor = Supervisor([worker(tmp_path, "a", f"{TELLS} sys.stdin.read(); raise SystemExit(1)")], policy())
     async with at_work(supervisor, stop) as codes:
-        await pids(tmp_path, "a", 1)
+        await until(lambda: supervisor.ear.has_told(1))
         stop.ask("test")
     assert codes == [ExitCode.FAILURE]
 
@@ -158,7 +186,14 @@ logging.basicConfig(level="INFO")
 supervisor = Supervisor([[sys.executable, "-c", sys.argv[1]]], ServiceSection())
 raise SystemExit(run(supervisor.run, before_exit=supervisor.kill_nowait))
 """
-HANGING = "import sys, time; sys.stdin.read(); print('asked', flush=True); time.sleep(60)"
+HANGING = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+sys.stdin.read()
+print("asked", flush=True)
+time.sleep(60)
+"""
 
 
 def test_second_signal_kills_workers_that_will_not_end(tmp_path: Path) -> None:
@@ -169,6 +204,7 @@ def test_second_signal_kills_workers_that_will_not_end(tmp_path: Path) -> None:
         try:
             started = re.search(r"worker 1 started \(pid (\d+)\)", process.stderr.readline())
             assert started
+            assert process.stdout.readline() == "up\n"
             process.send_signal(signal.SIGTERM)
             assert process.stdout.readline() == "asked\n"
             process.send_signal(signal.SIGTERM)

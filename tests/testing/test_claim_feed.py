@@ -342,7 +342,7 @@ async def test_what_it_goes_through_is_what_a_group_goes_through(autojump_clock:
     assert [(m.offset, m.value, m.leader_epoch) for m in fed.messages] == [
         (m.offset, m.value, m.leader_epoch) for m in grouped.messages
     ]
-    of_the_group = {"MembershipChanged", "CoordinatorFound", "LeaveFailed"}
+    of_the_group = {"MembershipChanged", "CoordinatorFound", "GroupLeft", "LeaveFailed"}
     assert [type(event).__name__ for event in feed.events if type(event) is not Committed] == [
         name for name in told if name not in {*of_the_group, "Committed"}
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sarameya import SarameyaError
+from sarameya import HandlerError, SarameyaError
 
 
 class ChainError(SarameyaError):
@@ -21,8 +21,11 @@ class ForgottenChainError(ChainError):
     """The chain has begun, but the table has forgotten where it ends (what it keeps of its history is too short)."""
 
 
-class ForeignChainError(ChainError):
-    """The table's links are another group's, another sink's, or those of a topic that has been made anew."""
+class ForeignChainError(ChainError, HandlerError):
+    """The table's links are another group's, another sink's, or those of a topic that has been made anew.
+
+    What is configured must change first: trying again, or starting the member anew, finds the same.
+    """
 
 
 class MovedCommitError(ChainError):

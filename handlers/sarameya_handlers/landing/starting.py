@@ -97,7 +97,8 @@ def _check_origin(head: Link, origin: Origin) -> None:
         )
     raise ForeignChainError(
         f"{head} is of a topic {head.key.topic!r} with the id {head.origin.topic_id}, "
-        f"now it has {origin.topic_id}: the topic was made anew; land it as another sink"
+        f"now it has {origin.topic_id}: the topic was made anew, or this is another cluster; "
+        "land it as another sink, or in another table"
     )
 
 

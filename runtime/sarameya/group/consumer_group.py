@@ -31,7 +31,7 @@ from sarameya.group.source import of_brokers
 from sarameya.meters import Meter, Meters
 from sarameya.net.broker_pool import parse_bootstrap
 from sarameya.net.transport import Transport
-from sarameya.observe import LeaveFailed, Observer, Observers, Retrying
+from sarameya.observe import GroupLeft, LeaveFailed, Observer, Observers, Retrying
 from sarameya.protocol.assignors import ASSIGNORS
 from sarameya.protocol.assignors.base import Assignor
 from sarameya.protocol.assignors.calling import usable
@@ -337,6 +337,7 @@ class ConsumerGroup(Pausing):
         with trio.move_on_after(self.config.close_timeout) as waiting:
             async for notice in member.notices:
                 if isinstance(notice, Left):
+                    self._tell_left(reason, taken=notice.taken)
                     break
                 if (last := self._last_word(notice)) is not None:
                     return last
@@ -375,7 +376,8 @@ class ConsumerGroup(Pausing):
         try:
             async for notice in member.notices:
                 match notice:
-                    case Left():
+                    case Left(taken=taken):
+                        self._tell_left(reason, taken=taken)
                         return
                     case Fail(error=error):
                         cause = str(error)
@@ -384,6 +386,10 @@ class ConsumerGroup(Pausing):
             self._observer(LeaveFailed(self.group_id, cause))
             raise
         self._observer(LeaveFailed(self.group_id, cause))
+
+    def _tell_left(self, reason: str, *, taken: bool) -> None:
+        if taken:
+            self._observer(GroupLeft(self.group_id, reason))
 
     def _last_word(self, notice: Notice) -> Outcome | None:
         """The outcome, if `notice` ends the membership outside a session."""

@@ -175,6 +175,14 @@ class CallCancelled(Event):
 
 
 @attrs.frozen(slots=True)
+class GroupLeft(Event):
+    """The coordinator has taken our leave. A static member does not leave, and tells none (KIP-345)."""
+
+    group: str
+    reason: str
+
+
+@attrs.frozen(slots=True)
 class LeaveFailed(Event):
     """The coordinator has not taken our leave: the group notices only after the session timeout that we are gone."""
 

@@ -27,6 +27,7 @@ _LEVELS: dict[type[Event], int] = {
     events.InterceptorRecovered: logging.INFO,
     events.SessionStarted: logging.INFO,
     events.SessionEnding: logging.INFO,
+    events.GroupLeft: logging.INFO,
     events.PartitionsAssigned: logging.INFO,
     events.PartitionsRevoked: logging.INFO,
     events.PartitionsPaused: logging.INFO,

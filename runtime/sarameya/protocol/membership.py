@@ -284,7 +284,7 @@ class Membership:
             case HeartbeatAnswered():
                 self._heard(flight.sent_at)
             case LeaveAnswered():
-                self._left(now)
+                self._left(now, taken=True)
 
     def _joined(self, event: JoinAnswered, now: float) -> None:
         leads = event.leader == event.member_id
@@ -375,14 +375,14 @@ class Membership:
         self._send_at = self._find_at = now
         self._move(Input.LEAVE_WANTED, now, reason)
         if not joined or self._options.group_instance_id is not None:
-            self._left(now)
+            self._left(now, taken=False)
 
-    def _left(self, now: float) -> None:
+    def _left(self, now: float, *, taken: bool) -> None:
         self._move(Input.LEFT, now, self._leave_reason)
         self.member_id, self.answered_at = "", None
         self._disown()
         self._retries.clear()
-        self._commands.append(Left())
+        self._commands.append(Left(taken))
 
     def _refuse(self, error: Exception, now: float) -> None:
         self._in_flight = self._finding = self._assigning = None

@@ -266,7 +266,10 @@ class MembershipLost:
 
 @attrs.frozen(slots=True)
 class Left:
-    """The group has been left."""
+    """We are no member any more. `taken`: the coordinator has taken our leave, for there was one to take: who has not
+    joined has nothing to leave, and a static member does not."""
+
+    taken: bool
 
 
 @attrs.frozen(slots=True)

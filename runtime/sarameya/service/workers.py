@@ -2,7 +2,9 @@
 
 A worker is asked to end by closing the pipe that is its standard input. That says it once, also to a worker
 that has not yet set up its signal handlers, and says it for us if this process is killed: no worker is ever
-left behind. Workers stand in process groups of their own, so that Ctrl-C on a terminal reaches this process only.
+left behind. One that has not told of itself yet still imports, which may take long, and has nothing to end in order: it
+gets SIGTERM as well. Workers stand in process groups of their own, so that Ctrl-C on a terminal reaches this process
+only.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class Supervisor:
         self._environment: Mapping[str, str] = {}
         self._running: dict[int, trio.Process] = {}
         self._codes: list[int] = []
+        self._cut_short: set[int] = set()
 
     async def run(self, stop: Stop, environment: Mapping[str, str] | None = None) -> ExitCode:
         """Start the workers and return when all have ended: the worst of their exit codes.
@@ -96,7 +99,7 @@ class Supervisor:
         logger.info("worker %d started (pid %d)", number, process.pid, extra=_about(number))
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_close_input_when_asked, process, stop)
+                nursery.start_soon(self._ask_when_asked, number, process, stop)
                 self.ear.began(number, process.pid)
                 nursery.start_soon(self.ear.listen, number, heard)
                 code = await process.wait()
@@ -107,13 +110,17 @@ class Supervisor:
             with trio.CancelScope(shield=True):
                 await process.wait()
             del self._running[number]
-        return code
+        # It has died of our SIGTERM: it had begun nothing.
+        return ExitCode.OK if number in self._cut_short and code == -signal.SIGTERM else code
 
-
-async def _close_input_when_asked(process: trio.Process, stop: Stop) -> None:
-    await stop.wait()
-    assert process.stdin is not None
-    await process.stdin.aclose()
+    async def _ask_when_asked(self, number: int, process: trio.Process, stop: Stop) -> None:
+        await stop.wait()
+        if not self.ear.has_told(number):
+            # Where it has come to listen in this very moment, it takes that for the same request.
+            self._cut_short.add(number)
+            process.terminate()
+        assert process.stdin is not None
+        await process.stdin.aclose()
 
 
 def _about(number: int) -> dict[str, Any]:

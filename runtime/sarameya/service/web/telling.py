@@ -107,6 +107,10 @@ class Ear:
         text = f"worker {worker} {how}"
         found.add(Happening(number=0, at=self._wall_clock(), kind="Failure", level="error", text=text))
 
+    def has_told(self, worker: int) -> bool:
+        """Whether its process has told anything yet. Before that it imports, and does not listen for signals."""
+        return self._workers[worker].last is not None
+
     def restarts(self, worker: int, delay: float, failures: int) -> None:
         """It is started again in so many seconds, after so many failures in a row."""
         self._workers[worker].due = Due(trio.current_time() + delay, failures)

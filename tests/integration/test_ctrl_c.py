@@ -1,0 +1,174 @@
+"""Ctrl-C on a terminal at any point of a service that lands on Spark, once and twice: it ends in time, with the exit
+code that docs/operations.md has for it, without a traceback, and leaves no process and no temporary file behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from sarameya.embedded import CoordinatorConfig, EmbeddedCluster
+from tests.integration.processes import OnTerminal, marked, on_terminal
+from tests.integration.test_landing_signals import SLOW
+from tests.integration.test_run_command import SARAMEYA, committed
+
+pytestmark = pytest.mark.integration
+
+COUNT = 10
+DEADLINE = 100.0
+"""Seconds until the point is reached."""
+PATIENCE = 15.0
+"""Seconds for the end: Spark's JVM gets ten of them."""
+EXPECTED = re.compile(r"[0-9: .-]{23} (INFO|WARNING) |importing$|landing$|$")
+SLOW_TO_IMPORT = """
+import time
+print("importing", flush=True)
+time.sleep(60)
+"""
+JAVA = """#!/bin/sh
+if [ "$1" = -version ]; then touch {asked}; fi
+exec {java} "$@"
+"""
+
+
+@attrs.frozen
+class Stage:
+    """A service, and what it stands on."""
+
+    directory: Path
+    cluster: EmbeddedCluster
+    running: OnTerminal
+    mark: str
+
+
+def imports(stage: Stage) -> bool:
+    """All of ours is imported, and the app's transform is being; nothing listens for signals yet."""
+    return "importing\r\n" in stage.running.shown
+
+
+def checks_java(stage: Stage) -> bool:
+    return (stage.directory / "asked").exists()
+
+
+def starts_the_jvm(stage: Stage) -> bool:
+    return any("pyspark-shell" in command for command in marked(stage.mark))
+
+
+def joins(stage: Stage) -> bool:
+    """The group knows it, and waits for others before it answers."""
+    return len(stage.cluster.describe_group("g").members) == 1
+
+
+def consumes(stage: Stage) -> bool:
+    """Both partitions have landed, and more is waited for."""
+    return stage.running.shown.count("rows landed") == 2
+
+
+def lands(stage: Stage) -> bool:
+    """A transform is at work that ends when the gate goes."""
+    return "landing\r\n" in stage.running.shown
+
+
+@asynccontextmanager
+async def started(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, *, transform: str, others_are_waited_for: bool
+) -> AsyncIterator[Stage]:
+    """A service on a terminal, with records to land. At the end nothing of it must be left."""
+    mark, temporary, app = uuid.uuid4().hex, directory / "tmp", directory / "app.toml"
+    temporary.mkdir()
+    java = directory / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(JAVA.format(asked=directory / "asked", java=shutil.which("java")))
+    java.chmod(0o755)
+    (directory / "slow.py").write_text(transform)
+    monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("MARK_OF_THIS_TEST", mark)
+    groups = CoordinatorConfig(initial_rebalance_delay=60.0 if others_are_waited_for else 0.0)
+    async with EmbeddedCluster(topics={"orders": 2}, groups=groups) as cluster:
+        for number in range(COUNT):
+            cluster.produce("orders", number % 2, b"value")
+        app.write_text(
+            f"""
+            bootstrap_servers = {json.dumps(cluster.bootstrap_servers)}
+            group = "g"
+            topics = ["orders"]
+            [config]
+            offset_initial = "oldest"
+            claim_grace = 60.0
+            close_timeout = 60.0
+            rebalance_timeout = 90.0
+            [handler]
+            name = "spark"
+            [handler.options]
+            table = "parquet:./landed"
+            max_age = 0.1
+            transform = "slow:slowly"
+            [handler.options.spark]
+            master = "local[2]"
+            [handler.options.spark.conf]
+            "spark.driver.extraJavaOptions" = "-Djava.io.tmpdir={temporary}"
+            """
+        )
+        async with on_terminal(directory, SARAMEYA, "run", str(app)) as running:
+            yield Stage(directory, cluster, running, mark)
+            with trio.fail_after(PATIENCE):
+                while marked(mark) or os.listdir(temporary):
+                    await trio.sleep(0.05)
+
+
+POINTS = [imports, checks_java, starts_the_jvm, joins, consumes, lands]
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+@pytest.mark.parametrize("point", POINTS)
+async def test_ctrl_c_at_any_point_ends_the_service_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Callable[[Stage], bool], times: int
+) -> None:
+    gate = tmp_path / "gate"
+    if point is lands:
+        gate.touch()
+    transform = SLOW_TO_IMPORT if point is imports else SLOW
+    async with started(tmp_path, monkeypatch, transform=transform, others_are_waited_for=point is joins) as stage:
+        running = stage.running
+        with trio.fail_after(DEADLINE):
+            await until(lambda: point(stage) or running.process.poll() is not None)
+        assert running.process.returncode is None, running.shown
+        with trio.fail_after(PATIENCE):
+            await running.ctrl_c()
+            if point is not imports:
+                await until(lambda: "SIGINT: stopping" in running.shown)
+            if times == 2:
+                await running.ctrl_c()
+            else:
+                gate.unlink(missing_ok=True)
+            code = await running.ended()
+        at_once = "SIGINT: exiting at once" in running.shown
+        if point is imports:
+            assert code == -signal.SIGINT  # as any program ends that does not listen; to a shell it is 130
+        else:
+            assert code == (130 if at_once else 0), running.shown
+            assert times == 2 or not at_once
+        if point is lands:
+            assert (at_once, committed(stage.cluster)) == ((False, COUNT) if times == 1 else (True, 0)), running.shown
+        if point is consumes:
+            assert times == 2 or committed(stage.cluster) == COUNT
+        if point in (joins, consumes, lands) and times == 1:
+            assert running.shown.index("group left: ") < running.shown.index("Spark is being stopped")
+    shown = running.shown.replace("^C", "").splitlines()
+    assert [line for line in shown if not EXPECTED.match(line)] == []
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await trio.sleep(0.002)
