@@ -290,7 +290,7 @@ def parse_bootstrap(servers: Iterable[str]) -> list[Broker]:
     brokers: list[Broker] = []
     for server in [servers] if isinstance(servers, str) else servers:
         host, colon, port = server.strip().rpartition(":")
-        if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
+        if not (colon and host and "@" not in host and port.isdecimal() and 0 < int(port) < 65536):
             raise ConfigError("bootstrap_servers", server, "must be HOST:PORT, for example localhost:9092")
         brokers.append(Broker(-1 - len(brokers), host.strip("[]"), int(port)))
     if not brokers:

@@ -10,16 +10,17 @@ from sarameya.service.app_file import App, HandlerSection, Loaded, ServiceSectio
 from sarameya.service.app_toml import as_app_file
 from sarameya.service.argument_app import argument, load_arguments
 from sarameya.service.catching_up import watch_group
-from sarameya.service.environment import Variable
-from sarameya.service.epilogs import epilog
-from sarameya.service.groups.arguments import (
+from sarameya.service.cluster_arguments import (
     Cluster,
-    add_bootstrap_argument,
+    add_client_arguments,
     add_cluster_arguments,
+    client_given,
     cluster,
     name_and_value,
     names_cluster,
 )
+from sarameya.service.environment import Variable
+from sarameya.service.epilogs import epilog
 from sarameya.service.groups.tables import printable, table
 from sarameya.service.groups.words import counted, listed
 from sarameya.service.layers import Layers
@@ -39,11 +40,12 @@ __all__ = [
     "Steps",
     "Stop",
     "Variable",
-    "add_bootstrap_argument",
+    "add_client_arguments",
     "add_cluster_arguments",
     "add_run_arguments",
     "argument",
     "as_app_file",
+    "client_given",
     "cluster",
     "counted",
     "display",

@@ -15,11 +15,11 @@ from sarameya import Config
 from sarameya import TopicPartition as TP
 from sarameya.errors import AuthenticationError, ConnectError
 from sarameya.protocol.described_groups import DescribedGroup
+from sarameya.service.cluster_arguments import Cluster
 from sarameya.service.dashboard import group_board
 from sarameya.service.dashboard.endpoints import Endpoints
 from sarameya.service.dashboard.group_board import GroupBoard
 from sarameya.service.dashboard.reading import Document
-from sarameya.service.groups.arguments import Cluster
 from tests.group.kit import deadline
 from tests.service.dashboard.test_merging import group, member, row, service
 

@@ -16,11 +16,11 @@ from sarameya.net.log_offsets import LOG_END
 from sarameya.observe import log_event
 from sarameya.protocol.described_groups import DEAD, DescribedGroup
 from sarameya.protocol.metadata import Broker
+from sarameya.service.cluster_arguments import Cluster
 from sarameya.service.dashboard.endpoints import Endpoints, ask_all
 from sarameya.service.dashboard.merging import Kafkas, merged
 from sarameya.service.dashboard.reading import Document
 from sarameya.service.failures import needs_configuration
-from sarameya.service.groups.arguments import Cluster
 from sarameya.service.web.board import Looks
 from sarameya.service.web.health import Health
 from sarameya.service.web.series import Point, Series

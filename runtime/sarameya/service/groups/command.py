@@ -11,13 +11,12 @@ from sarameya.net.group_admin import GroupAdmin
 from sarameya.observe import log_event
 from sarameya.offset_policy import parse_policy, timestamp_of
 from sarameya.service.answering import Answer, run_asking
+from sarameya.service.cluster_arguments import Cluster, cluster
 from sarameya.service.epilogs import epilog
 from sarameya.service.groups import answers
 from sarameya.service.groups.arguments import (
-    Cluster,
     add_execute_argument,
     add_shared_arguments,
-    cluster,
     duration,
     group_names,
     moment,

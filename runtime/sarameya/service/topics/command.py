@@ -9,8 +9,9 @@ from functools import partial
 from sarameya.net.topic_admin import BY_DEFAULT, TopicAdmin
 from sarameya.observe import log_event
 from sarameya.service.answering import Answer, run_asking
+from sarameya.service.cluster_arguments import Cluster, cluster
 from sarameya.service.epilogs import epilog
-from sarameya.service.groups.arguments import Cluster, add_execute_argument, add_shared_arguments, cluster, subcommand
+from sarameya.service.groups.arguments import add_execute_argument, add_shared_arguments, subcommand
 from sarameya.service.topics import answers
 
 SUMMARY = "look at the topics of a Kafka cluster, make, grow and delete them"
