@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from sarameya.service.cli import main
 from tests.service.test_help import parsers
 
-NOBODY = ["--bootstrap", "127.0.0.1:1", "--timeout", "0.2", "--log-level", "error"]
+NOBODY = ["--bootstrap", "127.0.0.1:1", "--timeout", "0.2"]
 
 WRONG = [
     (["run", "missing.toml"], 2, "missing.toml: cannot be read: No such file or directory"),
@@ -81,6 +83,20 @@ def test_what_is_wrong_is_a_line_with_the_remedy(
     if "(see `" not in line:  # what the parser refuses has no traceback
         assert main([*argv, "--debug"]) == code
         assert "Traceback (most recent call last):" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["groups", "list"], ["topics", "describe", "a"]])
+def test_cluster_that_is_away_is_one_line_whatever_was_tried_meanwhile(argv: list[str]) -> None:
+    # In a process of its own: here pytest keeps what is logged.
+    command = [sys.executable, "-m", "sarameya.service", *argv, "--bootstrap", "127.0.0.1:1", "--timeout", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "sarameya: error: no broker could be reached: 127.0.0.1:1: Connection refused (gave up after 1 s); "
+        "start the broker, or correct bootstrap_servers\n"
+    )
+    done = subprocess.run([*command, "--debug"], capture_output=True, text=True, check=False)
+    assert "DEBUG   retrying: what=metadata attempt=2 " in done.stderr
 
 
 def test_every_command_is_tried() -> None:

@@ -5,7 +5,7 @@ subcommands (`commands.py`). The names below are for those: how they ask for a c
 as our own do; how they run an app that they have made of their arguments, and show how far work has come.
 """
 
-from sarameya.service.answering import print_out, show
+from sarameya.service.answering import log_asking, print_out, show
 from sarameya.service.app_file import App, HandlerSection, Loaded, ServiceSection
 from sarameya.service.app_toml import as_app_file
 from sarameya.service.argument_app import argument, load_arguments
@@ -52,6 +52,7 @@ __all__ = [
     "epilog",
     "listed",
     "load_arguments",
+    "log_asking",
     "make_handler",
     "name_and_value",
     "names_cluster",
