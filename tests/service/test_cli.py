@@ -207,7 +207,7 @@ name = "print"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nmae = 'print'", "handler.nmae = 'print': no such option; did you mean 'name'? allowed are name, options"),
+        ("nmae = 'print'", "handler.nmae = 'print': no such option; did you mean 'name'?"),
         ("options.colour = 'red'", "handler.options.colour = 'red': "),
     ],
 )

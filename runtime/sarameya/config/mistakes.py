@@ -9,7 +9,7 @@ import attrs
 
 from sarameya.config.options import Config, TopicConfig
 from sarameya.errors import ConfigError
-from sarameya.option_kinds import allowed, unknown_option
+from sarameya.option_kinds import IN_THE_REFERENCE, allowed, unknown_option
 
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
@@ -21,7 +21,7 @@ def _mistakes(options: type[attrs.AttrsInstance], values: Mapping[str, Any], pre
     fields = attrs.fields_dict(options)
     for name, value in values.items():
         if name not in fields:
-            yield ConfigError(prefix + name, value, unknown_option(name, set(fields)))
+            yield ConfigError(prefix + name, value, unknown_option(name, set(fields), listed=IN_THE_REFERENCE))
         elif name == "topics" and (of_topics := list(_mistakes_of_topics(value, f"{prefix}topics."))):
             yield from of_topics
         else:

@@ -17,6 +17,7 @@ from sarameya.config.security import KERBEROS_SERVICE, check_security
 from sarameya.errors import ConfigError
 from sarameya.offset_policy import OffsetPolicy
 from sarameya.option_kinds import (
+    IN_THE_REFERENCE,
     MOST_SECONDS,
     as_tuple,
     boolean,
@@ -352,7 +353,7 @@ def _from_mapping(options: type[_Options], values: Mapping[str, Any], prefix: st
     known = {field.name for field in attrs.fields(options)}
     for key in values:
         if key not in known:
-            raise ConfigError(prefix + key, values[key], unknown_option(key, known))
+            raise ConfigError(prefix + key, values[key], unknown_option(key, known, listed=IN_THE_REFERENCE))
     try:
         return options(**values)
     except ConfigError as error:
