@@ -173,6 +173,21 @@ def test_unknown_config_option_is_given_the_nearest_name(tmp_path: Path) -> None
     assert problem == "config.zzz = 3: no such option; `sarameya config docs` lists the options that there are"
 
 
+def test_options_that_do_not_go_together_are_all_told_at_once(tmp_path: Path) -> None:
+    text = (
+        MINIMAL
+        + "config = {session_timeout = 2, heartbeat_interval = 2, rebalance_margin = 99, sasl_username = 'ann', "
+        "tls_key_file = 'k', sasl_password = 'x'}"
+    )
+    assert [problem.partition(": must ")[0] for problem in problems_of(app_file(tmp_path, text))] == [
+        "config.heartbeat_interval = 2",
+        "config.rebalance_margin = 99",
+        "config.tls_key_file = 'k'",
+        "config.sasl_username = 'ann'",
+        "config.sasl_password = ***",
+    ]
+
+
 def test_several_mistakes_are_all_told_at_once(tmp_path: Path) -> None:
     text = MINIMAL.replace('"g"', '""') + "config.autocommit = 1\nservice.workers = 0\nextra = 1"
     assert [problem.partition(":")[0] for problem in problems_of(app_file(tmp_path, text))] == [

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ WRONG = [
         2,
         "--output = 'no/such': cannot be written: No such file or directory",
     ),
-    (["broker", "--host", "256.1.1.1"], 2, "--host, --port = '256.1.1.1:9092': cannot be listened on: "),
+    (["broker", "--host", "256.1.1.1"], 1, "--host, --port = '256.1.1.1:9092': cannot be listened on: "),
     (["dashboard", *NOBODY], 2, "no group is named: --group NAME, or by --app, --properties or SARAMEYA_GROUP (see `"),
     (["dashboard", "--group", "g", *NOBODY, "--http", "256.1.1.1:0"], 1, "the status page cannot be served at 256."),
     (["dashboard", "--group", "g", *NOBODY, "--member", "ftp://a"], 2, "must be a URL, for example http://"),
@@ -97,6 +98,22 @@ def test_cluster_that_is_away_is_one_line_whatever_was_tried_meanwhile(argv: lis
     )
     done = subprocess.run([*command, "--debug"], capture_output=True, text=True, check=False)
     assert "DEBUG   retrying: what=metadata attempt=2 " in done.stderr
+
+
+def test_port_that_is_taken_is_a_failure_that_may_pass_whoever_wants_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = 'bootstrap_servers = ["127.0.0.1:1"]\ngroup = "g"\ntopics = ["orders"]\nhandler.name = "print"\n'
+    (tmp_path / "app.toml").write_text(head)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        for argv in (
+            ["broker", "--port", port],
+            ["dashboard", "--group", "g", *NOBODY, "--http", f"127.0.0.1:{port}"],
+            ["run", "app.toml", "--http", f"127.0.0.1:{port}"],
+        ):
+            assert main(argv) == 1
+            assert f"127.0.0.1:{port}" in capsys.readouterr().err
 
 
 def test_every_command_is_tried() -> None:

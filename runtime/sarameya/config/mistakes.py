@@ -1,13 +1,14 @@
-"""What is wrong with options, each by itself: all of it at once, where making a `Config` raises the first. Pure."""
+"""What is wrong with options: all of it at once, where making a `Config` raises the first. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
 
-from sarameya.config.options import Config, TopicConfig
+from sarameya.config.options import Config, TopicConfig, conflicts
 from sarameya.errors import ConfigError
 from sarameya.option_kinds import IN_THE_REFERENCE, allowed, unknown_option
 
@@ -15,6 +16,16 @@ from sarameya.option_kinds import IN_THE_REFERENCE, allowed, unknown_option
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
     """Of options by name, as `Config.from_mapping` takes them. Whether they go together is not asked."""
     yield from _mistakes(Config, values, prefix)
+
+
+def conflicts_of(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
+    """What is against options, each allowed by itself, that do not go together; of each the first."""
+    defaults = {name: field.default for name, field in attrs.fields_dict(Config).items()}
+    told: set[str] = set()
+    for error in conflicts(SimpleNamespace(**{**defaults, **values})):
+        if error.option not in told:
+            told.add(error.option)
+            yield ConfigError(prefix + error.option, error.value, error.allowed)
 
 
 def _mistakes(options: type[attrs.AttrsInstance], values: Mapping[str, Any], prefix: str) -> Iterator[ConfigError]:

@@ -58,6 +58,9 @@ def _read(options: type[_Options], properties: Mapping[str, Any]) -> tuple[dict[
     values: dict[str, Any] = {}
     problems = _java_stores(properties)
     for name, given in properties.items():
+        if given is None:
+            problems[name] = "has no value: leave it out"
+            continue
         text = _text(given)
         try:
             if name == JAAS:

@@ -20,7 +20,7 @@ from cattrs.errors import AttributeValidationNote, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
 from sarameya.config import Config
-from sarameya.config.mistakes import mistakes
+from sarameya.config.mistakes import conflicts_of, mistakes
 from sarameya.errors import ConfigError, SarameyaError
 from sarameya.option_kinds import unknown_option
 from sarameya.secret import masked
@@ -274,6 +274,7 @@ def config_of(options: Mapping[str, Any], prefix: str = "") -> Config:
     """As `Config.from_mapping`, but raises a group of ConfigErrors where there are several mistakes. A file, or a
     command line, cannot hold a function, but name one."""
     options, wrong = _options(options, prefix)
+    wrong = wrong or list(conflicts_of(options, prefix))
     if len(wrong) > 1:
         raise ExceptionGroup("options", wrong)
     if wrong:
