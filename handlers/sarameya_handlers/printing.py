@@ -35,6 +35,11 @@ class PrintHandler(ConsumerGroupHandler):
         check_known(options, ["format"])
         return cls(**options)
 
+    @staticmethod
+    def option_defaults() -> dict[str, Any]:
+        """What options are that are not given."""
+        return {"format": "text"}
+
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         async for batch in claim.batches():
             text = "".join(f"{self._line(message)}\n" for message in batch)

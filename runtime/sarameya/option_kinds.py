@@ -175,8 +175,17 @@ def allowed(field: attrs.Attribute[Any], value: Any) -> Any:
     return value
 
 
-def unknown_option(key: str, known: set[str]) -> str:
-    """What to tell somebody who wrote `key`, when only `known` is allowed."""
+def unknown_option(key: str, known: set[str], *, listed: str = "") -> str:
+    """What to tell somebody who wrote `key`, when only `known` is allowed: the one that was meant, or all that there
+    are; or, where they are many, what lists them (`listed`, the end of a sentence)."""
     near = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"no such option; {hint}allowed are {', '.join(sorted(known))}"
+    hints = [f"did you mean {near[0]!r}?"] if near else []
+    if listed:
+        hints.append(listed)
+    elif not near:
+        hints.append(f"allowed are {', '.join(sorted(known))}")
+    return f"no such option; {' '.join(hints)}"
+
+
+IN_THE_REFERENCE = "`sarameya config docs` lists the options that there are"
+"""Of those of `Config`, which are too many for a line."""

@@ -124,6 +124,9 @@ _MISTYPED = ("password", "passphrase", "secret", "token", "credentials")
 _LIKENESS = 0.84
 _PLACES = {"file", "path", "location", "url", "uri", "class", "type", "provider", "ms", "seconds"}
 """A name that ends so says where a secret is, or something else about it."""
+_ADDRESSES = ("bootstrap_servers", "bootstrap.servers")
+_BEFORE_HOST = re.compile(r"[^,]*@")
+"""Who writes `user:password@host:9092` is told that it is no address without the password."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _IN_TEXT = re.compile(
@@ -169,6 +172,8 @@ def masked(name: str, value: Any) -> Any:
             return [masked(name, inner) for inner in value]
         case tuple():
             return tuple(masked(name, inner) for inner in value)
+        case str() if name.endswith(_ADDRESSES):
+            return masked_text(_BEFORE_HOST.sub(f"{MASK}@", value))
         case str():
             return masked_text(value)
     return value

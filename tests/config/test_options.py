@@ -276,6 +276,14 @@ def test_any_plain_values_make_a_config_or_a_config_error(values):
 
 def test_word_near_no_known_option_gets_the_list_alone():
     assert unknown_option("zzz", {"b", "a"}) == "no such option; allowed are a, b"
+    assert unknown_option("zzz", {"b", "a"}, listed="see there") == "no such option; see there"
+
+
+def test_word_near_a_known_option_gets_that_alone():
+    assert unknown_option("alphe", {"alpha", "b"}) == "no such option; did you mean 'alpha'?"
+    assert unknown_option("alphe", {"alpha", "b"}, listed="see there") == (
+        "no such option; did you mean 'alpha'? see there"
+    )
 
 
 @pytest.mark.parametrize("option", ["retry_max_attempts", "retry_timeout"])

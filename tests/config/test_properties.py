@@ -197,6 +197,22 @@ def test_properties_that_do_not_go_together_are_told() -> None:
     assert problem.startswith("rebalance_margin: as rebalance_margin = 1.0, it must be below rebalance_timeout")
 
 
+def test_none_is_no_value() -> None:
+    assert problems_of({"client.id": None, "check.crcs": "true", "sasl.jaas.config": None}) == [
+        "client.id: has no value: leave it out",
+        "sasl.jaas.config: has no value: leave it out",
+    ]
+    with pytest.raises(PropertiesError, match=r"^client\.rack: has no value: leave it out$"):
+        ClientProperties.of({"bootstrap.servers": None, "client.rack": None})
+
+
+def test_name_near_one_of_librdkafka_s_is_told_both() -> None:
+    assert problems_of({"sasl.pasword": "x"}) == [
+        "sasl.pasword = ***: is no property of Kafka's clients; did you mean 'sasl.password'? That is librdkafka's "
+        "name: Kafka's is 'sasl.jaas.config'"
+    ]
+
+
 def test_all_that_cannot_be_is_told_at_once() -> None:
     assert problems_of(
         {

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from sarameya.net.transport import receiver, sender_now
+from sarameya.net.transport import TcpTransport, receiver, sender_now, why_not_connected
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [("127.0.0.1", "Connection refused"), ("localhost", "Connection refused")],
+)
+async def test_why_there_is_no_connection_is_told_without_python_s_wrapping(host: str, why: str) -> None:
+    with pytest.raises(OSError) as caught:
+        await TcpTransport().connect(host, 1)
+    told = why_not_connected(caught.value)
+    assert told.startswith(why)
+    assert "rrno" not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
+        (OSError("odd"), "odd"),
+        (OverflowError("port must be 0-65535."), "port must be 0-65535."),
+    ],
+)
+def test_error_without_a_number_of_the_system_s_is_told_as_it_is(error: Exception, why: str) -> None:
+    assert why_not_connected(error) == why
 
 
 async def tcp_pair() -> tuple[trio.SocketStream, trio.SocketStream]:

@@ -11,7 +11,7 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.errors import ConfigError
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.service.app_file import App, HandlerSection
-from sarameya.service.catching_up import CatchingUp, Distance
+from sarameya.service.catching_up import CatchingUp, Distance, watch_group
 from sarameya.service.signals import Stop
 from tests.service.groups.kit import tp
 
@@ -89,6 +89,20 @@ async def test_end_is_asked_for_once_all_is_committed_that_was_there_at_first() 
             await admin.commit("g", {tp("orders-1"): 3})
             await stop.wait()
         assert (shown.total, shown.updates[-1]) == (8, (8, ""))
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+async def test_group_s_way_is_shown_unless_it_is_to_be_quiet(quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    async with EmbeddedCluster({"orders": 1}) as cluster:
+        cluster.produce_many("orders", 0, [(None, b"x")] * 5)
+        async with GroupAdmin(cluster.bootstrap_servers, Config(), lambda event: None) as admin:
+            await admin.commit("g", {tp("orders-0"): 5})
+        stop = Stop()
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watch_group("landed", until_end=True, quiet=quiet), app(cluster, "orders"), stop)
+                await stop.wait()
+        assert capsys.readouterr().err == ("" if quiet else "landed: 0 of 0 (0%)\n")
 
 
 async def test_end_of_committed_records_is_where_an_open_transaction_begins() -> None:

@@ -4,14 +4,16 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from sarameya._version import __version__
 from sarameya.service import commands
-from sarameya.service.cli import main
+from sarameya.service.cli import build_parser, main, whole_parser
 
 
 def greet(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +43,16 @@ class Broken:
 
 
 broken = Broken()
+
+
+class Counted:
+    """A command that remembers its parsers."""
+
+    asked: ClassVar[list[argparse.ArgumentParser]] = []
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        parser.description = "Counts how often it is asked: once."
+        self.asked.append(parser)
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +140,18 @@ def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixtu
     assert "Or does not" not in text
 
 
+@pytest.mark.parametrize("build", [lambda: build_parser(["--help"]), whole_parser], ids=["help", "whole"])
+def test_command_of_another_package_is_asked_for_its_arguments_once(
+    build: Callable[[], argparse.ArgumentParser], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[argparse.ArgumentParser] = []
+    monkeypatch.setattr(Counted, "asked", asked)
+    entry = EntryPoint("counted", f"{__name__}:Counted", commands.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(commands, "entry_points", EntryPoints([entry]).select)
+    assert "counts how often it is asked" in " ".join(build().format_help().split())
+    assert len(asked) == 1
+
+
 def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"sarameya {__version__}\n"
@@ -207,7 +231,7 @@ name = "print"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nmae = 'print'", "handler.nmae = 'print': no such option; did you mean 'name'? allowed are name, options"),
+        ("nmae = 'print'", "handler.nmae = 'print': no such option; did you mean 'name'?"),
         ("options.colour = 'red'", "handler.options.colour = 'red': "),
     ],
 )

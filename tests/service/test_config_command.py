@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from sarameya import Config
+from sarameya import Claim, Config, ConsumerGroupHandler, Session
 from sarameya.service.cli import main
 from sarameya.service.options_page import page
 
@@ -24,7 +24,7 @@ offset_initial = "by_duration:PT1H"
 [config.topics."orders.eu"]
 offset_initial = 2026-01-31T12:00:00Z
 [handler]
-name = "no.such.module:Handler"
+name = "{__name__}:Handler"
 [handler.options]
 table = "parquet:x"
 password = "{CANARY}"
@@ -33,6 +33,14 @@ url = "https://me:{CANARY}@registry/"
 [handler.options.spark]
 conf = {{ "spark.driver.memory" = "4g", "spark.hadoop.fs.s3a.secret.key" = "{CANARY}" }}
 """
+
+
+class Handler(ConsumerGroupHandler):
+    """Takes any options."""
+
+    def __init__(self, *, rows: int = 5, **others: object) -> None: ...
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None: ...
 
 
 @pytest.fixture
@@ -65,10 +73,11 @@ def test_every_value_is_told_with_its_origin(path: Path, capsys: pytest.CaptureF
         "config.retry_timeout": (None, "default"),
         "config.offset_initial": ("by_duration:PT1H", file),
         "config.topics.orders.eu.offset_initial": ("timestamp:2026-01-31T12:00:00Z", file),
-        "handler.name": ("no.such.module:Handler", file),
+        "handler.name": (f"{__name__}:Handler", file),
         "handler.options.table": ("parquet:x", file),
         "handler.options.since": ("2026-01-31", file),
         "handler.options.spark.conf.spark.driver.memory": ("4g", file),
+        "handler.options.rows": (5, "default"),
         "service.workers": (1, "default"),
     }
     assert {key: settings[key] for key in expected} == expected
@@ -105,6 +114,48 @@ def test_app_that_could_not_be_run_is_told_so(path: Path, capsys: pytest.Capture
     assert out == ""
     assert err.startswith(f"sarameya: error: {path}: config.sasl_pasword = ***: no such option")
     assert CANARY not in err
+
+
+@pytest.mark.parametrize(
+    ("handler", "told"),
+    [
+        (
+            'name = "print"\noptions.fromat = "json"',
+            "handler.options.fromat = 'json': no such option; did you mean 'format'?",
+        ),
+        ('name = "print"\noptions.format = "xml"', "handler.options.format = 'xml': must be one of 'text', 'json'"),
+        ('name = "pritn"', "no handler is called 'pritn'; did you mean 'print'?"),
+        ('name = "no_such_module:Handler"', "handler 'no_such_module:Handler': "),
+    ],
+)
+def test_handler_that_could_not_be_built_is_told_as_where_it_is_run(
+    handler: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "app.toml"
+    path.write_text(f"{FILE.partition('[config]')[0]}[handler]\n{handler}\n")
+    for command in (["config", "show"], ["run"]):
+        assert main([*command, str(path)]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith(f"sarameya: error: {path}: {told}")
+
+
+def test_handler_s_defaults_are_beneath_what_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "app.toml"
+    lines = [
+        'name = "spark"',
+        'options.table = "parquet:x"',
+        "options.max_age = 3",
+        'options.spark.master = "local[1]"',
+    ]
+    path.write_text("\n".join([FILE.partition("[config]")[0], "[handler]", *lines]))
+    settings = told(path, capsys)
+    assert settings["handler.options.max_age"] == (3, str(path))
+    assert settings["handler.options.max_rows"] == (250_000, "default")
+    assert settings["handler.options.spark.master"] == ("local[1]", str(path))
+    assert settings["handler.options.spark.max_jobs"] == (2, "default")
+    path.write_text("\n".join([FILE.partition("[config]")[0], "[handler]", 'name = "print"']))
+    assert told(path, capsys)["handler.options.format"] == ("text", "default")
 
 
 def test_reference_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,6 +157,9 @@ def test_what_looks_secret_is_text_whatever_it_says(value: str) -> None:
     ("name", "hint"),
     [
         ("SARAMEYA_CONFIG_SESION_TIMEOUT", "did you mean SARAMEYA_CONFIG_SESSION_TIMEOUT? "),
+        ("SARAMEYA_HANDLER_OPTONS_X", "did you mean SARAMEYA_HANDLER_OPTIONS_X? "),
+        ("SARAMEYA_HANDLR_OPTIONS_MAX_AGE_FILE", "did you mean SARAMEYA_HANDLER_OPTIONS_MAX_AGE_FILE? "),
+        ("SARAMEYA_GRUOP_FILE", "did you mean SARAMEYA_GROUP_FILE? "),
         ("SARAMEYA_TOPIC", "did you mean SARAMEYA_TOPICS? "),
         ("SARAMEYA_SESSION_TIMEOUT", "did you mean SARAMEYA_CONFIG_SESSION_TIMEOUT? "),
         ("SARAMEYA_HANDLER_OPTIONS_", ""),

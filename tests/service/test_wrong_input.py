@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from sarameya.service.cli import main
 from tests.service.test_help import parsers
 
-NOBODY = ["--bootstrap", "127.0.0.1:1", "--timeout", "0.2", "--log-level", "error"]
+NOBODY = ["--bootstrap", "127.0.0.1:1", "--timeout", "0.2"]
 
 WRONG = [
     (["run", "missing.toml"], 2, "missing.toml: cannot be read: No such file or directory"),
@@ -21,8 +24,8 @@ WRONG = [
         2,
         "--output = 'no/such': cannot be written: No such file or directory",
     ),
-    (["broker", "--host", "256.1.1.1"], 2, "--host, --port = '256.1.1.1:9092': cannot be listened on: "),
-    (["dashboard", *NOBODY], 2, "no group is named: --group NAME, or by --app or --properties (see `"),
+    (["broker", "--host", "256.1.1.1"], 1, "--host, --port = '256.1.1.1:9092': cannot be listened on: "),
+    (["dashboard", *NOBODY], 2, "no group is named: --group NAME, or by --app, --properties or SARAMEYA_GROUP (see `"),
     (["dashboard", "--group", "g", *NOBODY, "--http", "256.1.1.1:0"], 1, "the status page cannot be served at 256."),
     (["dashboard", "--group", "g", *NOBODY, "--member", "ftp://a"], 2, "must be a URL, for example http://"),
     (["dashboard", "--group", "g", *NOBODY, "--member", "http://a:x"], 2, "must be a URL, for example http://"),
@@ -39,7 +42,7 @@ WRONG = [
     (["groups", "offsets", "reset", "g", "--all-topics", "--to-latest", *NOBODY], 1, "start the broker, or correct "),
     (["groups", "offsets", "delete", "g", "--all-topics", *NOBODY], 1, "start the broker, or correct "),
     (["topics", "list", *NOBODY], 1, "start the broker, or correct bootstrap_servers"),
-    (["topics", "list", *NOBODY, "-o", "x=1"], 2, "-o x = 1: no such option; "),
+    (["topics", "list", *NOBODY, "-o", "x=1"], 2, "sarameya topics list: config.x = 1: no such option; "),
     (["topics", "describe", "a", *NOBODY], 1, "start the broker, or correct bootstrap_servers"),
     (["topics", "create", "a", *NOBODY], 1, "start the broker, or correct bootstrap_servers"),
     (["topics", "grow", "a", "--partitions", "3", *NOBODY], 1, "start the broker, or correct bootstrap_servers"),
@@ -81,6 +84,36 @@ def test_what_is_wrong_is_a_line_with_the_remedy(
     if "(see `" not in line:  # what the parser refuses has no traceback
         assert main([*argv, "--debug"]) == code
         assert "Traceback (most recent call last):" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["groups", "list"], ["topics", "describe", "a"]])
+def test_cluster_that_is_away_is_one_line_whatever_was_tried_meanwhile(argv: list[str]) -> None:
+    # In a process of its own: here pytest keeps what is logged.
+    command = [sys.executable, "-m", "sarameya.service", *argv, "--bootstrap", "127.0.0.1:1", "--timeout", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "sarameya: error: no broker could be reached: 127.0.0.1:1: Connection refused (gave up after 1 s); "
+        "start the broker, or correct bootstrap_servers\n"
+    )
+    done = subprocess.run([*command, "--debug"], capture_output=True, text=True, check=False)
+    assert "DEBUG   retrying: what=metadata attempt=2 " in done.stderr
+
+
+def test_port_that_is_taken_is_a_failure_that_may_pass_whoever_wants_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = 'bootstrap_servers = ["127.0.0.1:1"]\ngroup = "g"\ntopics = ["orders"]\nhandler.name = "print"\n'
+    (tmp_path / "app.toml").write_text(head)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        for argv in (
+            ["broker", "--port", port],
+            ["dashboard", "--group", "g", *NOBODY, "--http", f"127.0.0.1:{port}"],
+            ["run", "app.toml", "--http", f"127.0.0.1:{port}"],
+        ):
+            assert main(argv) == 1
+            assert f"127.0.0.1:{port}" in capsys.readouterr().err
 
 
 def test_every_command_is_tried() -> None:

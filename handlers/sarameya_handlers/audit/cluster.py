@@ -17,9 +17,8 @@ from sarameya import (
     GroupAdmin,
     SarameyaError,
     TopicPartition,
-    log_event,
 )
-from sarameya.service import Cluster
+from sarameya.service import Cluster, log_asking
 from sarameya_handlers.audit.facts import GroupFacts, LogFacts
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, Link
 
@@ -27,7 +26,7 @@ from sarameya_handlers.landing.links import UNKNOWN_EPOCH, Link
 @asynccontextmanager
 async def open_admin(place: Cluster) -> AsyncIterator[GroupAdmin]:
     """For a few questions; a connection that is idle for long is given up by brokers."""
-    async with GroupAdmin(place.bootstrap_servers, place.config, log_event) as admin:
+    async with GroupAdmin(place.bootstrap_servers, place.config, log_asking) as admin:
         yield admin
 
 

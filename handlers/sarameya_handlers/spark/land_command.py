@@ -10,10 +10,11 @@ from typing import Any
 from sarameya.service import (
     Loaded,
     Variable,
-    add_bootstrap_argument,
+    add_client_arguments,
     add_run_arguments,
     argument,
     as_app_file,
+    client_given,
     epilog,
     load_arguments,
     make_handler,
@@ -57,23 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         exit_codes="0 ended as asked, or at the end; 1 failed; 2 the command line or configuration must change",
     )
     source = parser.add_argument_group("from where")
-    add_bootstrap_argument(source)
-    source.add_argument(
-        "--properties", metavar="FILE", help="a .properties file of Kafka's own names, for what the others leave open"
-    )
+    add_client_arguments(source)
     source.add_argument("--group", metavar="NAME", help="the consumer group, which remembers how far it has come")
     topics = source.add_mutually_exclusive_group()
     topics.add_argument("--topic", dest="topics", action="append", metavar="NAME", help="a topic; may be given again")
     topics.add_argument("--topics-pattern", metavar="REGEX", help="every topic whose whole name matches, now or later")
-    source.add_argument(
-        "-o",
-        dest="options",
-        type=name_and_value,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option as in [config] of an app file, for example isolation_level=read_committed; may be given again",
-    )
     target = parser.add_argument_group("where to")
     target.add_argument(
         "--to",
@@ -125,8 +114,6 @@ def _loaded(args: argparse.Namespace) -> Loaded:
 def _given(args: argparse.Namespace) -> Iterator[Variable]:
     """What the arguments say of an app file's keys."""
     wholes: list[tuple[str, str, Any]] = [
-        ("--properties", "properties", args.properties),
-        ("--bootstrap", "bootstrap_servers", args.bootstrap_servers and list(args.bootstrap_servers)),
         ("--group", "group", args.group),
         ("--topic", "topics", args.topics),
         ("--topics-pattern", "topics_pattern", args.topics_pattern),
@@ -139,10 +126,9 @@ def _given(args: argparse.Namespace) -> Iterator[Variable]:
         ("--log-format", "service.log_format", args.log_format),
     ]
     yield argument("land", "handler.name", "spark")
+    yield from client_given(args)
     for name, key, value in wholes:
         if value is not None:
             yield argument(name, key, value)
-    for option, value in args.options:
-        yield argument("-o", f"config.{option}", value)
     for option, value in args.settings:
         yield argument("--set", f"handler.options.{option}", value)

@@ -38,7 +38,7 @@ from sarameya_handlers.spark.partition import Partition, Retry, Terms
 from sarameya_handlers.spark.poison.blame import passes
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.sharing import open_shared
-from sarameya_handlers.spark.sink_options import sink_arguments
+from sarameya_handlers.spark.sink_options import option_defaults, sink_arguments
 from sarameya_handlers.spark.tables.table import Shape, Table
 
 if TYPE_CHECKING:
@@ -137,6 +137,11 @@ class SparkSink(ConsumerGroupHandler):
         tables of their own. Raises ConfigError, HandlerError.
         """
         return cls(**sink_arguments(options))
+
+    @classmethod
+    def option_defaults(cls) -> dict[str, Any]:
+        """What `from_options` takes for those that are not given."""
+        return option_defaults(cls)
 
     @staticmethod
     def open_shared(options: Mapping[str, Any]) -> AbstractAsyncContextManager[Mapping[str, Any]]:

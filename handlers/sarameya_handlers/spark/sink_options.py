@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import attrs
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.dead_letter_options import dead_letters
 from sarameya_handlers.options import check_known
-from sarameya_handlers.spark.options import spark_options
+from sarameya_handlers.spark.options import SparkOptions, spark_options
 from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping
 from sarameya_handlers.spark.tables.named import parse_table, table_named
 from sarameya_handlers.spark.tables.table import Layout, Table
@@ -28,6 +31,20 @@ def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
         "spark": spark_options(options.get("spark", {})),
         "dead_letters": dead_letters(options["dead_letters"]) if "dead_letters" in options else None,
         **{name: options[name] for name in PLAIN if name in options},
+    }
+
+
+def option_defaults(sink: Callable[..., Any]) -> dict[str, Any]:
+    """Of those options that have one; `sink` is SparkSink, whose arguments have the defaults of its plain options."""
+    arguments = inspect.signature(sink).parameters
+    layout, spark = Layout(), SparkOptions()
+    return {
+        **{name: arguments[name].default for name in PLAIN},
+        "partition_by": list(layout.partition_by),
+        "max_partitions": layout.max_partitions,
+        "evolve_schema": layout.evolve_schema,
+        "flatten": Shaping().flatten,
+        "spark": {field.name: getattr(spark, field.name) for field in attrs.fields(SparkOptions)},
     }
 
 

@@ -68,7 +68,7 @@ class ClientValues:
 
 def _apart(properties: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None, dict[str, Any]]:
     """Where, who, and all else."""
-    servers = properties.get(_SERVERS, ())
+    servers = properties.get(_SERVERS) or ()
     options = {name: value for name, value in properties.items() if name not in (_SERVERS, _GROUP)}
     return tuple(_listed(servers) if isinstance(servers, str) else servers), properties.get(_GROUP), options
 

@@ -1,15 +1,16 @@
-"""What is wrong with options, each by itself: all of it at once, where making a `Config` raises the first. Pure."""
+"""What is wrong with options: all of it at once, where making a `Config` raises the first. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
 
-from sarameya.config.options import Config, TopicConfig
+from sarameya.config.options import Config, TopicConfig, conflicts
 from sarameya.errors import ConfigError
-from sarameya.option_kinds import allowed, unknown_option
+from sarameya.option_kinds import IN_THE_REFERENCE, allowed, unknown_option
 
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
@@ -17,11 +18,21 @@ def mistakes(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigErro
     yield from _mistakes(Config, values, prefix)
 
 
+def conflicts_of(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
+    """What is against options, each allowed by itself, that do not go together; of each the first."""
+    defaults = {name: field.default for name, field in attrs.fields_dict(Config).items()}
+    told: set[str] = set()
+    for error in conflicts(SimpleNamespace(**{**defaults, **values})):
+        if error.option not in told:
+            told.add(error.option)
+            yield ConfigError(prefix + error.option, error.value, error.allowed)
+
+
 def _mistakes(options: type[attrs.AttrsInstance], values: Mapping[str, Any], prefix: str) -> Iterator[ConfigError]:
     fields = attrs.fields_dict(options)
     for name, value in values.items():
         if name not in fields:
-            yield ConfigError(prefix + name, value, unknown_option(name, set(fields)))
+            yield ConfigError(prefix + name, value, unknown_option(name, set(fields), listed=IN_THE_REFERENCE))
         elif name == "topics" and (of_topics := list(_mistakes_of_topics(value, f"{prefix}topics."))):
             yield from of_topics
         else:

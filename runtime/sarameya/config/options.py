@@ -7,16 +7,17 @@ names the option, the value and what is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeVar, get_args
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import attrs
 
 from sarameya.config.properties import from_properties
-from sarameya.config.security import KERBEROS_SERVICE, check_security
+from sarameya.config.security import KERBEROS_SERVICE, SecurityOptions, security_conflicts
 from sarameya.errors import ConfigError
 from sarameya.offset_policy import OffsetPolicy
 from sarameya.option_kinds import (
+    IN_THE_REFERENCE,
     MOST_SECONDS,
     as_tuple,
     boolean,
@@ -302,19 +303,8 @@ class Config:
     )
 
     def __attrs_post_init__(self) -> None:
-        if self.heartbeat_interval >= self.session_timeout:
-            raise ConfigError(
-                "heartbeat_interval",
-                self.heartbeat_interval,
-                f"must be below session_timeout ({self.session_timeout:g})",
-            )
-        if self.rebalance_margin >= self.rebalance_timeout:
-            raise ConfigError(
-                "rebalance_margin",
-                self.rebalance_margin,
-                f"must be below rebalance_timeout ({self.rebalance_timeout:g})",
-            )
-        check_security(self)
+        for conflict in conflicts(self):
+            raise conflict
 
     def offset_initial_of(self, topic: str) -> OffsetPolicy:
         """`offset_initial`, as it is for this topic."""
@@ -348,11 +338,36 @@ class Config:
         return from_properties(cls, properties)
 
 
+class Together(SecurityOptions, Protocol):
+    """Those options of `Config` that must go with one another."""
+
+    @property
+    def heartbeat_interval(self) -> float: ...
+
+    @property
+    def session_timeout(self) -> float: ...
+
+    @property
+    def rebalance_margin(self) -> float: ...
+
+    @property
+    def rebalance_timeout(self) -> float: ...
+
+
+def conflicts(options: Together) -> Iterator[ConfigError]:
+    """What is against options, each allowed by itself, that do not go together."""
+    for name, below in ("heartbeat_interval", "session_timeout"), ("rebalance_margin", "rebalance_timeout"):
+        value, bound = getattr(options, name), getattr(options, below)
+        if value >= bound:
+            yield ConfigError(name, value, f"must be below {below} ({bound:g})")
+    yield from security_conflicts(options)
+
+
 def _from_mapping(options: type[_Options], values: Mapping[str, Any], prefix: str) -> _Options:
     known = {field.name for field in attrs.fields(options)}
     for key in values:
         if key not in known:
-            raise ConfigError(prefix + key, values[key], unknown_option(key, known))
+            raise ConfigError(prefix + key, values[key], unknown_option(key, known, listed=IN_THE_REFERENCE))
     try:
         return options(**values)
     except ConfigError as error:

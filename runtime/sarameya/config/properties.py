@@ -58,6 +58,9 @@ def _read(options: type[_Options], properties: Mapping[str, Any]) -> tuple[dict[
     values: dict[str, Any] = {}
     problems = _java_stores(properties)
     for name, given in properties.items():
+        if given is None:
+            problems[name] = "has no value: leave it out"
+            continue
         text = _text(given)
         try:
             if name == JAAS:
@@ -108,7 +111,7 @@ def _why_not(name: str, text: str, mapped: Mapping[str, Any]) -> str | None:
         return f"is not supported: {UNSUPPORTED[name]}"
     if name in MEANINGLESS:
         return f"has no meaning here: {MEANINGLESS[name]}"
-    return _unknown(name, [JAAS, *mapped, *ALWAYS, *GIVEN_APART, *UNSUPPORTED, *MEANINGLESS], mapped)
+    return _unknown(name, [JAAS, *mapped, *ALWAYS, *GIVEN_APART, *UNSUPPORTED, *MEANINGLESS, *ELSEWHERE], mapped)
 
 
 def _java_stores(properties: Mapping[str, Any]) -> dict[str, str]:
@@ -134,6 +137,8 @@ def _unknown(name: str, known: list[str], mapped: Mapping[str, Any]) -> str:
         return f"is librdkafka's name: Kafka's is {ELSEWHERE[name]!r}"
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
+    if near and near[0] in ELSEWHERE:
+        hint += f" That is librdkafka's name: Kafka's is {ELSEWHERE[near[0]]!r}"
     return f"is no property of Kafka's clients{hint}"
 
 

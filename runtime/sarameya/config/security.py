@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from sarameya.errors import ConfigError
@@ -59,61 +59,62 @@ def asks_who(options: SecurityOptions) -> bool:
     return options.security_protocol.startswith("SASL_")
 
 
-def check_security(options: SecurityOptions) -> None:
-    """Raises ConfigError for an option that would change nothing, or lacks another one."""
-    _check_tls(options)
-    _check_sasl(options)
+def security_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
+    """What is against options that would change nothing, or lack another one."""
+    yield from _tls_conflicts(options)
+    yield from _sasl_conflicts(options)
 
 
-def _check_tls(options: SecurityOptions) -> None:
+def _tls_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
     if not speaks_tls(options):
         for name in ("tls_ca_file", "tls_cert_file", "tls_key_file", "tls_key_password"):
             if (value := getattr(options, name)) is not None:
-                raise ConfigError(name, value, _NO_TLS)
+                yield ConfigError(name, value, _NO_TLS)
         if not options.tls_check_hostname:
-            raise ConfigError("tls_check_hostname", False, _NO_TLS)
+            yield ConfigError("tls_check_hostname", False, _NO_TLS)
     if options.tls_cert_file is None:
         for name in ("tls_key_file", "tls_key_password"):
             if (value := getattr(options, name)) is not None:
-                raise ConfigError(name, value, "must go with tls_cert_file, the certificate that the key belongs to")
+                yield ConfigError(name, value, "must go with tls_cert_file, the certificate that the key belongs to")
 
 
-def _check_sasl(options: SecurityOptions) -> None:
+def _sasl_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
     if not asks_who(options):
         for name in ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_token"):
             if (value := getattr(options, name)) is not None:
-                raise ConfigError(name, value, _NO_SASL)
-        _check_kerberos(options)
+                yield ConfigError(name, value, _NO_SASL)
+        yield from _kerberos_conflicts(options)
         return
     if options.sasl_mechanism is None:
-        raise ConfigError(
+        yield ConfigError(
             "sasl_mechanism", None, f"must be given with security_protocol = {options.security_protocol!r}"
         )
+        return
     wanted = _CREDENTIALS[options.sasl_mechanism]
     for name in ("sasl_username", "sasl_password", "sasl_token"):
         value = getattr(options, name)
         if name in wanted and not value:
-            raise ConfigError(name, value, f"must be given: it is what {options.sasl_mechanism} tells the broker")
+            yield ConfigError(name, value, f"must be given: it is what {options.sasl_mechanism} tells the broker")
         if name not in wanted and value is not None:
             tells = " and ".join(wanted) or "what this machine has"
-            raise ConfigError(name, value, f"has no meaning to {options.sasl_mechanism}, which tells {tells}")
+            yield ConfigError(name, value, f"has no meaning to {options.sasl_mechanism}, which tells {tells}")
     if options.sasl_username is not None and "\0" in options.sasl_username:
-        raise ConfigError("sasl_username", options.sasl_username, "must not have a NUL in it")
-    _check_kerberos(options)
+        yield ConfigError("sasl_username", options.sasl_username, "must not have a NUL in it")
+    yield from _kerberos_conflicts(options)
     if options.sasl_mechanism == "AWS_MSK_IAM" and not speaks_tls(options):
-        raise ConfigError(
+        yield ConfigError(
             "security_protocol",
             options.security_protocol,
             "must be 'SASL_SSL' for AWS_MSK_IAM: MSK takes it over TLS alone",
         )
 
 
-def _check_kerberos(options: SecurityOptions) -> None:
+def _kerberos_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
     service = options.sasl_kerberos_service
     if not service or set(service) & set("@/"):
-        raise ConfigError("sasl_kerberos_service", service, "must be a name without host and realm, such as 'kafka'")
+        yield ConfigError("sasl_kerberos_service", service, "must be a name without host and realm, such as 'kafka'")
     if options.sasl_mechanism != "GSSAPI" and service != KERBEROS_SERVICE:
-        raise ConfigError("sasl_kerberos_service", service, "must go with sasl_mechanism = 'GSSAPI'")
+        yield ConfigError("sasl_kerberos_service", service, "must go with sasl_mechanism = 'GSSAPI'")
 
 
 _BY_PASSWORD = ("sasl_username", "sasl_password")

@@ -30,7 +30,7 @@ from sarameya.net.connection import Answered, Connection, nobody_asks
 from sarameya.net.refusals import Refusals
 from sarameya.net.sasl_session import sasl_of
 from sarameya.net.tls import secured
-from sarameya.net.transport import TcpTransport, Transport
+from sarameya.net.transport import TcpTransport, Transport, why_not_connected
 from sarameya.net.weak_security import weaknesses
 from sarameya.observe import ConnectionLost, Observer
 from sarameya.protocol.metadata import Broker
@@ -226,7 +226,7 @@ class BrokerPool:
                 stream = await self._transport.connect(broker.host, broker.port)
             except (OSError, ValueError, OverflowError) as error:
                 # ValueError: a name that cannot be encoded; OverflowError: a port that cannot be.
-                raise ConnectionLostError(f"{broker.address}: {_reason(error)}") from error
+                raise ConnectionLostError(f"{broker.address}: {why_not_connected(error)}") from error
             connection = Connection(stream, broker.address, config.client_id, config.max_response_bytes, self._answered)
             await self._nursery.start(self._carry, broker.node_id, connection)
             with _closed_on_failure(connection):
@@ -290,17 +290,9 @@ def parse_bootstrap(servers: Iterable[str]) -> list[Broker]:
     brokers: list[Broker] = []
     for server in [servers] if isinstance(servers, str) else servers:
         host, colon, port = server.strip().rpartition(":")
-        if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
+        if not (colon and host and "@" not in host and port.isdecimal() and 0 < int(port) < 65536):
             raise ConfigError("bootstrap_servers", server, "must be HOST:PORT, for example localhost:9092")
         brokers.append(Broker(-1 - len(brokers), host.strip("[]"), int(port)))
     if not brokers:
         raise ConfigError("bootstrap_servers", servers, "must name at least one HOST:PORT")
     return brokers
-
-
-def _reason(error: Exception) -> str:
-    """What went wrong, without Python's wrapping: trio reports all attempts to connect as one group."""
-    cause = error.__cause__
-    if isinstance(cause, BaseExceptionGroup):
-        return "; ".join(sorted({str(e) for e in cause.exceptions}))
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

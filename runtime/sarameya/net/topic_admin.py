@@ -20,6 +20,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     KafkaError,
     ProtocolError,
+    SarameyaError,
     TopicAuthorizationError,
     TopicError,
     TopicExistsError,
@@ -68,12 +69,28 @@ class TopicAdmin(ClusterAdmin):
 
     async def describe(self, topics: Iterable[str]) -> list[DescribedTopic]:
         """These topics, in order. Raises UnknownTopicError."""
+        found, refused = await self.describe_those_there(topics)
+        for error in refused.values():
+            raise error
+        return found
+
+    async def describe_those_there(
+        self, topics: Iterable[str]
+    ) -> tuple[list[DescribedTopic], dict[str, SarameyaError]]:
+        """Those of these topics that there are, in order, and why the others are not told of, by name."""
         names = list(dict.fromkeys(topics))
         rows = {row.name: row for row in (await self._describe(names)).topics}
+        found: list[DescribedTopic] = []
+        refused: dict[str, SarameyaError] = {}
         for name in names:
             row = _named(rows, name)
-            _raise_if(row.error_code, name, "", "DESCRIBE")
-        return [described_topic(rows[name]) for name in names]
+            try:
+                _raise_if(row.error_code, name, "", "DESCRIBE")
+            except SarameyaError as error:
+                refused[name] = error
+            else:
+                found.append(described_topic(row))
+        return found, refused
 
     async def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str | None]]:
         """What is set for these topics themselves, by Kafka's names; all else is as the brokers have it. None for what

@@ -34,6 +34,17 @@ class TcpTransport:
         return await trio.open_tcp_stream(host, port)
 
 
+def why_not_connected(error: BaseException) -> str:
+    """What went wrong, without Python's wrapping, and trio's: it reports all attempts to connect as one group, each
+    with its address."""
+    if isinstance(error.__cause__, BaseExceptionGroup):
+        return "; ".join(sorted({why_not_connected(attempt) for attempt in error.__cause__.exceptions}))
+    if not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    # Names that are not found have numbers of their own, below 0.
+    return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
+
+
 Receive = Callable[[memoryview, int], Awaitable[int]]
 """Receives bytes into a buffer: at least one, as many as it takes; none at the stream's end. The second argument is how
 many are sure to come: none of them is of any use alone, and a stream may wait for many of them together."""

@@ -56,7 +56,11 @@ def log_event(event: Event) -> None:
 
     For formatters of structured logs, records have the event's class's name as `event` and its fields as `fields`.
     """
-    level = event_level(event)
+    log_event_at(event, event_level(event))
+
+
+def log_event_at(event: Event, level: int) -> None:
+    """As `log_event`, at this level."""
     if logger.isEnabledFor(level):
         fields = attrs.asdict(event, recurse=False)
         logger.log(level, "%s", event, extra={"event": type(event).__name__, "fields": fields})

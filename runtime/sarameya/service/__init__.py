@@ -5,21 +5,22 @@ subcommands (`commands.py`). The names below are for those: how they ask for a c
 as our own do; how they run an app that they have made of their arguments, and show how far work has come.
 """
 
-from sarameya.service.answering import print_out, show
+from sarameya.service.answering import log_asking, print_out, show
 from sarameya.service.app_file import App, HandlerSection, Loaded, ServiceSection
 from sarameya.service.app_toml import as_app_file
 from sarameya.service.argument_app import argument, load_arguments
 from sarameya.service.catching_up import watch_group
-from sarameya.service.environment import Variable
-from sarameya.service.epilogs import epilog
-from sarameya.service.groups.arguments import (
+from sarameya.service.cluster_arguments import (
     Cluster,
-    add_bootstrap_argument,
+    add_client_arguments,
     add_cluster_arguments,
+    client_given,
     cluster,
     name_and_value,
     names_cluster,
 )
+from sarameya.service.environment import Variable
+from sarameya.service.epilogs import epilog
 from sarameya.service.groups.tables import printable, table
 from sarameya.service.groups.words import counted, listed
 from sarameya.service.layers import Layers
@@ -40,17 +41,19 @@ __all__ = [
     "Steps",
     "Stop",
     "Variable",
-    "add_bootstrap_argument",
+    "add_client_arguments",
     "add_cluster_arguments",
     "add_run_arguments",
     "argument",
     "as_app_file",
+    "client_given",
     "cluster",
     "counted",
     "display",
     "epilog",
     "listed",
     "load_arguments",
+    "log_asking",
     "make_handler",
     "name_and_value",
     "names_cluster",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,8 @@ import attrs
 import trio
 
 from sarameya.errors import SarameyaError
+from sarameya.observe import ConnectionLost, Event, Retrying, log_event
+from sarameya.observe.log import log_event_at
 from sarameya.service.failures import ExitCode
 from sarameya.service.log_lines import configure_logging
 
@@ -29,6 +32,15 @@ class Answer:
     document: Document
     text: str
     errors: tuple[SarameyaError, ...] = ()
+
+
+def log_asking(event: Event) -> None:
+    """The observer of commands that ask: what is tried again meanwhile is of no news, since either it succeeds or the
+    failure is told at the end, in a line. At level debug it can be seen."""
+    if isinstance(event, Retrying | ConnectionLost):
+        log_event_at(event, logging.DEBUG)
+    else:
+        log_event(event)
 
 
 def run_asking(args: argparse.Namespace, ask: Callable[[], Awaitable[Answer]]) -> int:

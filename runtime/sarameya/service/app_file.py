@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import attrs
 from cattrs import ClassValidationError, Converter
@@ -20,7 +20,7 @@ from cattrs.errors import AttributeValidationNote, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
 from sarameya.config import Config
-from sarameya.config.mistakes import mistakes
+from sarameya.config.mistakes import conflicts_of, mistakes
 from sarameya.errors import ConfigError, SarameyaError
 from sarameya.option_kinds import unknown_option
 from sarameya.secret import masked
@@ -31,7 +31,11 @@ from sarameya.service.log_lines import LogFormat
 
 FailurePolicy = Literal["stop", "restart"]
 
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/,\[\]]+):([0-9]{1,5})")
+_Shape = TypeVar("_Shape")
+_Problem = tuple[str, str]
+"""A key, and what is wrong there."""
+
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/,@\[\]]+):([0-9]{1,5})")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -185,6 +189,15 @@ class App:
 
 
 @attrs.frozen
+class AskedSection:
+    """What of an app is about asking its cluster."""
+
+    bootstrap_servers: Annotated[tuple[str, ...], _ADDRESSES]
+    group: Annotated[str | None, _NAME] = None
+    config: Config = attrs.field(factory=Config)
+
+
+@attrs.frozen
 class Loaded:
     """An app, and where its values come from."""
 
@@ -207,22 +220,35 @@ def load(path: Path, environ: Mapping[str, str] | None = None, arguments: Sequen
 def structured(layers: Layers, wrong: Iterable[str], remedies: Mapping[str, str]) -> Loaded:
     """The app that layers amount to. `wrong` is what is wrong with them already; `remedies` say what to do where a key
     is missing. Raises AppFileError."""
-    table = layers.table
-    problems = list(_topics_problems(table, remedies))
+    problems = list(_topics_problems(layers.table, remedies))
+    return Loaded(structured_as(App, layers, wrong, remedies, problems, _options_of_nothing), layers)
+
+
+def structured_as(
+    kind: type[_Shape],
+    layers: Layers,
+    wrong: Iterable[str],
+    remedies: Mapping[str, str],
+    problems: Iterable[_Problem] = (),
+    check: Callable[[_Shape], Iterable[_Problem]] = lambda _: (),
+) -> _Shape:
+    """As `structured`, of whatever shape: an app's, or of some of its keys. `problems` are known already, `check` finds
+    those of what is made."""
+    table, found = layers.table, list(problems)
     if layers.is_short:
         table, of_options = _without_config(table)
-        problems += of_options
+        found += of_options
     try:
-        app: App = _CONVERTER.structure(table, App)
-        problems += _options_of_nothing(app)
+        made: _Shape = _CONVERTER.structure(table, kind)
+        found += check(made)
     except ClassValidationError as error:
-        problems += _problems(error, table, remedies)
+        found += _problems(error, table, remedies)
     if layers.is_short:
-        problems = [(key, told) for key, told in problems if key in table or key not in GIVEN_BENEATH]
-    told = [*(layers.told(*problem) for problem in problems), *wrong]
+        found = [(key, told) for key, told in found if key in table or key not in GIVEN_BENEATH]
+    told = [*(layers.told(*problem) for problem in found), *wrong]
     if told:
         raise AppFileError(layers.path, told)
-    return Loaded(app, layers)
+    return made
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -248,6 +274,7 @@ def config_of(options: Mapping[str, Any], prefix: str = "") -> Config:
     """As `Config.from_mapping`, but raises a group of ConfigErrors where there are several mistakes. A file, or a
     command line, cannot hold a function, but name one."""
     options, wrong = _options(options, prefix)
+    wrong = wrong or list(conflicts_of(options, prefix))
     if len(wrong) > 1:
         raise ExceptionGroup("options", wrong)
     if wrong:
@@ -294,10 +321,6 @@ _MISSING = {
     "handler": 'add a [handler] table with a name, for example name = "print"',
     "handler.name": 'add for example name = "print" under [handler]',
 }
-
-
-_Problem = tuple[str, str]
-"""A key, and what is wrong there."""
 
 
 def _topics_problems(table: Mapping[str, Any], remedies: Mapping[str, str]) -> Iterator[_Problem]:

@@ -9,7 +9,7 @@ from functools import partial
 
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.topics import MAX_PARTITIONS
-from sarameya.errors import ConfigError
+from sarameya.errors import SarameyaError
 from sarameya.service import signals
 from sarameya.service.epilogs import epilog
 from sarameya.service.failures import ExitCode
@@ -57,7 +57,8 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal. Raises ConfigError where the address cannot be listened on."""
+    """Serve until a signal. Raises SarameyaError where the address cannot be listened on, which may pass: who has the
+    port may end."""
     configure_logging("debug" if args.debug else args.log_level, log_format=args.log_format)
     return signals.run(partial(_serve, args))
 
@@ -71,7 +72,7 @@ async def _serve(args: argparse.Namespace, stop: Stop) -> ExitCode:
             await stack.enter_async_context(cluster)
         except OSError as error:
             address = f"{args.host}:{args.port}"
-            raise ConfigError("--host, --port", address, f"cannot be listened on: {error.strerror}") from error
+            raise SarameyaError(f"--host, --port = {address!r}: cannot be listened on: {error.strerror}") from error
         print(f"sarameya broker: ready at {','.join(cluster.bootstrap_servers)}", flush=True)
         await stop.wait()
     return ExitCode.OK

@@ -95,7 +95,8 @@ def build_parser(argv: Sequence[str], *, whole: bool = False) -> argparse.Argume
             "sarameya land --bootstrap localhost:9092 --group g --topic orders --to parquet:landing/orders",
             "sarameya groups describe orders-landing --bootstrap localhost:9092",
             exit_codes="0 ended as asked, 1 failed, 2 the command line or configuration must change,\n"
-            "129, 130 and 143 ended at once by a second SIGHUP, SIGINT or SIGTERM",
+            "129, 130 and 143 ended at once by SIGHUP, SIGINT or SIGTERM: by the second one in run, land,\n"
+            "broker and dashboard, which end in order by the first; by the first in any other command",
         ),
     )
     parser.add_argument("--version", action="version", version=f"sarameya {__version__}")

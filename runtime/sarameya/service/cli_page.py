@@ -28,7 +28,10 @@ there is a table, `--json` prints a document in its place.
 | 0 | ended as asked, all drained, committed and left (by SIGINT, SIGTERM or the supervisor); all found, or done |
 | 1 | failed; the same again may succeed (so a supervisor may restart it). Of `verify`: not proved |
 | 2 | the command line, the configuration, a permission or the table must change first; a restart cannot help |
-| 129, 130, 143 | ended at once by a second SIGHUP, SIGINT or SIGTERM (or a first one where there is nothing to drain) |
+| 129, 130, 143 | ended at once by SIGHUP, SIGINT or SIGTERM |
+
+`run`, `land`, `broker` and `dashboard` end in order by the first signal and at once by the second; any other command
+ends at once by the first.
 
 """
 
@@ -38,7 +41,8 @@ def page(parser: argparse.ArgumentParser) -> str:
     commands = list(_commands(parser))
     shared = next(group for one in commands for group in one._action_groups if group.title == CLUSTER)
     parts = [
-        "## The cluster\n\nCommands that ask a cluster are told by these where it is.\n",
+        "## The cluster\n\nCommands that ask a cluster are told where it is by these, or by\n"
+        "[the environment](configuration.md#environment-variables).\n",
         _table(shared._group_actions),
         *map(_section, commands),
     ]

@@ -1,5 +1,5 @@
-"""`sarameya config`: what an app is configured to, and what there is to configure. No broker is asked, and no handler
-is loaded."""
+"""`sarameya config`: what an app is configured to, and what there is to configure. No broker is asked: a handler
+is built, as it is where the app is run, and nothing is started."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from sarameya.service.app_file import load
 from sarameya.service.effective import settings, settings_document, settings_text
 from sarameya.service.epilogs import epilog
 from sarameya.service.failures import ExitCode
+from sarameya.service.handlers import default_options
 from sarameya.service.log_lines import add_logging_arguments
 from sarameya.service.options_page import page
+from sarameya.service.running import make_handler
 
 SUMMARY = "show an app's effective configuration, or the reference of all options"
 
@@ -39,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _show(args: argparse.Namespace) -> int:
     """Raises AppFileError for an app that could not be run."""
     loaded = load(args.app_file)
-    show(settings_text(settings(loaded)), settings_document(loaded), as_json=args.json)
+    make_handler(loaded.app, loaded.layers)
+    rows = settings(loaded, default_options(loaded.app.handler.name))
+    show(settings_text(rows), settings_document(loaded, rows), as_json=args.json)
     return ExitCode.OK
 
 

@@ -25,11 +25,12 @@ class Setting:
     origin: str
 
 
-def settings(loaded: Loaded) -> list[Setting]:
-    """All of them, in the order of an app file."""
+def settings(loaded: Loaded, handler_defaults: Mapping[str, Any]) -> list[Setting]:
+    """All of them, in the order of an app file; the handler's own defaults are for those of its options that are not
+    given."""
     return [
         Setting(key, shown(masked(key, value)), loaded.layers.origin(key))
-        for key, value in _values(loaded.app)
+        for key, value in _values(loaded.app, handler_defaults)
         if not (value is None and key in ("topics", "topics_pattern", "properties"))
     ]
 
@@ -45,9 +46,9 @@ def settings_text(rows: list[Setting]) -> str:
     )
 
 
-def settings_document(loaded: Loaded) -> dict[str, Any]:
+def settings_document(loaded: Loaded, rows: list[Setting]) -> dict[str, Any]:
     """For a program."""
-    return {"app_file": str(loaded.layers.path), "settings": [attrs.asdict(row) for row in settings(loaded)]}
+    return {"app_file": str(loaded.layers.path), "settings": [attrs.asdict(row) for row in rows]}
 
 
 def shown(value: Any) -> Any:
@@ -68,7 +69,7 @@ def shown(value: Any) -> Any:
     return str(value)
 
 
-def _values(app: App) -> Iterator[tuple[str, Any]]:
+def _values(app: App, handler_defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "bootstrap_servers", app.bootstrap_servers
     yield "group", app.group
     yield "topics", app.topics or None
@@ -82,9 +83,19 @@ def _values(app: App) -> Iterator[tuple[str, Any]]:
             if value is not None:
                 yield f"config.topics.{topic}.{option}", value
     yield "handler.name", app.handler.name
-    yield from _flat("handler.options", app.handler.options)
+    yield from _flat("handler.options", _over(app.handler.options, handler_defaults))
     for key, value in attrs.asdict(app.service).items():
         yield f"service.{key}", value
+
+
+def _over(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, and behind it the defaults of what is not, in tables within them, too."""
+    both = {
+        name: _over(value, default) if isinstance(value, Mapping) and isinstance(default, Mapping) else value
+        for name, value in given.items()
+        for default in [defaults.get(name)]
+    }
+    return both | {name: default for name, default in defaults.items() if name not in given}
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -24,11 +24,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import attrs
 
 from sarameya.config import Config
+from sarameya.option_kinds import IN_THE_REFERENCE
 from sarameya.secret import Secret, looks_secret, text_of_file
 
 PREFIX = "SARAMEYA_"
 _FILE = "_FILE"
-_HANDLER_OPTION = re.compile(r"SARAMEYA_HANDLER_OPTIONS_(?P<option>\w+)")
+_HANDLER_OPTIONS = "SARAMEYA_HANDLER_OPTIONS"
+_WORDS = _HANDLER_OPTIONS.count("_") + 1
+_HANDLER_OPTION = re.compile(rf"{_HANDLER_OPTIONS}_(?P<option>\w+)")
+_LIKENESS = 0.9
+"""Of words that are mistyped, and no others."""
 
 NOT_OURS = {"SARAMEYA_SHARED_OPTIONS", "SARAMEYA_SOAK"}
 """What workers are handed by their supervisor, and what the tests of this project read."""
@@ -102,9 +107,18 @@ def _place(name: str, known: Mapping[str, tuple[str, Read]]) -> tuple[str, Read,
 
 
 def _unknown(name: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{name}: no such variable; {hint}`sarameya config docs` lists the options that there are"
+    plain = name.removesuffix(_FILE)
+    *begin, option = plain.split("_", _WORDS)
+    if (
+        len(begin) == _WORDS
+        and option
+        and (meant := difflib.get_close_matches("_".join(begin), [_HANDLER_OPTIONS], 1, _LIKENESS))
+    ):
+        near = [f"{meant[0]}_{option}"]
+    else:
+        near = difflib.get_close_matches(plain, known, n=1)
+    hint = f"did you mean {near[0]}{name.removeprefix(plain)}? " if near else ""
+    return f"{name}: no such variable; {hint}{IN_THE_REFERENCE}"
 
 
 def _of_file(key: str, path: str, read: Read) -> Any:

@@ -5,7 +5,10 @@
 | 0 | ended as asked: by SIGINT, SIGTERM or the supervisor, everything drained, committed and left |
 | 1 | failed; the same again may succeed (so a supervisor may restart it) |
 | 2 | the command line, the app file or the group's configuration must change first; a restart cannot help |
-| 128 + n | a second signal n ended it at once (129: SIGHUP, 130: SIGINT, 143: SIGTERM): nothing was drained |
+| 128 + n | signal n ended it at once (129: SIGHUP, 130: SIGINT, 143: SIGTERM): nothing was drained |
+
+At once is by the second signal where the first asks for an orderly end (`run`, `land`, `broker`, `dashboard`), and by
+the first in any other command.
 """
 
 from __future__ import annotations

@@ -47,6 +47,17 @@ def handler_class(name: str) -> Any:
     return kind
 
 
+def default_options(name: str) -> dict[str, Any]:
+    """What the handler called `name` takes for options that are not given: as its class's `option_defaults()` says,
+    or, of one that is built by its arguments, their own defaults. Raises HandlerError as `build_handler` does."""
+    kind = handler_class(name)
+    if hasattr(kind, "from_options"):
+        stated = getattr(kind, "option_defaults", None)
+        return {} if stated is None else dict(stated())
+    parameters = inspect.signature(kind).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
 def _find(name: str) -> Any:
     try:
         if ":" in name:

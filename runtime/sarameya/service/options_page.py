@@ -41,8 +41,10 @@ What is a secret, or looks like one by its name, is shown as `***`, there and in
 _ENVIRONMENT = """
 ## Environment variables
 
-They go before what the app file says, for every command that reads one. Texts are taken as they are, lists are
-separated by commas, and anything else is as TOML has it (`12.5`, `true`, `{ max_rows = 5 }`).
+They go before what the app file says, for every command that reads one. Those that ask a cluster (`groups`, `topics`,
+`verify`, `dashboard`) take of them, with an app file or without, where it is, the group, and what is under `config`.
+Arguments go before them. Texts are taken as they are, lists are separated by commas, and anything else is as TOML has
+it (`12.5`, `true`, `{ max_rows = 5 }`).
 
 | variable | key of the app file |
 |---|---|

@@ -10,6 +10,7 @@ import pytest
 
 from sarameya.service.app_file import load_app
 from sarameya.service.cli import main
+from sarameya_handlers.spark import land_command
 
 WHERE = ["--bootstrap", "here:9092,there:9093", "--group", "g"]
 
@@ -122,6 +123,17 @@ def test_landing_is_logged_as_text_unless_it_is_told_otherwise(
     monkeypatch.setenv("SARAMEYA_SERVICE_LOG_FORMAT", "json")
     assert 'log_format = "json"' in printed(capsys, *what)
     assert 'log_format = "auto"' in printed(capsys, *what, "--log-format", "auto")
+
+
+@pytest.mark.parametrize(("argv", "quiet"), [(["--quiet"], True), ([], False)])
+def test_how_far_it_has_come_is_shown_unless_it_is_to_be_quiet(
+    argv: list[str], quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched: list[object] = []
+    monkeypatch.setattr(land_command, "watch_group", lambda title, **how: how)
+    monkeypatch.setattr(land_command, "run_app", lambda app, layers, args, watch: watched.append(watch) or 0)
+    assert main(["land", *WHERE, "--topic", "orders", "--to", "parquet:x", *argv]) == 0
+    assert watched == [{"until_end": False, "quiet": quiet, "as_lines": False}]
 
 
 @pytest.mark.parametrize(("variable", "argv"), [("json", []), ("text", ["--log-format", "json"])])

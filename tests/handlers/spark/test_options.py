@@ -8,6 +8,7 @@ import pytest
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers import SparkOptions, SparkSink
+from sarameya_handlers.printing import PrintHandler
 from sarameya_handlers.spark.options import spark_options
 from sarameya_handlers.spark.sink_options import sink_arguments
 
@@ -178,3 +179,15 @@ def test_token_is_not_printed() -> None:
     with pytest.raises(ConfigError) as raised:
         SparkOptions(master="sc://localhost:1;token=s3cret")
     assert "s3cret" not in str(raised.value)
+
+
+def test_defaults_that_are_stated_are_options_and_change_nothing() -> None:
+    stated = SparkSink.option_defaults()
+    assert sink_arguments({"path": "x", **stated})["spark"] == sink_arguments({"path": "x"})["spark"]
+    said, unsaid = (SparkSink.from_options({"path": "x", **given}) for given in (stated, {}))
+    assert (said._name, said._terms.limits, said._terms.retry_for) == (
+        unsaid._name,
+        unsaid._terms.limits,
+        unsaid._terms.retry_for,
+    )
+    assert PrintHandler.from_options(PrintHandler.option_defaults())

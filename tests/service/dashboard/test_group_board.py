@@ -15,11 +15,11 @@ from sarameya import Config
 from sarameya import TopicPartition as TP
 from sarameya.errors import AuthenticationError, ConnectError
 from sarameya.protocol.described_groups import DescribedGroup
+from sarameya.service.cluster_arguments import Cluster
 from sarameya.service.dashboard import group_board
 from sarameya.service.dashboard.endpoints import Endpoints
 from sarameya.service.dashboard.group_board import GroupBoard
 from sarameya.service.dashboard.reading import Document
-from sarameya.service.groups.arguments import Cluster
 from tests.group.kit import deadline
 from tests.service.dashboard.test_merging import group, member, row, service
 
@@ -176,3 +176,20 @@ async def test_health_says_what_the_document_says(
         found = here.health()
         assert found.not_ready == ("orders-0: read by h:1 1 and by h:2 1",)
         assert found.explained == ("h:1: orders-0: paused for 4 s",)
+
+
+async def test_kafka_that_is_away_is_logged_once_each_way(
+    autojump_clock: MockClock, kafka: Kafka, told: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sarameya")
+    kafka.error = ConnectError("no broker is there")
+    async with deadline() as nursery:
+        nursery.start_soon(board().run)
+        await trio.sleep(9)
+        kafka.error = None
+        await trio.sleep(9)
+        nursery.cancel_scope.cancel()
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("WARNING", "Kafka does not answer: no broker is there"),
+        ("INFO", "Kafka answers again"),
+    ]

@@ -161,8 +161,8 @@ RESET = ["groups", "offsets", "reset", "g"]
         (["groups", "offsets"], "the following arguments are required: COMMAND (see `sarameya groups offsets --help`)"),
         (
             ["groups", "list"],
-            "the cluster is missing: --bootstrap HOST:PORT, --properties FILE, or --app APP.toml "
-            "(see `sarameya groups list --help`)",
+            "the cluster is missing: --bootstrap HOST:PORT, --properties FILE, --app APP.toml, or "
+            "SARAMEYA_BOOTSTRAP_SERVERS (see `sarameya groups list --help`)",
         ),
         (
             ["groups", "list", "--state", "Stable,Idle", *HERE],
@@ -171,7 +171,8 @@ RESET = ["groups", "offsets", "reset", "g"]
         ),
         (
             ["groups", "describe", *HERE],
-            "no group is named: GROUP, or by --app or --properties (see `sarameya groups describe --help`)",
+            "no group is named: GROUP, or by --app, --properties or SARAMEYA_GROUP "
+            "(see `sarameya groups describe --help`)",
         ),
         (
             ["groups", "describe", "g", "--all", *HERE],
@@ -179,7 +180,8 @@ RESET = ["groups", "offsets", "reset", "g"]
         ),
         (
             ["groups", "delete", *HERE],
-            "no group is named: GROUP, or by --app or --properties (see `sarameya groups delete --help`)",
+            "no group is named: GROUP, or by --app, --properties or SARAMEYA_GROUP "
+            "(see `sarameya groups delete --help`)",
         ),
         (
             [*RESET, "--to-latest", *HERE],
@@ -229,7 +231,7 @@ def test_wrong_command_line_is_one_line_and_exit_code_2(
 def test_wrong_option_is_told_with_what_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["groups", "list", *HERE, "-o", "clientid=x"]) == 2
     assert capsys.readouterr().err.startswith(
-        "sarameya: error: -o clientid = 'x': no such option; did you mean 'client_id'?"
+        "sarameya: error: sarameya groups list: config.clientid = 'x': no such option; did you mean 'client_id'?"
     )
 
 

@@ -99,7 +99,8 @@ async def test_every_command_has_a_document_for_programs(capsys: pytest.CaptureF
                     ],
                     "advice": [],
                 }
-            ]
+            ],
+            "errors": [],
         }
         made = await topics(cluster, capsys, "create", "new", "--json")
         assert made.document == {"executed": True, "topics": [{"topic": "new", "error": None}]}
@@ -145,6 +146,22 @@ async def test_what_cannot_be_done_is_a_line_with_the_remedy(
         assert (outcome.code, outcome.out) == (code, out)
         (line,) = outcome.err.splitlines()
         assert told in line
+
+
+@pytest.mark.parametrize("names", [["orders", "nothing"], ["nothing", "orders"]])
+async def test_topic_that_is_not_there_keeps_nothing_of_others_back(
+    names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusal = "topic 'nothing': UNKNOWN_TOPIC_OR_PARTITION (3); `sarameya topics list` shows which there are"
+    async with EmbeddedCluster({"orders": 1}) as cluster:
+        alone = await topics(cluster, capsys, "describe", "orders")
+        shown = await topics(cluster, capsys, "describe", *names)
+        assert (shown.code, shown.out) == (1, alone.out)
+        assert shown.err == f"sarameya: error: {refusal}\n"
+        told = await topics(cluster, capsys, "describe", *names, "--json")
+        assert (told.code, told.err) == (1, shown.err)
+        assert [row["topic"] for row in told.document["topics"]] == ["orders"]
+        assert told.document["errors"] == [{"topic": "nothing", "error": refusal}]
 
 
 async def test_settings_that_may_not_be_seen_are_told_and_all_else_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from sarameya.errors import ConfigError
 from sarameya.service import signals
 from sarameya.service.app_file import host_name
+from sarameya.service.cluster_arguments import Cluster, add_cluster_arguments, cluster
 from sarameya.service.epilogs import epilog
 from sarameya.service.failures import ExitCode
-from sarameya.service.groups.arguments import Cluster, add_cluster_arguments, cluster
 from sarameya.service.log_lines import add_log_format_argument, configure_logging
 from sarameya.service.running import listened_argument
 from sarameya.service.signals import Stop
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     place = cluster(args)
     group: str | None = args.group or place.group
     if not group:
-        args.usage_error("no group is named: --group NAME, or by --app or --properties")
+        args.usage_error("no group is named: --group NAME, or by --app, --properties or SARAMEYA_GROUP")
     return signals.run(partial(_serve, args, str(group), place))
 
 

@@ -16,6 +16,7 @@ import attrs
 import h11
 import trio
 
+from sarameya.net.transport import why_not_connected
 from sarameya.protocol.described_groups import DescribedGroup
 from sarameya.service.dashboard.merging import host_of
 from sarameya.service.dashboard.reading import Document, status_of
@@ -95,7 +96,7 @@ async def _ask(url: str, group: str) -> Document | str:
     except h11.RemoteProtocolError:
         return "no status: what its endpoint answers is no HTTP"
     except (OSError, trio.BrokenResourceError) as error:
-        return f"no status: its endpoint does not answer: {error.__cause__ or error}"
+        return f"no status: its endpoint does not answer: {why_not_connected(error)}"
     if status != HTTPStatus.OK:
         return f"no status: its endpoint answers {_told(status)}"
     if body is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -13,18 +14,20 @@ from sarameya.errors import SarameyaError
 from sarameya.model import topic_partitions
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END
-from sarameya.observe import log_event
 from sarameya.protocol.described_groups import DEAD, DescribedGroup
 from sarameya.protocol.metadata import Broker
+from sarameya.service.answering import log_asking
+from sarameya.service.cluster_arguments import Cluster
 from sarameya.service.dashboard.endpoints import Endpoints, ask_all
 from sarameya.service.dashboard.merging import Kafkas, merged
 from sarameya.service.dashboard.reading import Document
 from sarameya.service.failures import needs_configuration
-from sarameya.service.groups.arguments import Cluster
 from sarameya.service.web.board import Looks
 from sarameya.service.web.health import Health
 from sarameya.service.web.series import Point, Series
 from sarameya.telemetry.snapshot import MemberSnapshot
+
+logger = logging.getLogger("sarameya")
 
 INTERVAL = 2.0
 _KAFKAS_PATIENCE = 8.0
@@ -71,13 +74,15 @@ class GroupBoard(Looks):
     async def _look_at_kafka_on(self) -> None:
         while True:
             try:
-                async with GroupAdmin(self._cluster.bootstrap_servers, self._cluster.config, log_event) as admin:
+                async with GroupAdmin(self._cluster.bootstrap_servers, self._cluster.config, log_asking) as admin:
                     while True:
                         await self.look_at_kafka(admin)
                         await trio.sleep(INTERVAL)
             except SarameyaError as error:
                 if needs_configuration(error):
                     raise
+                if not self._why:  # told once each way, and not at each look
+                    logger.warning("Kafka does not answer: %s", error)
                 self._why = str(error)
             await trio.sleep(INTERVAL)
 
@@ -89,6 +94,8 @@ class GroupBoard(Looks):
         partitions = dict.fromkeys([*committed, *assigned])
         await admin.metadata(dict.fromkeys(partition.topic for partition in partitions))  # who leads them
         ends = (await admin.log_offsets(partitions, LOG_END)).found
+        if self._why:
+            logger.info("Kafka answers again")
         self._kafkas, self._kafkas_at, self._why = Kafkas(group, committed, ends), trio.current_time(), ""
 
     async def _look_at_members_on(self) -> None:

@@ -8,16 +8,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from sarameya.net.group_admin import GroupAdmin
-from sarameya.observe import log_event
 from sarameya.offset_policy import parse_policy, timestamp_of
-from sarameya.service.answering import Answer, run_asking
+from sarameya.service.answering import Answer, log_asking, run_asking
+from sarameya.service.cluster_arguments import Cluster, cluster
 from sarameya.service.epilogs import epilog
 from sarameya.service.groups import answers
 from sarameya.service.groups.arguments import (
-    Cluster,
     add_execute_argument,
     add_shared_arguments,
-    cluster,
     duration,
     group_names,
     moment,
@@ -236,5 +234,5 @@ def _run(args: argparse.Namespace, place: Cluster, ask: Ask) -> int:
 
 
 async def _ask(place: Cluster, ask: Ask) -> Answer:
-    async with GroupAdmin(place.bootstrap_servers, place.config, log_event) as admin:
+    async with GroupAdmin(place.bootstrap_servers, place.config, log_asking) as admin:
         return await ask(admin)

@@ -28,14 +28,20 @@ async def list_topics(admin: TopicAdmin, internal: bool) -> Answer:
 
 
 async def describe(admin: TopicAdmin, names: Sequence[str] | None) -> Answer:
-    """Reports of these topics, or of all that Kafka does not keep for itself."""
+    """Reports of these topics, or of all that Kafka does not keep for itself; those that cannot be told of are errors,
+    and keep nothing of the others back."""
+    refused: dict[str, SarameyaError] = {}
     if names is None:
         topics = [topic for topic in await admin.list_topics() if not topic.is_internal]
     else:
-        topics = await admin.describe(names)
+        topics, refused = await admin.describe_those_there(names)
     reports = await _reports(admin, topics)
-    text = "\n\n\n".join(map(report_text, reports)) or "no topics"
-    return Answer({"topics": [report_document(report) for report in reports]}, text)
+    text = "\n\n\n".join(map(report_text, reports))
+    document = {
+        "topics": [report_document(report) for report in reports],
+        "errors": [{"topic": name, "error": str(error)} for name, error in refused.items()],
+    }
+    return Answer(document, text if reports or refused else "no topics", tuple(refused.values()))
 
 
 async def create(

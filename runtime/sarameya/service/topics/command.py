@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from sarameya.net.topic_admin import BY_DEFAULT, TopicAdmin
-from sarameya.observe import log_event
-from sarameya.service.answering import Answer, run_asking
+from sarameya.service.answering import Answer, log_asking, run_asking
+from sarameya.service.cluster_arguments import Cluster, cluster
 from sarameya.service.epilogs import epilog
-from sarameya.service.groups.arguments import Cluster, add_execute_argument, add_shared_arguments, cluster, subcommand
+from sarameya.service.groups.arguments import add_execute_argument, add_shared_arguments, subcommand
 from sarameya.service.topics import answers
 
 SUMMARY = "look at the topics of a Kafka cluster, make, grow and delete them"
@@ -140,5 +140,5 @@ def _run(args: argparse.Namespace, ask: Ask) -> int:
 
 
 async def _ask(place: Cluster, ask: Ask) -> Answer:
-    async with TopicAdmin(place.bootstrap_servers, place.config, log_event) as admin:
+    async with TopicAdmin(place.bootstrap_servers, place.config, log_asking) as admin:
         return await ask(admin)

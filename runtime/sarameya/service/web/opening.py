@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,6 +10,8 @@ from sarameya.errors import ConfigError
 from sarameya.service.app_file import App
 from sarameya.service.signals import Stop
 from sarameya.service.web.members import Members
+
+logger = logging.getLogger("sarameya")
 
 
 @asynccontextmanager
@@ -29,4 +32,5 @@ async def open_pages(app: App, members: Members, stop: Stop) -> AsyncIterator[st
         raise ConfigError("service.http", address, remedy) from None
     board = Board(app.group, members, stall_after=app.service.stall_after, why_stopping=lambda: stop.cause)
     async with serving(board, address, app.service.http_hosts) as url:
+        logger.info("status page, metrics and health at %s", url)
         yield url

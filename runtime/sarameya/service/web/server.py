@@ -60,9 +60,7 @@ async def serving(board: Shown, address: str, names: Collection[str] = ()) -> As
             nursery.start_soon(run)
             try:
                 await ready.wait()
-                url = _url(listening)
-                logger.info("status page, metrics and health at %s", url)
-                yield url
+                yield _url(listening)
             finally:
                 scope.cancel()
 

@@ -1,0 +1,167 @@
+"""Arguments of commands that speak to a cluster: where it is, and how. They and the environment go before an app file
+and a `.properties` file, as they do where an app is run."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sarameya.config import Config
+from sarameya.errors import ConfigError
+from sarameya.net.broker_pool import parse_bootstrap
+from sarameya.service.app_file import SERVICE_KEYS, AppFileError, AskedSection, load, structured_as
+from sarameya.service.argument_app import argument
+from sarameya.service.environment import Variable, toml_or_text, variables
+from sarameya.service.layers import layered
+
+DEFAULT_TIMEOUT = 10.0
+
+_GIVE = "--bootstrap HOST:PORT, --properties FILE, --app APP.toml, or SARAMEYA_BOOTSTRAP_SERVERS"
+_NO_CLUSTER = f"the cluster is missing: {_GIVE}"
+_NAMING = ("bootstrap_servers", "properties")
+"""Keys that say which cluster, or where that is said."""
+
+
+@attrs.frozen(slots=True)
+class Cluster:
+    """Which cluster is asked, and how. `group` is an app file's, or that of properties or of the environment, where
+    such was named."""
+
+    bootstrap_servers: tuple[str, ...]
+    config: Config
+    group: str | None = None
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--bootstrap`, `--properties`, `--app` and their like; `cluster` reads them. They follow the subcommand."""
+    place = parser.add_argument_group("the cluster")
+    add_client_arguments(place)
+    place.add_argument(
+        "--app", type=Path, metavar="APP.toml", help="take bootstrap_servers, [config] and the group from an app file"
+    )
+    place.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=DEFAULT_TIMEOUT,
+        metavar="SECONDS",
+        help=f"how long anything is tried ({DEFAULT_TIMEOUT:g})",
+    )
+    parser.set_defaults(usage_error=parser.error, called=parser.prog)
+
+
+def add_client_arguments(place: argparse._ArgumentGroup) -> None:
+    """`--bootstrap`, `--properties` and `-o`; `client_given` reads them."""
+    place.add_argument(
+        "--bootstrap",
+        "--bootstrap-servers",
+        dest="bootstrap_servers",
+        type=server_list,
+        metavar="HOST:PORT[,...]",
+        help="brokers of the cluster to begin with",
+    )
+    place.add_argument(
+        "--properties",
+        type=Path,
+        metavar="FILE",
+        help="a .properties file of Kafka's own names, for what the others leave open",
+    )
+    place.add_argument(
+        "-o",
+        dest="options",
+        type=name_and_value,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option as in [config] of an app file, for example client_id=ops; may be given again",
+    )
+
+
+def client_given(args: argparse.Namespace) -> Iterator[Variable]:
+    """What the arguments of `add_client_arguments` say of an app file's keys."""
+    if args.properties:
+        # Wherever an app file is, an argument's file is where the command is called.
+        yield argument("--properties", "properties", str(args.properties.absolute()))
+    if args.bootstrap_servers:
+        yield argument("--bootstrap", "bootstrap_servers", list(args.bootstrap_servers))
+    for option, value in args.options:
+        yield argument("-o", f"config.{option}", value)
+
+
+def names_cluster(args: argparse.Namespace) -> bool:
+    """Whether the arguments or the environment say which cluster; also where a variable is wrong, which may have been
+    meant to: `cluster` tells it."""
+    if args.bootstrap_servers or args.app or args.properties:
+        return True
+    found, wrong = variables(os.environ, SERVICE_KEYS)
+    return bool(wrong) or any(one.key in _NAMING for one in found)
+
+
+def cluster(args: argparse.Namespace) -> Cluster:
+    """The cluster that is named. Raises AppFileError, which lists all mistakes."""
+    if not names_cluster(args):
+        args.usage_error(_NO_CLUSTER)
+    given = list(client_given(args))
+    app = load(args.app, arguments=given).app if args.app else _asked(args.called, given, os.environ)
+    return Cluster(app.bootstrap_servers, _patient(app.config, args.timeout), app.group)
+
+
+def _asked(called: str, given: list[Variable], environ: Mapping[str, str]) -> AskedSection:
+    """What arguments, environment and properties amount to, without an app file. What they say of handlers and the
+    service is of no use here."""
+    table: dict[str, Any] = {}
+    layers, wrong = layered(table, Path(called), environ, SERVICE_KEYS, given)
+    if wrong and "bootstrap_servers" not in table:  # which may be what is wrong
+        raise AppFileError(layers.path, wrong)
+    asked: dict[str, Any] = {key: table[key] for key in ("bootstrap_servers", "group", "config") if key in table}
+    remedies = {"bootstrap_servers": f"give {_GIVE}"}
+    return structured_as(AskedSection, attrs.evolve(layers, table=asked), wrong, remedies)
+
+
+def _patient(config: Config, seconds: float) -> Config:
+    """The config of somebody who waits for an answer `seconds` at most: nothing is tried without end."""
+    return attrs.evolve(
+        config,
+        bootstrap_timeout=min(config.bootstrap_timeout, seconds),
+        connect_timeout=min(config.connect_timeout, seconds),
+        request_timeout=min(config.request_timeout, seconds),
+        retry_timeout=min(config.retry_timeout or math.inf, seconds),
+    )
+
+
+def server_list(text: str) -> tuple[str, ...]:
+    """`HOST:PORT,...`."""
+    if "@" in text:  # before it is cut: a password may have anything in it
+        raise argparse.ArgumentTypeError(
+            "must be HOST:PORT without a user or password, which all who list processes would see: sasl_username and "
+            "sasl_password are for these"
+        )
+    servers = tuple(server.strip() for server in text.split(","))
+    try:
+        parse_bootstrap(servers)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(f"{error.value!r} {error.allowed}") from None
+    return servers
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number of seconds, above 0 and up to a day")
+    return seconds
+
+
+def name_and_value(text: str) -> tuple[str, Any]:
+    """`NAME=VALUE`, the value as TOML has it, or a string as it is."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=VALUE, for example client_id=ops")
+    return name, toml_or_text(value)

@@ -1,0 +1,29 @@
+"""`sarameya dashboard` as it is called, over a cluster that is not there."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+import trio
+
+from sarameya.service.dashboard import command
+from sarameya.service.signals import Stop
+
+
+async def test_address_is_told_once(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "sarameya")
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    args = parser.parse_args(["--group", "g", "--bootstrap", "127.0.0.1:1", "--http", "127.0.0.1:0"])
+    stop = Stop()
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(command._serve, args, "g", command.cluster(args), stop)
+            out = ""
+            while not out:
+                await trio.lowlevel.checkpoint()
+                out = capsys.readouterr().out
+            stop.ask("the test")
+    assert out.startswith("sarameya dashboard: http://127.0.0.1:")
+    assert [record.message for record in caplog.records if "http://" in record.message] == []
