@@ -21,11 +21,15 @@ pytestmark = pytest.mark.integration
 
 
 async def url_of(service: Running) -> str:
+    """As a service logs it, and a dashboard prints it."""
     pattern = re.compile(r"http://127\.0\.0\.1:\d+")
-    await service.until(lambda running: bool(pattern.search(running.stderr)))
-    found = pattern.search(service.stderr)
-    assert found is not None
-    return found.group()
+
+    def found(running: Running) -> list[str]:
+        return pattern.findall("\n".join([*running.stdout, running.stderr]))
+
+    await service.until(lambda running: bool(found(running)))
+    (url,) = found(service)
+    return url
 
 
 async def until(url: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

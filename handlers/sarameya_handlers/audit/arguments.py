@@ -61,7 +61,7 @@ def spark_options(args: argparse.Namespace) -> SparkOptions:
 
 
 def cluster_of(args: argparse.Namespace) -> Cluster | None:
-    """The cluster that is named; None where none is. Raises ConfigError."""
+    """The cluster that is named; None where none is. Raises AppFileError."""
     return cluster(args) if names_cluster(args) else None
 
 
