@@ -157,7 +157,7 @@ async def test_broker_that_stops_is_a_reason_with_its_tries(tmp_path: Path, brow
     async with EmbeddedCluster(brokers=2) as cluster:
         cluster.create_topic("orders", 4, replication_factor=1)
         async with (
-            running(tmp_path, cluster, service="stall_after = 3.0") as service,
+            running(tmp_path, cluster, config="retry_max_attempts = 900", service="stall_after = 3.0") as service,
             browser.page(service.url) as page,
         ):
             await page.until_ready()
@@ -167,7 +167,8 @@ async def test_broker_that_stops_is_a_reason_with_its_tries(tmp_path: Path, brow
 
             def tried(rows: Rows) -> list[str]:
                 found = [row["State"] for row in rows if row["State"].startswith("retrying")]
-                return found if all(re.match(r"retrying \(try \d+\) for \d+ s: ", state) for state in found) else []
+                pattern = r"retrying \(try \d+ of 900\) for \d+ s: "
+                return found if all(re.match(pattern, state) for state in found) else []
 
             rows = await page.until_rows("partitions", lambda rows: len(tried(rows)) == 2)
             bad = [row["Partition"] for row in rows if row["State"].startswith("retrying")]
