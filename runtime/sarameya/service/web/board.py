@@ -111,14 +111,13 @@ class Board(Looks):
 
     def look(self) -> None:
         """Look at the members now."""
-        now, heard = trio.current_time(), self._members.heard()
-        self._progress.see([one.snapshot for one in heard if one.snapshot is not None], now)
-        self._series.see(heard, now, self._wall_clock())
+        heard = self._heard()
+        self._series.see(heard, trio.current_time(), self._wall_clock())
         self.show(self._document(heard))
 
     def health(self) -> Health:
         """As it is now."""
-        return self._health(self._members.heard())
+        return self._health(self._heard())
 
     def snapshots(self) -> list[MemberSnapshot]:
         """Of the members that have told of themselves lately, for metrics: who has fallen silent may have neither
@@ -132,7 +131,13 @@ class Board(Looks):
 
     def full_document(self) -> dict[str, Any]:
         """As it is now, with what is plotted."""
-        return {**self._document(self._members.heard()), "points": self._series.columns}
+        return {**self._document(self._heard()), "points": self._series.columns}
+
+    def _heard(self) -> Sequence[Heard]:
+        """The members now, and seen whether they get on: between two looks, too, partitions come to rest."""
+        heard = self._members.heard()
+        self._progress.see([one.snapshot for one in heard if one.snapshot is not None], trio.current_time())
+        return heard
 
     def _health(self, heard: Sequence[Heard]) -> Health:
         return health(
