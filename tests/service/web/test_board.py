@@ -10,8 +10,8 @@ import trio
 from trio.testing import MockClock
 
 from sarameya.service.web import board as board_module
-from sarameya.service.web.board import Board
 from sarameya.service.web.app import _Feed
+from sarameya.service.web.board import Board
 from sarameya.service.web.members import Heard
 from sarameya.service.web.recent import Recent
 from tests.service.web.made import heard, partition

@@ -86,10 +86,30 @@ def test_error_that_cannot_say_what_it_is_and_one_that_causes_itself_are_trees_a
     assert depth == 8
 
 
-def test_texts_and_trees_are_bounded() -> None:
+def size(tree: Tree) -> int:
+    return 1 + sum(map(size, tree.inner))
+
+
+def test_texts_and_trees_are_bounded_and_how_much_more_there_is_is_told() -> None:
     recent = Recent()
     recent.failed(ExceptionGroup("many", [ValueError("x" * 10_000) for _ in range(100)]))
     (one,) = recent
     assert one.tree is not None
-    assert len(one.tree.inner) == 16
+    assert len(one.tree.inner) == 16 + 1
     assert len(one.tree.inner[0].text) < 2100
+    assert one.tree.inner[-1] == Tree(text="and 84 more")
+
+
+def test_tree_that_is_cut_keeps_what_stands_at_the_top() -> None:
+    inner = [ExceptionGroup(f"group {n}", [ValueError(f"{n}.{m}") for m in range(9)]) for n in range(10)]
+    tree = tree_of(ExceptionGroup("all", inner))
+    *groups, last = tree.inner
+    assert [one.text for one in groups] == [f"ExceptionGroup: group {n} (9 sub-exceptions)" for n in range(10)]
+    assert (size(tree), last.text) == (50 + 1, "and 51 more")
+
+
+def test_error_that_is_below_itself_many_times_over_is_a_tree_as_large_as_any_other() -> None:
+    errors = [ValueError(str(n)) for n in range(10)]
+    for one in errors:
+        one.__cause__ = ExceptionGroup("all", errors)
+    assert size(tree_of(errors[0])) == 50

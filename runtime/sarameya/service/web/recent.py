@@ -19,8 +19,8 @@ KEPT = 100
 
 _LONGEST = 2000
 """Characters of a text: stacks and Spark's causes have more, and all of it goes to every page each second."""
-_DEEPEST, _WIDEST = 8, 16
-"""Of a tree."""
+_DEEPEST, _WIDEST, _MOST = 8, 16, 50
+"""Of a tree: levels below the top, errors that one is made of, and errors in all."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -115,14 +115,44 @@ def bare(error: BaseException) -> BaseException:
     return error
 
 
-def tree_of(error: BaseException, depth: int = _DEEPEST) -> Tree:
-    """Groups' members, and causes; notes stay with the text. No deeper than `depth`: causes may go in a circle."""
-    inner: list[BaseException] = list(error.exceptions) if isinstance(error, BaseExceptionGroup) else []
-    if error.__cause__ is not None:
-        inner.append(error.__cause__)
-    text = "; ".join([line_of(error), *map(str, getattr(error, "__notes__", ()))])
-    below = tuple(tree_of(bare(one), depth - 1) for one in inner[:_WIDEST]) if depth else ()
-    return Tree(text=_shown(text), inner=below)
+def tree_of(error: BaseException) -> Tree:
+    """Groups' members, and causes; notes stay with the text. Those at the top first, no deeper than `_DEEPEST` (causes
+    may go in a circle), and no more than `_MOST`: how many more there are is the last thing that it is made of."""
+    shown, depths, below = [error], [0], [list[int]()]
+    at = 0
+    while at < len(shown):
+        for one in _inner(shown[at])[:_WIDEST] if depths[at] < _DEEPEST else ():
+            if len(shown) < _MOST:
+                below[at].append(len(shown))
+                shown.append(one)
+                depths.append(depths[at] + 1)
+                below.append([])
+        at += 1
+    trees: dict[int, Tree] = {}
+    for at in reversed(range(len(shown))):
+        trees[at] = Tree(text=_told_of(shown[at]), inner=tuple(trees[one] for one in below[at]))
+    more = len(_all_of(error) - {id(one) for one in shown})
+    return attrs.evolve(trees[0], inner=(*trees[0].inner, Tree(text=f"and {more} more"))) if more else trees[0]
+
+
+def _inner(error: BaseException) -> list[BaseException]:
+    """What it is made of."""
+    members = [*error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+    return [bare(one) for one in (*members, error.__cause__) if one is not None]
+
+
+def _all_of(error: BaseException) -> set[int]:
+    """The ids of it and of all that it is made of."""
+    found, left = {id(error)}, [error]
+    while left:
+        new = [one for one in _inner(left.pop()) if id(one) not in found]
+        found.update(map(id, new))
+        left += new
+    return found
+
+
+def _told_of(error: BaseException) -> str:
+    return _shown("; ".join([line_of(error), *map(str, getattr(error, "__notes__", ()))]))
 
 
 def told_in_a_line(error: BaseException) -> str:
