@@ -85,7 +85,7 @@ async def test_odd_answer_is_a_reason(text: bytes, why: str) -> None:
 async def test_nobody_there_is_a_reason() -> None:
     found = await asked("http://127.0.0.1:1")
     assert isinstance(found, str)
-    assert found.startswith("no status: its endpoint does not answer: ")
+    assert found == "no status: its endpoint does not answer: Connection refused"
 
 
 async def test_redirection_is_not_followed() -> None:

@@ -7,6 +7,7 @@ not followed, no proxy of the environment's is asked, and time, size and number 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -19,6 +20,7 @@ import trio
 from sarameya.protocol.described_groups import DescribedGroup
 from sarameya.service.dashboard.merging import host_of
 from sarameya.service.dashboard.reading import Document, status_of
+from sarameya.service.failures import leaves
 
 _PATIENCE = 3.0
 """Seconds for one to have answered."""
@@ -28,6 +30,7 @@ _AT_A_TIME = 16
 _LARGEST = 2**24
 """Bytes of an answer: what some ten thousand partitions come to."""
 _CHUNK = 65536
+_WHERE_TO = re.compile(r"^Error connecting to \(.*?\): ")
 
 
 @attrs.frozen(slots=True)
@@ -95,7 +98,7 @@ async def _ask(url: str, group: str) -> Document | str:
     except h11.RemoteProtocolError:
         return "no status: what its endpoint answers is no HTTP"
     except (OSError, trio.BrokenResourceError) as error:
-        return f"no status: its endpoint does not answer: {error.__cause__ or error}"
+        return f"no status: its endpoint does not answer: {_why(error)}"
     if status != HTTPStatus.OK:
         return f"no status: its endpoint answers {_told(status)}"
     if body is None:
@@ -135,6 +138,14 @@ async def _open(scheme: str, host: str, port: int | None) -> trio.abc.Stream:
     if scheme == "https":
         return await trio.open_ssl_over_tcp_stream(host, port or 443, https_compatible=True)
     return await trio.open_tcp_stream(host, port or 80)
+
+
+def _why(error: Exception) -> str:
+    """In the system's words, each once: trio tells of all attempts to connect as of one group, each with where to."""
+    words = [
+        getattr(one, "strerror", None) or str(one) or type(one).__name__ for one in leaves(error.__cause__ or error)
+    ]
+    return "; ".join(dict.fromkeys(_WHERE_TO.sub("", text) for text in words))
 
 
 def _told(status: int) -> str:
