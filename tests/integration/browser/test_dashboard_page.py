@@ -8,11 +8,13 @@ from pathlib import Path
 
 import attrs
 import pytest
+import trio
 
 from sarameya.embedded import EmbeddedCluster
 from sarameya.model import topic_partitions
 from sarameya.protocol.rebalance import decode_assignment
 from sarameya.protocol.versions import Api
+from tests.group.kit import Recorder, start_member
 from tests.integration.browser.chromium import Browser, Page
 from tests.integration.browser.service import Service, running
 from tests.integration.browser.test_status_page import number
@@ -22,7 +24,11 @@ from tests.integration.test_run_command import sarameya
 pytestmark = pytest.mark.integration
 
 GROUP = "orders-landing"
+LONG = "returns.of.customers-with-long-names"
 Rows = list[dict[str, str]]
+
+_STATE_BEGINS = """() =>
+    document.querySelector("#partitions tbody .state").getBoundingClientRect().left"""
 
 
 @attrs.frozen
@@ -47,11 +53,18 @@ class Stage:
 
 
 @asynccontextmanager
-async def on_stage(directory: Path, browser: Browser, cluster: EmbeddedCluster) -> AsyncIterator[Stage]:
+async def on_stage(
+    directory: Path, browser: Browser, cluster: EmbeddedCluster, topic: str = "orders"
+) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         services = {
             name: await stack.enter_async_context(
-                running(directory / name, cluster, config=f'client_id = "{name}"\nheartbeat_interval = 0.2')
+                running(
+                    directory / name,
+                    cluster,
+                    topics=(topic,),
+                    config=f'client_id = "{name}"\nheartbeat_interval = 0.2',
+                )
             )
             for name in ("one", "two")
         }
@@ -108,6 +121,8 @@ async def test_rows_of_all_members_are_the_broker_s_truth(tmp_path: Path, browse
         assert await page.do(lambda p: p.locator("#plot-lag").get_attribute("aria-label")) == (
             "Lag: 500 now, at most 500"
         )
+        lines = await page.do(lambda p: p.locator("#events > li > span").all_inner_texts())
+        assert {line.partition(" ")[0] for line in lines} == {stage.host(name) for name in stage.services}, lines
         for name in stage.services:
             (tmp_path / name / "told").touch()
         await page.do(lambda p: p.locator("#plot-lag[aria-label='Lag: 0 now, at most 500']").wait_for())
@@ -115,7 +130,7 @@ async def test_rows_of_all_members_are_the_broker_s_truth(tmp_path: Path, browse
 
 
 async def test_partition_that_two_read_is_one_row_and_its_owner_s_by_kafka(tmp_path: Path, browser: Browser) -> None:
-    async with EmbeddedCluster(topics={"orders": 2}) as cluster, on_stage(tmp_path, browser, cluster) as stage:
+    async with EmbeddedCluster(topics={LONG: 2}) as cluster, on_stage(tmp_path, browser, cluster, LONG) as stage:
         page = stage.page
 
         def shown(rows: Rows) -> dict[str, str]:
@@ -129,8 +144,30 @@ async def test_partition_that_two_read_is_one_row_and_its_owner_s_by_kafka(tmp_p
         (lost,) = [partition for partition, who in stage.owners().items() if who == f"{stage.host('one')} 1"]
         cluster.expire_member(GROUP, gone.member_id)
         names = f"{stage.host('one')} 1 and by {stage.host('two')} 1"
-        await page.until_text("#reasons", f"orders-{lost}: read by {names}")
+        await page.until_text("#reasons", f"{LONG}-{lost}: read by {names}")
         assert await page.text("#ready") == "not ready"
         rows = await page.until_rows("partitions", lambda rows: set(shown(rows).values()) == {f"{stage.host('two')} 1"})
         assert shown(rows) == stage.owners() != before
         assert len(await page.rows("members")) == 2, "its service still tells of it"
+        # On a phone, what a partition is at is seen without scrolling, however long its topic's name is.
+        await page.do(lambda p: p.set_viewport_size({"width": 390, "height": 844}))
+        assert await page.evaluate(_STATE_BEGINS) < 260
+
+
+async def test_members_that_kafka_alone_tells_of_are_a_row_each(tmp_path: Path, browser: Browser) -> None:
+    """Though they are called the same: one host, and the client id that nobody has set."""
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster, trio.open_nursery() as nursery:
+        members = [await start_member(nursery, cluster, Recorder(), heartbeat_interval=0.2) for _ in range(2)]
+        about = ["--bootstrap", cluster.bootstrap_servers[0], "--group", "g", "--http", "127.0.0.1:0"]
+        async with sarameya(tmp_path, "dashboard", *about, deadline=60) as dashboard:
+            async with browser.page(await url_of(dashboard)) as page:
+                await page.until_rows("members", lambda rows: [row["Partitions"] for row in rows] == ["1", "1"])
+                cluster.produce("orders", 0, b"x")
+                await page.until_rows("partitions", lambda rows: rows[0]["High water mark"] == "1")
+                rows = await page.rows("members")
+                assert [row["Worker"] for row in rows] == ["127.0.0.1 sarameya"] * 2
+                ids = {member.member_id for member in cluster.describe_group("g").members}
+                assert {row["Member"] for row in rows} == ids
+                assert (await page.text("#total-records"), await page.text("#total-landed")) == ("–", "–")
+        for member in members:
+            await member.close()

@@ -238,7 +238,12 @@ async def test_worker_that_is_killed_is_shown_and_comes_back(tmp_path: Path, bro
         rows = await page.until_rows(
             "members", lambda rows: rows[0]["State"].startswith("failed: was killed by SIGKILL; restarting in ")
         )
-        await page.until_text("#events", "worker 1 was killed by SIGKILL")
+        lines = await page.do(lambda p: p.locator("#events > li > span").all_inner_texts())
+        assert lines[0] == "worker 1 was killed by SIGKILL"
+        assert {line.partition(" session started")[0] for line in lines if "session started" in line} == {
+            "worker 1",
+            "worker 2",
+        }
         assert (rows[0]["Partitions"], rows[1]["Worker"]) == ("–", "2")
         await page.until_text("#reasons", "worker 1: was killed by SIGKILL")
         assert {row["Worker"] for row in await page.rows("partitions")} == {"2"}, "nobody reads the others"
