@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sarameya import Landed, LandingFailed
-from sarameya.observe import ConnectionLost, Event, MembershipChanged
+from sarameya.observe import ConnectionLost, Event, MembershipChanged, Retrying
 from sarameya.service.web.recent import KEPT, LandingFacts, Recent, Tree, tree_of
 from tests.service.web.made import ORDERS_0
 
@@ -24,6 +24,21 @@ def test_many_landings_displace_no_event() -> None:
     assert last == LandingFacts(
         topic="orders", partition=0, from_offset=299, to_offset=300, rows=1, size_bytes=2, seconds=0.5
     )
+
+
+def test_what_is_tried_again_and_again_is_told_once_and_displaces_nothing() -> None:
+    recent = Recent()
+    recent(MembershipChanged("g", "STABLE", "REVOKING", "the group rebalances"))
+    for attempt in range(1, 3 * KEPT):
+        for what in ("metadata", "find_coordinator"):
+            recent(Retrying(what, attempt, 1.0, 2.0, "no broker is there", kind="metadata"))
+    first, *tries = recent
+    assert first.kind == "MembershipChanged"
+    assert [f"attempt={3 * KEPT - 1} " in one.text for one in tries] == [True, True]
+    recent(Retrying("metadata", 1, 0.0, 1.0, "no broker is there", kind="metadata"))
+    *before, again = recent
+    assert before == [first, *tries], "what is tried anew is news"
+    assert "attempt=1 " in again.text
 
 
 def test_failed_landing_is_a_landing_with_its_cause() -> None:
