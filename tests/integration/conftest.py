@@ -1,5 +1,5 @@
-"""What integration tests share: a real Kafka of each line, a schema registry and a Spark Connect server for the whole
-run, and their logs beside a failure."""
+"""What integration tests share: a real Kafka of each line, a schema registry, a Spark Connect server and a browser for
+the whole run, and their logs beside a failure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from tests.integration.browser.chromium import Browser, chromium
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import lake_properties
 from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION, RealKafka
@@ -92,6 +93,14 @@ def lake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectSer
     directory = tmp_path_factory.mktemp("spark-connect")
     with ConnectServer(directory, lake_properties(directory)) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium. Each page of it has a profile of its own."""
+    _need("chromium")
+    with chromium(str(shutil.which("chromium"))) as browser:
+        yield browser
 
 
 def _need(*programs: str) -> None:

@@ -1,4 +1,4 @@
-"""What `/metrics` says of landings while the sink lands through a real Spark, held against the table."""
+"""What `/metrics` and the page say of landings while the sink lands through a real Spark, held against the table."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sarameya_handlers import ParquetTable, SparkSink
 from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
 from sarameya_handlers.landing.links import ChainKey
 from tests.group.kit import budget_of
+from tests.integration.browser.chromium import Browser
 from tests.integration.browser.service import get
 from tests.integration.warm_spark import warm_spark
 
@@ -69,7 +70,9 @@ class Metrics:
         return value
 
 
-async def test_landings_on_the_metrics_page_are_the_table_s(spark: SparkSession, tmp_path: Path) -> None:
+async def test_landings_on_the_page_and_in_the_metrics_are_the_table_s(
+    spark: SparkSession, tmp_path: Path, browser: Browser
+) -> None:
     table, letters = ParquetTable(tmp_path / "orders"), tmp_path / "letters"
     # Nothing lands by its age, so that what is held can be looked at.
     sink = SparkSink(
@@ -87,7 +90,7 @@ async def test_landings_on_the_metrics_page_are_the_table_s(spark: SparkSession,
         with trio.fail_after(DEADLINE):
             began = trio.current_time()
             async with (
-                ConsumerGroup(cluster.bootstrap_servers, "landing", config) as group,
+                ConsumerGroup(cluster.bootstrap_servers, "landing", config, observers=[roster.recent(1)]) as group,
                 serving(board, "127.0.0.1:0") as url,
                 trio.open_nursery() as nursery,
             ):
@@ -109,6 +112,12 @@ async def test_landings_on_the_metrics_page_are_the_table_s(spark: SparkSession,
                 landed = {(str(partition), "orders"): float(end) for partition, end in ENDS.items()}
                 assert await metrics.of("partition_landed_offset") == landed
                 assert await metrics.one("buffer_bytes") == budget_of(group).held
+                async with browser.page(url) as page:
+                    ends = [(str(partition), str(end)) for partition, end in ENDS.items()]
+                    await page.until_rows(
+                        "partitions", lambda rows: [(row["Partition"], row["Landed"]) for row in rows] == ends
+                    )
+                    shown = await page.rows("landings")
                 group.close_nowait()
             took = trio.current_time() - began
 
@@ -121,6 +130,12 @@ async def test_landings_on_the_metrics_page_are_the_table_s(spark: SparkSession,
                 rows = pq.read_table(table.path).num_rows
                 size = sum(file.stat().st_size for file in table.path.glob("*.parquet"))
                 assert rows == 300 - len(BAD)
+                landings = [row for row in shown if row["Result"] == "landed"]
+                assert len(landings) == len(links)
+                assert sum(int(row["Rows"]) for row in landings) == rows
+                assert {(row["Partition"], row["Offsets"].partition(" to ")[2]) for row in landings} >= set(ends)
+                (failed,) = [row for row in shown if row not in landings]
+                assert failed["Result"].startswith("failed: "), failed
                 for name in ("duration_seconds", "rows", "size_bytes"):
                     assert await metrics.one(f"landing_{name}_count", topic="orders") == len(links)
                 assert await metrics.one("landing_rows_sum", topic="orders") == rows

@@ -40,7 +40,7 @@ def why_not_connected(error: BaseException) -> str:
     if isinstance(error.__cause__, BaseExceptionGroup):
         return "; ".join(sorted({why_not_connected(attempt) for attempt in error.__cause__.exceptions}))
     if not isinstance(error, OSError) or error.errno is None:
-        return str(error)
+        return str(error) or type(error).__name__
     # Names that are not found have numbers of their own, below 0.
     return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
 

@@ -19,6 +19,7 @@ import trio
 from sarameya.embedded import EmbeddedCluster
 
 HANDLERS = '''
+from pathlib import Path
 import trio
 from sarameya import Activity, ConsumerGroupHandler, Landed, LandingFailed, TopicPartition
 
@@ -34,8 +35,13 @@ class Told(ConsumerGroupHandler):
             what, _, rest = (message.value or b"").decode().partition(" ")
             if what == "slow":
                 await trio.sleep(float(rest))
+            elif what == "until":
+                while not Path(rest).exists():
+                    await trio.sleep(0.05)
             elif what == "pause":
                 session.pause([here])
+            elif what == "hold":
+                claim.hold(int(rest))
             elif what == "land":
                 with claim.report.doing(Activity.LANDING):
                     await trio.sleep(float(rest))

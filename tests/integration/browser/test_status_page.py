@@ -157,7 +157,7 @@ async def test_broker_that_stops_is_a_reason_with_its_tries(tmp_path: Path, brow
     async with EmbeddedCluster(brokers=2) as cluster:
         cluster.create_topic("orders", 4, replication_factor=1)
         async with (
-            running(tmp_path, cluster, service="stall_after = 3.0") as service,
+            running(tmp_path, cluster, config="retry_max_attempts = 900", service="stall_after = 3.0") as service,
             browser.page(service.url) as page,
         ):
             await page.until_ready()
@@ -167,7 +167,8 @@ async def test_broker_that_stops_is_a_reason_with_its_tries(tmp_path: Path, brow
 
             def tried(rows: Rows) -> list[str]:
                 found = [row["State"] for row in rows if row["State"].startswith("retrying")]
-                return found if all(re.match(r"retrying \(try \d+\) for \d+ s: ", state) for state in found) else []
+                pattern = r"retrying \(try \d+ of 900\) for \d+ s: "
+                return found if all(re.match(pattern, state) for state in found) else []
 
             rows = await page.until_rows("partitions", lambda rows: len(tried(rows)) == 2)
             bad = [row["Partition"] for row in rows if row["State"].startswith("retrying")]
@@ -237,7 +238,12 @@ async def test_worker_that_is_killed_is_shown_and_comes_back(tmp_path: Path, bro
         rows = await page.until_rows(
             "members", lambda rows: rows[0]["State"].startswith("failed: was killed by SIGKILL; restarting in ")
         )
-        await page.until_text("#events", "worker 1 was killed by SIGKILL")
+        lines = await page.do(lambda p: p.locator("#events > li > span").all_inner_texts())
+        assert lines[0] == "worker 1 was killed by SIGKILL"
+        assert {line.partition(" session started")[0] for line in lines if "session started" in line} == {
+            "worker 1",
+            "worker 2",
+        }
         assert (rows[0]["Partitions"], rows[1]["Worker"]) == ("–", "2")
         await page.until_text("#reasons", "worker 1: was killed by SIGKILL")
         assert {row["Worker"] for row in await page.rows("partitions")} == {"2"}, "nobody reads the others"

@@ -96,7 +96,7 @@ def board() -> GroupBoard:
 
 
 def said(by: GroupBoard) -> Document:
-    document: Document = json.loads(by.text)
+    document: Document = json.loads(by.told()[0])
     return document
 
 

@@ -61,6 +61,13 @@ def test_member_with_an_endpoint_says_it_itself_and_others_are_as_kafka_has_them
     assert (found["ready"], found["reasons"]) == (True, [])
 
 
+def test_rates_of_members_that_kafka_alone_tells_of_are_not_known() -> None:
+    known = Kafkas(group(member("m1", "h", 0)), {TP("orders", 0): 10}, {TP("orders", 0): 15})
+    assert merged(known, {"h:1": "no status"}, 7.0)["point"] == {"at": 7.0, "lag": 5, "records": -1, "landed": -1}
+    told = merged(known, {"h:1": "no status", "h:2": service("m1", row(0, lag=5))}, 7.0)
+    assert told["point"] == {"at": 7.0, "lag": 5, "records": 0, "landed": 0}
+
+
 def test_member_whose_lag_is_not_known_yet_has_kafka_s() -> None:
     known = Kafkas(group(member("m1", "h", 0)), {TP("orders", 0): 10}, {TP("orders", 0): 15})
     found = merged(known, {"h:1": service("m1", row(0, lag=-1))}, 0.0)

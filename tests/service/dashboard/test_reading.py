@@ -10,7 +10,7 @@ import pytest
 
 from sarameya.service.dashboard.merging import Kafkas, merged
 from sarameya.service.dashboard.reading import Document, status_of
-from sarameya.service.web.document import document
+from sarameya.service.web.document import document, news
 from sarameya.service.web.health import Health
 from sarameya.service.web.recent import Recent
 from sarameya.service.web.series import Point, Series
@@ -27,7 +27,7 @@ def told() -> Document:
     recent.failed(ExceptionGroup("two", [ValueError("a"), OSError("b")]))
     members = [heard(partition(), happenings=tuple(recent))]
     said = document("g", members, Health((), ()), series, wall_clock=1000.0, stopping="")
-    document_of_it: Document = json.loads(json.dumps({**said, "point": series.last}))
+    document_of_it: Document = json.loads(json.dumps({**said, **news(members), "point": series.last}))
     return document_of_it
 
 

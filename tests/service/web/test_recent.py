@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sarameya import Landed, LandingFailed
-from sarameya.observe import ConnectionLost, Event, MembershipChanged
+from sarameya.observe import ConnectionLost, Event, MembershipChanged, Retrying
 from sarameya.service.web.recent import KEPT, LandingFacts, Recent, Tree, tree_of
 from tests.service.web.made import ORDERS_0
 
@@ -24,6 +24,21 @@ def test_many_landings_displace_no_event() -> None:
     assert last == LandingFacts(
         topic="orders", partition=0, from_offset=299, to_offset=300, rows=1, size_bytes=2, seconds=0.5
     )
+
+
+def test_what_is_tried_again_and_again_is_told_once_and_displaces_nothing() -> None:
+    recent = Recent()
+    recent(MembershipChanged("g", "STABLE", "REVOKING", "the group rebalances"))
+    for attempt in range(1, 3 * KEPT):
+        for what in ("metadata", "find_coordinator"):
+            recent(Retrying(what, attempt, 1.0, 2.0, "no broker is there", kind="metadata"))
+    first, *tries = recent
+    assert first.kind == "MembershipChanged"
+    assert [f"attempt={3 * KEPT - 1} " in one.text for one in tries] == [True, True]
+    recent(Retrying("metadata", 1, 0.0, 1.0, "no broker is there", kind="metadata"))
+    *before, again = recent
+    assert before == [first, *tries], "what is tried anew is news"
+    assert "attempt=1 " in again.text
 
 
 def test_failed_landing_is_a_landing_with_its_cause() -> None:
@@ -86,10 +101,30 @@ def test_error_that_cannot_say_what_it_is_and_one_that_causes_itself_are_trees_a
     assert depth == 8
 
 
-def test_texts_and_trees_are_bounded() -> None:
+def size(tree: Tree) -> int:
+    return 1 + sum(map(size, tree.inner))
+
+
+def test_texts_and_trees_are_bounded_and_how_much_more_there_is_is_told() -> None:
     recent = Recent()
     recent.failed(ExceptionGroup("many", [ValueError("x" * 10_000) for _ in range(100)]))
     (one,) = recent
     assert one.tree is not None
-    assert len(one.tree.inner) == 16
+    assert len(one.tree.inner) == 16 + 1
     assert len(one.tree.inner[0].text) < 2100
+    assert one.tree.inner[-1] == Tree(text="and 84 more")
+
+
+def test_tree_that_is_cut_keeps_what_stands_at_the_top() -> None:
+    inner = [ExceptionGroup(f"group {n}", [ValueError(f"{n}.{m}") for m in range(9)]) for n in range(10)]
+    tree = tree_of(ExceptionGroup("all", inner))
+    *groups, last = tree.inner
+    assert [one.text for one in groups] == [f"ExceptionGroup: group {n} (9 sub-exceptions)" for n in range(10)]
+    assert (size(tree), last.text) == (50 + 1, "and 51 more")
+
+
+def test_error_that_is_below_itself_many_times_over_is_a_tree_as_large_as_any_other() -> None:
+    errors = [ValueError(str(n)) for n in range(10)]
+    for one in errors:
+        one.__cause__ = ExceptionGroup("all", errors)
+    assert size(tree_of(errors[0])) == 50

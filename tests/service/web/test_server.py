@@ -218,10 +218,10 @@ async def test_ready_and_alive_are_lines_and_codes() -> None:
         found = await here.ask("/readyz")
         assert (found.status, found.body) == (200, "ready\norders-1: paused for 4 s\n")
         here.members.now = [HUNG]
-        await trio.sleep(2.5)
-        found = await here.ask("/readyz")
+        while (found := await here.ask("/readyz")).status == 200:
+            await trio.sleep(0.05)
         assert found.status == 503
-        assert re.fullmatch(r"not ready\norders-0: no progress for \d s: in handler for 99 s\n", found.body)
+        assert re.fullmatch(r"not ready\norders-0: no progress for \d+ s: in handler for 99 s\n", found.body)
         assert (await here.ask("/healthz")).body == "alive\n"
         here.members.now = [attrs.evolve(READ, age=11.0)]
         found = await here.ask("/healthz")

@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from sarameya import ConsumerGroup
+from sarameya.observe import Retrying
 from sarameya.service.web import telling
 from sarameya.service.web.health import health
 from sarameya.service.web.members import Restart
@@ -150,6 +151,23 @@ async def test_landings_push_no_event_out_of_what_is_heard(autojump_clock: MockC
     assert [one.text for one in happenings if one.landing is None] == ["ValueError: no"]
     offsets = [one.landing.from_offset for one in happenings if one.landing is not None]
     assert offsets == [*range(4 * KEPT, 5 * KEPT)]
+
+
+async def test_tries_that_are_told_one_by_one_are_heard_as_one(
+    autojump_clock: MockClock, pipe: tuple[int, int]
+) -> None:
+    roster, ear = Roster([1]), Ear([1])
+    roster.begins(1, group())
+    async with deadline() as nursery:
+        ear.began(1, 7)
+        nursery.start_soon(ear.listen, 1, pipe[0])
+        nursery.start_soon(tell, roster, pipe[1])
+        await trio.sleep(telling.INTERVAL / 2)  # between two lines, and never at the same time as one
+        for attempt in range(1, 9):
+            roster.recent(1)(Retrying("metadata", attempt, 1.0, 2.0, "no broker is there", kind="metadata"))
+            await trio.sleep(telling.INTERVAL)
+        (event,) = ear.heard()[0].happenings
+        assert "attempt=8 " in event.text
 
 
 async def test_worker_that_was_killed_is_an_event_and_told_to_come_back(autojump_clock: MockClock) -> None:

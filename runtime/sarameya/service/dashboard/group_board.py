@@ -22,8 +22,8 @@ from sarameya.service.dashboard.endpoints import Endpoints, ask_all
 from sarameya.service.dashboard.merging import Kafkas, merged
 from sarameya.service.dashboard.reading import Document
 from sarameya.service.failures import needs_configuration
-from sarameya.service.web.board import Looks
 from sarameya.service.web.health import Health
+from sarameya.service.web.looks import Looks
 from sarameya.service.web.series import Point, Series
 from sarameya.telemetry.snapshot import MemberSnapshot
 
@@ -127,7 +127,11 @@ class GroupBoard(Looks):
     def _tell(self) -> None:
         self._told_at = trio.current_time()
         age = trio.current_time() - self._seen_at if self._seen_at > -math.inf else 0.0
-        self.show({**self._document, "age": round(age, 1)})
+        said = self._document
+        happened = {what: said[what] for what in ("events", "landings")}
+        state = {what: value for what, value in said.items() if what not in happened} | {"age": round(age, 1)}
+        key = [(row["host"], row["worker"], row["at"], row["number"]) for rows in happened.values() for row in rows]
+        self.show(lambda: state, lambda: happened, key)
 
     def health(self) -> Health:
         """Of the group, as it was last seen."""

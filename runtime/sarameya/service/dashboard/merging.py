@@ -67,10 +67,15 @@ def merged(known: Kafkas, services: Mapping[str, Document | str], at: float, *, 
         "point": {
             "at": at,
             "lag": lag_of(row["lag"] for row in partitions),
-            "records": sum(said["point"].get("records", 0.0) for said in told.values()),
-            "landed": sum(said["point"].get("landed", 0.0) for said in told.values()),
+            "records": _rate_of(told, "records"),
+            "landed": _rate_of(told, "landed"),
         },
     }
+
+
+def _rate_of(told: Mapping[str, Document], what: str) -> float:
+    """Of all services together; -1 where none tells of it: Kafka does not know what members do."""
+    return sum(said["point"].get(what, 0.0) for said in told.values()) if told else -1
 
 
 def _each_once(told: Mapping[str, Document]) -> tuple[dict[str, Document], dict[str, str]]:

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from sarameya.service.web.board import Shown
 from sarameya.service.web.exposed import Exposed
+from sarameya.service.web.looks import NOTHING
 from sarameya.service.web.names import LetIn, Names
 
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -66,22 +67,22 @@ def make_app(board: Shown, names: Names) -> Starlette:
 
 
 class _Feed:
-    """The server-sent events: a document a look. A class, since an async generator that is dropped half-way is ended
-    by nobody."""
+    """The server-sent events: a document a look, without the events and landings that it has had. A class, since an
+    async generator that is dropped half-way is ended by nobody."""
 
     def __init__(self, board: Shown) -> None:
         self._board = board
-        self._is_first = True
+        self._known = NOTHING
 
     def __aiter__(self) -> _Feed:
         return self
 
     async def __anext__(self) -> str:
-        if self._is_first:
-            self._is_first = False
-        elif not await self._board.next_look():
+        has_all = self._known != NOTHING or not self._board.has_looked
+        if has_all and not await self._board.next_look():
             raise StopAsyncIteration
-        return f"data: {self._board.text}\n\n"
+        text, self._known = self._board.told(self._known)
+        return f"data: {text}\n\n"
 
 
 def _told(what: str, bad: Sequence[str], explained: Sequence[str]) -> Response:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import trio
 
-from sarameya.service.web.document import document
+from sarameya.service.web.document import document, news, news_key
 from sarameya.service.web.health import SILENT_AFTER, Health, health
+from sarameya.service.web.looks import NOTHING, Looks
 from sarameya.service.web.members import Heard, Members
 from sarameya.service.web.progress import ProgressTracker
 from sarameya.service.web.series import Series
@@ -26,8 +27,10 @@ class Shown(Protocol):
     """What pages are served over."""
 
     @property
-    def text(self) -> str:
-        """The document of the last look, as JSON."""
+    def has_looked(self) -> bool: ...
+
+    def told(self, known: int = NOTHING) -> tuple[str, int]:
+        """As `Looks.told`."""
 
     async def run(self) -> None:
         """Look each while, until cancelled."""
@@ -45,32 +48,6 @@ class Shown(Protocol):
 
     def full_document(self) -> dict[str, Any]:
         """The document, with what is plotted."""
-
-
-class Looks:
-    """The document of the last look, and who waits for the next one."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        """As JSON."""
-        self.is_over = False
-        self._next = trio.Event()
-
-    def show(self, document: Mapping[str, Any]) -> None:
-        """It has been looked, and this was seen."""
-        self.text = json.dumps(document, separators=(",", ":"))
-        self._next.set()
-        self._next = trio.Event()
-
-    def end(self) -> None:
-        """It is looked no more."""
-        self.is_over = True
-        self._next.set()
-
-    async def next_look(self) -> bool:
-        """Wait for it; False where there is none any more."""
-        await self._next.wait()
-        return not self.is_over
 
 
 class Board(Looks):
@@ -111,14 +88,13 @@ class Board(Looks):
 
     def look(self) -> None:
         """Look at the members now."""
-        now, heard = trio.current_time(), self._members.heard()
-        self._progress.see([one.snapshot for one in heard if one.snapshot is not None], now)
-        self._series.see(heard, now, self._wall_clock())
-        self.show(self._document(heard))
+        heard = self._heard()
+        self._series.see(heard, trio.current_time(), self._wall_clock())
+        self.show(partial(self._document, heard), partial(news, heard), news_key(heard))
 
     def health(self) -> Health:
         """As it is now."""
-        return self._health(self._members.heard())
+        return self._health(self._heard())
 
     def snapshots(self) -> list[MemberSnapshot]:
         """Of the members that have told of themselves lately, for metrics: who has fallen silent may have neither
@@ -132,7 +108,14 @@ class Board(Looks):
 
     def full_document(self) -> dict[str, Any]:
         """As it is now, with what is plotted."""
-        return {**self._document(self._members.heard()), "points": self._series.columns}
+        heard = self._heard()
+        return {**self._document(heard), **news(heard), "points": self._series.columns}
+
+    def _heard(self) -> Sequence[Heard]:
+        """The members now, and seen whether they get on: between two looks, too, partitions come to rest."""
+        heard = self._members.heard()
+        self._progress.see([one.snapshot for one in heard if one.snapshot is not None], trio.current_time())
+        return heard
 
     def _health(self, heard: Sequence[Heard]) -> Health:
         return health(

@@ -17,7 +17,7 @@ from sarameya.status import PartitionStatus
 def document(
     group: str, members: Sequence[Heard], health: Health, series: Series, *, wall_clock: float, stopping: str
 ) -> dict[str, Any]:
-    """Of a service. Offsets are -1 where they are not known, times are seconds."""
+    """Of a service, but for its `news`. Offsets are -1 where they are not known, times are seconds."""
     return {
         "version": __version__,
         "group": group,
@@ -28,9 +28,20 @@ def document(
         "explained": health.explained,
         "members": [_member(heard) for heard in members],
         "partitions": [row for heard in members for row in _partitions(heard, series)],
+    }
+
+
+def news(members: Sequence[Heard]) -> dict[str, Any]:
+    """What has happened of late, the newest first."""
+    return {
         "events": sorted(_happenings(members, is_landing=False), key=_when, reverse=True),
         "landings": sorted(_happenings(members, is_landing=True), key=_when, reverse=True),
     }
+
+
+def news_key(members: Sequence[Heard]) -> object:
+    """Another one where the news are others. By their times, too: a worker that begins anew numbers from 1 again."""
+    return [(heard.worker, one.at, one.number) for heard in members for one in heard.happenings]
 
 
 def _member(heard: Heard) -> dict[str, Any]:

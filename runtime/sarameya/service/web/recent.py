@@ -6,10 +6,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import attrs
 
-from sarameya.observe import Event, Landed, LandingFailed, MembershipChanged, event_level
+from sarameya.observe import Event, Landed, LandingFailed, MembershipChanged, Retrying, event_level
 from sarameya.secret import masked_text
 from sarameya.service.failures import leaves
 
@@ -19,8 +20,8 @@ KEPT = 100
 
 _LONGEST = 2000
 """Characters of a text: stacks and Spark's causes have more, and all of it goes to every page each second."""
-_DEEPEST, _WIDEST = 8, 16
-"""Of a tree."""
+_DEEPEST, _WIDEST, _MOST = 8, 16, 50
+"""Of a tree: levels below the top, errors that one is made of, and errors in all."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -58,6 +59,27 @@ class Happening:
     text: str
     tree: Tree | None = None
     landing: LandingFacts | None = None
+    series: str = ""
+    """Of what is tried again and again, the same for all the tries: only the last one is kept."""
+
+
+class Kept:
+    """The last events, and the last landings: these are many, and displace no event."""
+
+    def __init__(self) -> None:
+        self._events: deque[Happening] = deque(maxlen=KEPT)
+        self._landings: deque[Happening] = deque(maxlen=KEPT)
+
+    def add(self, one: Happening) -> None:
+        """The newest. A broker that is away is tried twice a second: its tries would displace what came before."""
+        kept = self._events if one.landing is None else self._landings
+        if one.series and (before := next((old for old in kept if old.series == one.series), None)) is not None:
+            kept.remove(before)
+        kept.append(one)
+
+    def __iter__(self) -> Iterator[Happening]:
+        yield from self._events
+        yield from self._landings
 
 
 class Recent:
@@ -65,38 +87,45 @@ class Recent:
 
     def __init__(self, wall_clock: Callable[[], float] = time.time) -> None:
         self._wall_clock = wall_clock
-        self._events: deque[Happening] = deque(maxlen=KEPT)
-        self._landings: deque[Happening] = deque(maxlen=KEPT)
+        self._kept = Kept()
         self._number = 0
+        self._series: dict[str, str] = {}
+        """By what is tried again."""
 
     def __call__(self, event: Event) -> None:
         match event:
             case Landed():
                 facts = attrs.evolve(_facts(event), rows=event.rows, size_bytes=event.size_bytes, seconds=event.seconds)
-                self._landings.append(self._happening("Landed", "info", "", landing=facts))
+                self._kept.add(self._happening("Landed", "info", "", landing=facts))
             case LandingFailed(cause=cause):
-                self._landings.append(self._happening("LandingFailed", "warning", cause, landing=_facts(event)))
+                self._kept.add(self._happening("LandingFailed", "warning", cause, landing=_facts(event)))
             case MembershipChanged(before=before, after=after, cause=cause):
                 states = f"{before} to {after}".lower().replace("_", " ")
-                self._events.append(self._happening("MembershipChanged", "info", f"membership: {states}: {cause}"))
+                self._kept.add(self._happening("MembershipChanged", "info", f"membership: {states}: {cause}"))
             case _ if event_level(event) >= logging.INFO:
                 level = logging.getLevelName(event_level(event)).lower()
-                self._events.append(self._happening(type(event).__name__, level, str(event)))
+                self._kept.add(self._happening(type(event).__name__, level, str(event), series=self._series_of(event)))
 
     def failed(self, error: BaseException) -> None:
         """A member has failed."""
         error = bare(error)
-        self._events.append(self._happening("Failure", "error", line_of(error), tree=tree_of(error)))
+        self._kept.add(self._happening("Failure", "error", line_of(error), tree=tree_of(error)))
 
     def __iter__(self) -> Iterator[Happening]:
-        return iter(sorted([*self._events, *self._landings], key=lambda one: one.number))
+        return iter(sorted(self._kept, key=lambda one: one.number))
 
-    def _happening(
-        self, kind: str, level: str, text: str, *, tree: Tree | None = None, landing: LandingFacts | None = None
-    ) -> Happening:
+    def _series_of(self, event: Event) -> str:
+        if not isinstance(event, Retrying):
+            return ""
+        if event.attempt <= 1 or event.what not in self._series:
+            # By its time, too: a worker that begins anew numbers from 1 again.
+            self._series[event.what] = f"{self._number}/{self._wall_clock()}"
+        return self._series[event.what]
+
+    def _happening(self, kind: str, level: str, text: str, **more: Any) -> Happening:
         self._number += 1
         at, text = self._wall_clock(), _shown(text)  # a landing's cause is in others' words
-        return Happening(number=self._number, at=at, kind=kind, level=level, text=text, tree=tree, landing=landing)
+        return Happening(number=self._number, at=at, kind=kind, level=level, text=text, **more)
 
 
 def _facts(event: Landed | LandingFailed) -> LandingFacts:
@@ -115,14 +144,44 @@ def bare(error: BaseException) -> BaseException:
     return error
 
 
-def tree_of(error: BaseException, depth: int = _DEEPEST) -> Tree:
-    """Groups' members, and causes; notes stay with the text. No deeper than `depth`: causes may go in a circle."""
-    inner: list[BaseException] = list(error.exceptions) if isinstance(error, BaseExceptionGroup) else []
-    if error.__cause__ is not None:
-        inner.append(error.__cause__)
-    text = "; ".join([line_of(error), *map(str, getattr(error, "__notes__", ()))])
-    below = tuple(tree_of(bare(one), depth - 1) for one in inner[:_WIDEST]) if depth else ()
-    return Tree(text=_shown(text), inner=below)
+def tree_of(error: BaseException) -> Tree:
+    """Groups' members, and causes; notes stay with the text. Those at the top first, no deeper than `_DEEPEST` (causes
+    may go in a circle), and no more than `_MOST`: how many more there are is the last thing that it is made of."""
+    shown, depths, below = [error], [0], [list[int]()]
+    at = 0
+    while at < len(shown):
+        for one in _inner(shown[at])[:_WIDEST] if depths[at] < _DEEPEST else ():
+            if len(shown) < _MOST:
+                below[at].append(len(shown))
+                shown.append(one)
+                depths.append(depths[at] + 1)
+                below.append([])
+        at += 1
+    trees: dict[int, Tree] = {}
+    for at in reversed(range(len(shown))):
+        trees[at] = Tree(text=_told_of(shown[at]), inner=tuple(trees[one] for one in below[at]))
+    more = len(_all_of(error) - {id(one) for one in shown})
+    return attrs.evolve(trees[0], inner=(*trees[0].inner, Tree(text=f"and {more} more"))) if more else trees[0]
+
+
+def _inner(error: BaseException) -> list[BaseException]:
+    """What it is made of."""
+    members = [*error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+    return [bare(one) for one in (*members, error.__cause__) if one is not None]
+
+
+def _all_of(error: BaseException) -> set[int]:
+    """The ids of it and of all that it is made of."""
+    found, left = {id(error)}, [error]
+    while left:
+        new = [one for one in _inner(left.pop()) if id(one) not in found]
+        found.update(map(id, new))
+        left += new
+    return found
+
+
+def _told_of(error: BaseException) -> str:
+    return _shown("; ".join([line_of(error), *map(str, getattr(error, "__notes__", ()))]))
 
 
 def told_in_a_line(error: BaseException) -> str:

@@ -19,7 +19,7 @@ _OVER = 10.0
 
 @attrs.frozen(slots=True)
 class Point:
-    """All members together, at a moment (seconds since 1970). Rates are a second's."""
+    """All members together, at a moment (seconds since 1970). Rates are a second's, -1 where they are not known."""
 
     at: float
     lag: int

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -17,7 +16,7 @@ from cattrs.preconf.json import make_converter
 
 from sarameya.model import TopicPartition
 from sarameya.service.web.members import Due, Heard, Restart
-from sarameya.service.web.recent import KEPT, Happening, line_of
+from sarameya.service.web.recent import Happening, Kept, line_of
 from sarameya.service.web.roster import Roster
 from sarameya.telemetry.snapshot import MemberSnapshot
 
@@ -77,12 +76,7 @@ class _Worker:
     """When it last told of itself, or began; None where no process runs."""
     failure: str = ""
     due: Due | None = None
-    events: deque[Happening] = attrs.field(factory=lambda: deque(maxlen=KEPT))
-    landings: deque[Happening] = attrs.field(factory=lambda: deque(maxlen=KEPT))
-
-    def add(self, happening: Happening) -> None:
-        """Each kind has its room, as in `Recent`: landings are many."""
-        (self.events if happening.landing is None else self.landings).append(happening)
+    kept: Kept = attrs.field(factory=Kept)
 
 
 class Ear:
@@ -105,7 +99,7 @@ class Ear:
         found.last, found.failure, found.at = None, how, None
         # Of numbers it had its own, and this is behind all of them.
         text = f"worker {worker} {how}"
-        found.add(Happening(number=0, at=self._wall_clock(), kind="Failure", level="error", text=text))
+        found.kept.add(Happening(number=0, at=self._wall_clock(), kind="Failure", level="error", text=text))
 
     def has_told(self, worker: int) -> bool:
         """Whether its process has told anything yet. Before that it imports, and does not listen for signals."""
@@ -144,7 +138,7 @@ class Ear:
                 pid=found.pid,
                 failure=found.failure or (found.last.failure if found.last is not None else ""),
                 restart=found.due.seen(now) if found.due else (found.last.restart if found.last is not None else None),
-                happenings=(*found.events, *found.landings),
+                happenings=tuple(found.kept),
             )
             for worker, found in self._workers.items()
         ]
@@ -153,4 +147,4 @@ class Ear:
         found = self._workers[worker]
         found.last, found.at = line, trio.current_time()
         for happening in line.happenings:
-            found.add(happening)
+            found.kept.add(happening)

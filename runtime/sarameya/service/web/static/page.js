@@ -58,7 +58,7 @@ function show(said) {
   partitions(said.partitions, new Set(said.reasons.map((line) => parted(line, rows)?.name)));
   // These are told only where there is something new.
   if (said.landings) landings(said.landings);
-  if (said.events) events(said.events);
+  if (said.events) events(said.events, said.members.length > 1);
   plots.add(said.point);
   plots.draw();
   old(said.age > OLD_AFTER ? said.age : null);

@@ -23,12 +23,13 @@ function activity(row) {
 // Rows keep their elements from one look to the next, so that focus, selection and scrolling stay where they are.
 function fill(table, rows, key, cells) {
   const body = table.tBodies[0];
-  const old = new Map([...body.rows].map((row) => [row.dataset.key, row]));
+  const old = new Map([...body.rows].map((row) => [row.dataset.key, row])), shown = new Set();
   rows.forEach((data, index) => {
     const name = key(data);
     let row = old.get(name);
     if (!row) { row = document.createElement("tr"); row.dataset.key = name; }
     old.delete(name);
+    shown.add(row);
     if (body.rows[index] !== row) body.insertBefore(row, body.rows[index] || null);
     cells(data).forEach(([text, className, isHeader], number) => {
       let cell = row.cells[number];
@@ -43,13 +44,14 @@ function fill(table, rows, key, cells) {
     const tone = row.querySelector(".bad") ? "bad" : "";
     if (row.className !== tone) row.className = tone;
   });
-  old.forEach((row) => row.remove());
+  [...body.rows].forEach((row) => shown.has(row) || row.remove());
   table.nextElementSibling.hidden = rows.length > 0;
 }
 
 export function members(rows) {
   say(byId("total-members"), count(rows.length));
-  fill(byId("members"), rows, who, (row) => [
+  // Those that Kafka alone tells of may be called the same.
+  fill(byId("members"), rows, (row) => `${who(row)}/${row.pid ? "" : row.member_id || ""}`, (row) => [
     [who(row), "", true],
     [row.failure ? `failed: ${row.failure}${row.restart ? `; ${row.restart}` : ""}` : row.state,
       `state ${row.failure ? "bad wide" : row.state === "stable" ? "good" : "care"}`],
@@ -74,6 +76,9 @@ export function partitions(rows, stuck) {
   ]);
 }
 
+// Of rows that stay as they are: who tells them, where there are several.
+const teller = (row, several) => (row.host ? who(row) : several ? `worker ${row.worker}` : "");
+
 export function landings(rows) {
   fill(byId("landings"), rows.slice(0, 50), (row) => `${who(row)}/${row.at}/${row.number}`, (row) => {
     const facts = row.landing;
@@ -82,7 +87,7 @@ export function landings(rows) {
       row.kind === "Landed" ? ["landed", "state good"] : [`failed: ${row.text}`, "wide state bad"],
       [offset(facts.rows), "number"], [bytes(facts.size_bytes), "number"],
       [facts.seconds < 0 ? "–" : facts.seconds.toFixed(2), "number"],
-      [`${offset(facts.from_offset)} to ${offset(facts.to_offset)}`, "number"],
+      [`${offset(facts.from_offset)} to ${offset(facts.to_offset)}`, "number"], [who(row), "number"],
     ];
   });
 }
@@ -98,7 +103,7 @@ function tree(error) {
   return item;
 }
 
-function happening(event) {
+function happening(event, several) {
   const item = document.createElement("li");
   item.dataset.key = `${who(event)}/${event.at}/${event.number}`;
   const time = document.createElement("time");
@@ -110,6 +115,13 @@ function happening(event) {
   const [kind, ...rest] = event.text.replace(`: group=${byId("group").textContent} `, ": ").split(": ");
   const first = document.createElement("b");
   first.textContent = kind;
+  const by = teller(event, several);
+  if (by && !kind.startsWith(`${by} `)) {
+    const name = document.createElement("span");
+    name.className = "faint";
+    name.textContent = `${by} `;
+    text.append(name);
+  }
   text.append(first, rest.length ? `: ${rest.join(": ")}` : "");
   item.append(time, text);
   if (event.tree && event.tree.inner.length) {
@@ -124,12 +136,12 @@ function happening(event) {
   return item;
 }
 
-export function events(rows) {
+export function events(rows, several) {
   const list = byId("events");
   const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
   rows.slice(0, 100).forEach((event, index) => {
     const name = `${who(event)}/${event.at}/${event.number}`;
-    const item = known.get(name) || happening(event);
+    const item = known.get(name) || happening(event, several);
     known.delete(name);
     if (list.children[index] !== item) list.insertBefore(item, list.children[index] || null);
   });

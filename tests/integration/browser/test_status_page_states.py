@@ -1,0 +1,81 @@
+"""The states that pass quickly, held by the embedded broker's faults, and a lag that comes and goes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sarameya import TopicPartition
+from sarameya.embedded import EmbeddedCluster
+from sarameya.protocol.versions import Api
+from tests.integration.browser.chromium import Browser, Page
+from tests.integration.browser.service import running
+
+pytestmark = pytest.mark.integration
+
+EVER = 600.0
+"""Seconds, of answers that come no more."""
+
+_HIGHEST = """() => Math.min(...document.querySelector("#plot-lag .line").getAttribute("d")
+    .match(/,[\\d.]+/g).map(y => Number(y.slice(1))))"""
+_TOP = """() => Number(document.querySelector("#plot-lag .grid.most").getAttribute("y1"))"""
+
+
+async def until_state(page: Page, partition: int, pattern: str) -> None:
+    def is_so(rows: list[dict[str, str]]) -> bool:
+        states = {row["Partition"]: row["State"] for row in rows}
+        return re.fullmatch(pattern, states.get(str(partition), "")) is not None
+
+    await page.until_rows("partitions", is_so)
+
+
+async def test_state_that_waits_for_an_answer_is_told_for_as_long(tmp_path: Path, browser: Browser) -> None:
+    async with EmbeddedCluster(topics={"orders": 3}) as cluster:
+        cluster.produce_many("orders", 2, [(None, b"x")] * 3)
+        cluster.delay_next(Api.OFFSET_FETCH, EVER)
+        config = "fetch_buffer_bytes = 8_388_608"
+        async with running(tmp_path, cluster, config=config) as service, browser.page(service.url) as page:
+            await until_state(page, 0, "starting")
+            assert {row["State"] for row in await page.rows("partitions")} == {"starting"}
+            assert {row["Lag"] for row in await page.rows("partitions")} == {"–"}
+            cluster.disconnect()  # it is asked again on another connection
+            await page.until_ready()
+            await until_state(page, 0, r"fetching for \d+ s")
+            # What its handler keeps is all of its own share, and most of what is anybody's.
+            cluster.produce("orders", 1, b"hold 6_000_000")
+            await until_state(page, 1, r"no room for \d+ s")
+            await page.until_rows("partitions", lambda rows: rows[1]["Committed"] == "1")
+            cluster.delay_next(Api.OFFSET_COMMIT, EVER, half="request")
+            cluster.produce("orders", 0, b"x")
+            await until_state(page, 0, r"committing for \d+ s")
+            (row, *_) = await page.rows("partitions")
+            assert (row["Position"], row["High water mark"], row["Lag"], row["Committed"]) == ("1", "1", "0", "0")
+            assert cluster.committed("orders-landing")[TopicPartition("orders", 0)].offset == 0
+            cluster.delay_next(Api.LIST_OFFSETS, EVER, None)
+            cluster.truncate("orders", 2, 0)
+            await until_state(page, 2, r"resetting for \d+ s: the position is not in the log")
+
+
+async def test_lag_is_plotted_as_it_comes_and_goes(tmp_path: Path, browser: Browser) -> None:
+    async with (
+        EmbeddedCluster(topics={"orders": 2}) as cluster,
+        running(tmp_path, cluster) as service,
+        browser.page(service.url) as page,
+    ):
+        await page.until_ready()
+        await page.until_text("#total-lag", "0")
+
+        async def until_plotted(label: str) -> None:
+            await page.do(lambda p: p.locator(f"#plot-lag[aria-label='{label}']").wait_for())
+
+        # In one batch: behind what is being handled, no more is asked for.
+        cluster.produce_many("orders", 1, [(None, b"until told"), *[(None, b"x")] * 1233])
+        await until_plotted("Lag: 1,233 now, at most 1,233")
+        assert await page.text("#total-lag") == "1,233"
+        assert await page.evaluate(_HIGHEST) == await page.evaluate(_TOP)
+        assert cluster.log("orders", 1).high_watermark == 1234
+        (tmp_path / "told").touch()
+        await until_plotted("Lag: 0 now, at most 1,233")
+        assert await page.text("#total-lag") == "0"
