@@ -29,7 +29,7 @@ from collections.abc import Mapping
 import attrs
 
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import GroupError, Reaction, Request, RetriesExhaustedError, kafka_error, reaction_to
+from sarameya.errors import GroupError, RetriesExhaustedError, kafka_error
 from sarameya.model import NO_GENERATION, Assignment, Generation
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership_exchanges import InFlight, MembershipExchanges
@@ -77,6 +77,7 @@ from sarameya.protocol.membership_states import (
     State,
     next_state,
 )
+from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 _NO_COORDINATOR_S = frozenset({Reaction.FIND_COORDINATOR, Reaction.RETRY})
 """Answers of a broker that does not coordinate the group, or not yet."""

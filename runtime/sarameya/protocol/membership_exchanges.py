@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import attrs
 
-from sarameya.errors import Request
 from sarameya.protocol.membership_messages import FindCoordinator, ForgetCoordinator
+from sarameya.protocol.reactions import Request
 
 
 @attrs.frozen(slots=True)
