@@ -4,7 +4,7 @@ once more and in full, so that a row that is lost or changed is seen. Whatever s
 from __future__ import annotations
 
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import Reaction, Request
+from sarameya.protocol.reactions import Reaction, Request
 
 _WRITTEN: dict[Request, dict[Reaction, str]] = {
     Request.FIND_COORDINATOR: {

@@ -24,17 +24,13 @@ from sarameya.errors import (
     NoCommittedOffsetError,
     OffsetOutOfRangeError,
     PropertiesError,
-    Reaction,
-    Request,
     RequestTimeoutError,
     SarameyaError,
     TopicAuthorizationError,
     UnknownTopicError,
     kafka_error,
-    reaction_to,
 )
 from sarameya.model import TopicPartition
-from tests.reactions import REACTIONS
 
 JAVA_CODES = Path(__file__).parent / "protocol" / "golden" / "error_codes.txt"
 PARTITION = TopicPartition("orders", 3)
@@ -190,18 +186,3 @@ def test_code_without_a_class_becomes_the_caller_s_fallback_and_one_with_a_class
 @pytest.mark.parametrize("code", ADVICE, ids=lambda code: code.name)
 def test_advice_stands_in_the_error(code):
     assert ADVICE[code] in str(kafka_error(code, "doing"))
-
-
-# -- codes to reactions ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("request_", Request, ids=lambda request: request.name)
-def test_every_code_is_met_as_its_row_says_and_as_fatal_where_there_is_none(request_):
-    expected = {code: REACTIONS.get((request_, code), Reaction.FATAL) for code in ErrorCode} | {
-        ErrorCode.NONE: Reaction.PROCEED
-    }
-    assert {code: reaction_to(request_, code) for code in ErrorCode} == expected
-
-
-def test_code_of_a_newer_kafka_is_fatal():
-    assert {reaction_to(request, 9999) for request in Request} == {Reaction.FATAL}

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sarameya
-from sarameya.errors import Request
 from sarameya.meters import REBALANCE_REASONS, SECONDS, Histogram, Meter
 from sarameya.model import TopicPartition
 from sarameya.observe import (
@@ -25,6 +24,7 @@ from sarameya.observe import (
     Retrying,
 )
 from sarameya.protocol.membership_states import TRANSITIONS, State
+from sarameya.protocol.reactions import Request
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

@@ -106,7 +106,7 @@ def test_ranges_are_contiguous_however_a_claim_is_read(
                 taken(batch.messages, range_of(batch))
             else:
                 for _ in range(1 if step == "message" else 200):
-                    for message in claim._left:
+                    for message in claim._present.left:
                         taken([message], (reached(), claim.position))
                         break
             assert claim.from_offset == reached()

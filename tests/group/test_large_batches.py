@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sarameya import Config, CorruptRecordError
+from sarameya import Config, CorruptRecordError, InterceptorError, MessageBatch
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.group.claim import Claim
+from sarameya.group.interceptors import Intercept
 from sarameya.model import TopicPartition
 from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.protocol.fetch_cursor import FetchCursor, Records
@@ -16,9 +17,9 @@ PARTITION = TopicPartition("orders", 0)
 BATCH = build([(0, None, b"x" * 10, ())] * 2500)
 
 
-def claim_of(data: bytes, position: int = 0) -> Claim:
+def claim_of(data: bytes, position: int = 0, intercept: Intercept | None = None) -> Claim:
     consumer = PartitionConsumer(FetchCursor(PARTITION, position), 10, ByteBudget(2**30).open())
-    claim = Claim(consumer, Config(check_crcs=False))
+    claim = Claim(consumer, Config(check_crcs=False), intercept)
     consumer.deliver(Records(tuple(split(data, PARTITION, position)), len(data), position))
     return claim
 
@@ -67,3 +68,22 @@ async def test_what_stands_before_something_broken_is_handed_out_and_the_error_s
         with pytest.raises(CorruptRecordError):
             await offsets(claim, 1)
         assert claim.position == 2000
+
+
+async def test_part_of_it_on_which_an_interceptor_raised_is_the_next_one_still() -> None:
+    begun: list[int] = []
+
+    def intercept(batch: MessageBatch) -> MessageBatch:
+        begun.append(batch.from_offset)
+        if len(begun) == 2:
+            raise InterceptorError("odd", PARTITION, batch.from_offset, batch.last_offset, ValueError("no"))
+        return batch
+
+    claim = claim_of(BATCH, intercept=intercept)
+    assert await offsets(claim, 1000) == list(range(1000))
+    with pytest.raises(InterceptorError):
+        await offsets(claim, 1)
+    assert claim.position == 1000
+    assert await offsets(claim, 500) == list(range(1000, 1500)), "none is skipped"
+    assert await offsets(claim, 1000) == list(range(1500, 2500))
+    assert begun == [0, 1000, 1000, 2000]

@@ -14,12 +14,11 @@ from sarameya.errors import (
     FencedInstanceError,
     GroupAuthorizationError,
     GroupError,
-    Reaction,
-    Request,
     TopicAuthorizationError,
     UnknownTopicError,
 )
 from sarameya.observe import ClaimStarted, Retrying, SessionEnding
+from sarameya.protocol.reactions import Reaction, Request
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, Running, deadline, eventually, failure, fill, orders, start_member
 from tests.group.traffic import OF_GROUPS, Asked, watch

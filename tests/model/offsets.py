@@ -7,11 +7,11 @@ from typing import Any
 
 from sarameya.embedded.groups.messages import CommitAnswer, CommitRequest, OffsetFetchAnswer
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import Reaction, Request, reaction_to
 from sarameya.model import CommittedOffset, Generation, TopicPartition
 from sarameya.protocol.membership import Membership
 from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost, Event
 from sarameya.protocol.membership_states import COMMITTING, State
+from sarameya.protocol.reactions import Reaction, Request, reaction_to
 from tests.model.brokers import GROUP, Body, FetchRequest
 
 _ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})

@@ -172,9 +172,7 @@ class World:
                     f"{client} is silent, and nobody will wake it"
                 )
             elif machine.next_deadline() is None:
-                awaited = {machine._in_flight.token} if machine._in_flight else set()
-                awaited |= {token for token in (machine._finding, machine._assigning) if token is not None}
-                assert awaited & client.outstanding, f"{client} waits for nothing"
+                assert machine._exchanges.awaited & client.outstanding, f"{client} waits for nothing"
             if machine.state is State.REVOKING:
                 assert client.holdings.ending is not None or client.notices, f"{client} was to give up and does not"
         group = self.brokers.group

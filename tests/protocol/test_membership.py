@@ -13,10 +13,7 @@ from sarameya.errors import (
     FencedInstanceError,
     GroupAuthorizationError,
     GroupError,
-    Reaction,
-    Request,
     RetriesExhaustedError,
-    reaction_to,
 )
 from sarameya.model import Generation
 from sarameya.protocol.backoff import Backoff
@@ -63,6 +60,7 @@ from sarameya.protocol.membership_states import (
     State,
     next_state,
 )
+from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 C = TypeVar("C")
 BACKOFF = 0.1

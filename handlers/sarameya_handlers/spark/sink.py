@@ -34,12 +34,14 @@ from sarameya_handlers.spark.lander import Lander
 from sarameya_handlers.spark.landing import OnPhase, open_table
 from sarameya_handlers.spark.options import Limits, SparkOptions
 from sarameya_handlers.spark.parquet.table import ParquetTable
-from sarameya_handlers.spark.partition import Partition, Retry, Terms
+from sarameya_handlers.spark.partition import Partition
 from sarameya_handlers.spark.poison.blame import passes
+from sarameya_handlers.spark.retry import Retry
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.sharing import open_shared
 from sarameya_handlers.spark.sink_options import option_defaults, sink_arguments
 from sarameya_handlers.spark.tables.table import Shape, Table
+from sarameya_handlers.spark.terms import Terms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

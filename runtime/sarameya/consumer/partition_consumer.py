@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import trio
 
+from sarameya.consumer.stopwatch import Stopwatch
 from sarameya.errors import SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.protocol.backoff import Attempts
@@ -62,8 +63,7 @@ class PartitionConsumer:
         self._buffer: deque[Records] = deque()
         self._failure: SarameyaError | None = None
         self._on_drained: Callable[[float], None] | None = None
-        self._held_back_since = math.inf
-        self._held_back_before = 0.0
+        self._held_back = Stopwatch()
         self._delivered = self._received = 0
 
     @property
@@ -124,24 +124,26 @@ class PartitionConsumer:
         """Fetch no more before all that is buffered, which must be something, has been taken. `on_drained` is told once
         after how long it is over, if only because the claim is."""
         self._on_drained = on_drained
-        self._held_back_since = self.stopped_at = trio.current_time()
+        self.stopped_at = trio.current_time()
+        self._held_back.begin(self.stopped_at)
         self.on_change()
 
     def goes_on(self) -> None:
         """It is backpressured no longer, if it was."""
         if self._on_drained is not None:
             on_drained, self._on_drained = self._on_drained, None
-            lasted = trio.current_time() - self._held_back_since
-            self._held_back_before += lasted
+            now = trio.current_time()
+            lasted = self._held_back.lasting(now)
+            self._held_back.end(now)
             on_drained(lasted)
 
     def backpressured_for(self, now: float) -> float:
         """For how long it is backpressured, 0 where it is not."""
-        return now - self._held_back_since if self.is_backpressured else 0.0
+        return self._held_back.lasting(now)
 
     def backpressure_seconds_until(self, now: float) -> float:
         """How long it was so in all."""
-        return self._held_back_before + self.backpressured_for(now)
+        return self._held_back.seconds_until(now)
 
     def reach_from_here(self) -> Callable[[], int | None]:
         """Tells from now on, in any thread, how far the claim has come in what is delivered from now on: its position,

@@ -5,41 +5,31 @@ time into messages, or a few into the columns of one `MessageBatch`. Both views 
 used next goes on where the other stopped, and cancelling a read loses nothing. A claim that is paused hands out
 nothing: what is left of the batch it was in is set aside, so that asking for the next message costs no more for it.
 Handing out what is at hand takes no checkpoint, but for those between `turns`.
+
+Left to others: what record batches become (`protocol/undecoded.py`), which messages of the present batch are taken
+(`present_batch.py`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from operator import length_hint
-from typing import TypeVar
+from collections.abc import Callable
 
-import attrs
 import trio
 
 from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.consumer.stopwatch import Stopwatch
 from sarameya.errors import InterceptorError
 from sarameya.group.interceptors import Intercept
+from sarameya.group.present_batch import PresentBatch
 from sarameya.group.report import Report
 from sarameya.group.turns import Turn
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
 from sarameya.observe import ClaimEnded
-from sarameya.protocol.column_reader import ColumnReader
 from sarameya.protocol.fetch_cursor import Records
-from sarameya.protocol.records import RawBatch, Slices, decode, decode_slices
-
-_Decoded = TypeVar("_Decoded")
-
-_SLICED_FROM = 1000
-"""Record batches of more messages than this are not decoded all at once."""
-_LOOKED_AT = 8
-_MESSAGE_BYTES = 200
-"""What a message takes beside its key and value: itself, its numbers, what bytes objects begin with."""
-_HEADER_BYTES = 100
-"""What a header takes beside its key and value."""
+from sarameya.protocol.record_costs import RECORD_BYTES, content_bytes
+from sarameya.protocol.undecoded import Decoded, Undecoded
 
 
 def _nobody() -> None:
@@ -61,32 +51,20 @@ class Claim:
         # Behind the last batch that had messages: what is hidden behind it belongs to the next one's range.
         self._reached = consumer.cursor.position
         self._fetched: Records | None = None
-        self._undecoded: deque[RawBatch] = deque()
-        # Of the first of them, if it has very many messages.
-        self._slices: Slices | None = None
-        self._aborted: frozenset[int] = frozenset()
-        self._batch: MessageBatch | None = None
-        self._messages: Sequence[Message] = ()
-        self._decoded_bytes = 0
-        self._kept = 0
-        self._columns = ColumnReader(
+        self._undecoded = Undecoded(
             consumer.partition, check_crc=config.check_crcs, limit=config.fetch_max_decompressed_bytes
         )
+        self._present = PresentBatch()
+        self._decoded_bytes = 0
+        self._kept = 0
         self._turn = Turn()
-        # Of the messages: where those of the turn's present piece begin, and end, and those of them that are not taken
-        # yet. (To take one is to advance this iterator, and nothing else.)
-        self._from = self._until = 0
-        self._left: Iterator[Message] = iter(())
-        # While paused: the batch, its messages, and how many of them are taken.
-        self._aside: tuple[MessageBatch | None, Sequence[Message], int] = (None, (), 0)
         self._ended = False
         self.taken_at: float | None = None
         """When the handler was last given something, on trio's clock, if it has not come back for more since."""
         self.waits_since = trio.current_time()
         """Otherwise, since when it waits."""
-        # How long it was at work before, and since when it is now.
-        self._worked = 0.0
-        self._works_since: float | None = None
+        # How long it was at work on it, until it asked for more.
+        self._work = Stopwatch()
         self.records_total = self.bytes_total = 0
         """How many messages were laid ready for it, and how many bytes of record batches, as they travel."""
         self.report = Report()
@@ -125,33 +103,14 @@ class Claim:
     @property
     def position(self) -> int:
         """The next offset the handler will be given; where it has read everything, the next one to be written."""
-        # Each is read once, what is taken last: a thread that marks may ask while the claim goes on.
-        batch, messages = self._batch, self._messages
-        taken = self._taken
-        if batch is None or not taken:
-            return self._behind
-        if taken >= len(messages):
-            return batch.next_offset
-        return messages[taken - 1].offset + 1
+        return self._present.position(self._behind)
 
     @property
     def from_offset(self) -> int:
         """Where the range of what comes next begins: the `MessageBatch.from_offset` of the next batch. So far it is the
         `next_offset` of what came last, and what lies between it and `position` holds nothing to hand out; where it is
         not, the position was moved, and records are missing."""
-        batch, messages, taken = (
-            self._aside if self._aside[0] is not None else (self._batch, self._messages, self._taken)
-        )
-        if batch is None:
-            return self._reached
-        if not taken:
-            return batch.from_offset
-        return messages[taken - 1].offset + 1 if taken < len(messages) else batch.next_offset
-
-    @property
-    def _taken(self) -> int:
-        """How many of the present batch's messages are taken."""
-        return self._until - length_hint(self._left)
+        return self._present.from_offset(self._reached)
 
     @property
     def high_water_mark(self) -> int:
@@ -236,7 +195,7 @@ class Claim:
 
     def handler_seconds_until(self, now: float) -> float:
         """How long its handler has been at work on it: from being given something to asking for more."""
-        return self._worked + (0.0 if self._works_since is None else now - self._works_since)
+        return self._work.seconds_until(now)
 
     def _farewell(self) -> ClaimEnded:
         """What observers are told at its end, when nothing of it is in a handler's hands any more."""
@@ -253,8 +212,8 @@ class Claim:
 
     async def _advance(self, by_columns: bool = False) -> bool:
         """Have a batch with messages left to take; False once the session ends. Takes a checkpoint when it is time."""
-        self._count_taken()
-        self._comes_back(now := trio.current_time())
+        self._turn.left -= self._present.count_taken()
+        self._work.end(now := trio.current_time())  # what it takes to have more, and others' turns, are none of it
         if self._turn.left <= 0:
             await self._turn.next(now)
         while not self._ended:
@@ -266,30 +225,27 @@ class Claim:
             self._turn.begin()
         return False
 
-    def _count_taken(self) -> None:
-        """What has been taken since this was last counted is not left of the turn."""
-        taken = self._taken
-        self._turn.left -= taken - self._from
-        self._from = taken
-
     def _advance_nowait(self, by_columns: bool = False) -> bool:
         """Have a batch with messages left to take, out of what has been fetched; False if there is none to be had.
 
         `by_columns`: whoever asks takes all of it at once. Raises what fetching or decoding failed with, at this and
         every later call.
         """
+        present = self._present
         while not (self._ended or self.is_paused):
-            if (taken := self._taken) < len(self._messages):
+            if not present.is_taken:
                 if not by_columns:
-                    self._begin_piece(taken)
-                self.taken_at = self._works_since = trio.current_time()
+                    present.begin_piece(self._turn.left)
+                self.taken_at = now = trio.current_time()
+                self._work.begin(now)
                 return True
             self._put_away()
             if self._undecoded:
-                if by_columns:
-                    self._decode_columns()
-                else:
-                    self._decode_next()
+                self._have(
+                    self._undecoded.next_columns(self._behind)
+                    if by_columns
+                    else self._undecoded.next_messages(self._behind)
+                )
                 continue
             self._fetched = records = self._consumer.receive_nowait()
             if records is None:
@@ -297,16 +253,9 @@ class Claim:
                 self._waits()
                 return False
             self._stand_at(records.position)
-            self._undecoded.extend(records.batches)
-            self._aborted = records.aborted
+            self._undecoded.add(records)
         self._waits()
         return False
-
-    def _comes_back(self, now: float) -> None:
-        """The handler asks for more. What it takes to have that, and others' turns, are none of its work."""
-        if self._works_since is not None:
-            self._worked += now - self._works_since
-            self._works_since = None
 
     def _waits(self) -> None:
         """The handler has nothing of this any more."""
@@ -319,30 +268,15 @@ class Claim:
         if position != self._behind:
             self._behind = self._reached = position
 
-    def _begin_piece(self, taken: int) -> None:
-        """Of the present batch's messages so many are taken: lay ready what comes before the clock is looked at."""
-        self._from, self._until = taken, min(taken + max(self._turn.left, 1), len(self._messages))
-        messages = self._messages[taken : self._until]
-        self._left = iter(messages if isinstance(messages, list) else list(messages))
-
-    def _lay_nothing_ready(self, taken: int) -> None:
-        """Of the present batch's messages so many are taken, and none is to be."""
-        self._from = self._until = taken
-        self._left = iter(())
-
     def _put_away(self) -> None:
         """What is at hand has been dealt with, if all of it is taken."""
-        if self._taken >= len(self._messages):
+        if self._present.is_taken:
             self._behind = self.position
-            self._hold_nothing()
+            self._present.clear()
             self._release_decoded()
             if self._fetched is not None and not self._undecoded:
                 fetched, self._fetched = self._fetched, None
                 self._consumer.taken(fetched)
-
-    def _hold_nothing(self) -> None:
-        self._batch, self._messages = None, ()
-        self._lay_nothing_ready(0)
 
     def _release_decoded(self) -> None:
         if self._decoded_bytes:
@@ -356,69 +290,9 @@ class Claim:
         self._arrival.set()
         self._on_arrival()
 
-    def _decode_next(self) -> None:
-        """The next record batch's messages."""
-        # Taken out only once it is decoded: a batch that cannot be decoded stays the next one.
-        raw = self._undecoded[0]
-        if self._slices is not None or ((raw.record_count or 0) > _SLICED_FROM and self._is_shown(raw)):
-            self._decode_slice(raw)
-            return
-        messages = self._decoded(decode, raw) if self._is_shown(raw) else []
-        self._undecoded.popleft()
-        self._have(self._wanted(messages), [raw], raw.next_offset)
-
-    def _decode_slice(self, raw: RawBatch) -> None:
-        """The next messages of a record batch that has very many."""
-        if self._slices is None:
-            self._slices = self._decoded(decode_slices, raw)
-        slices, self._slices = self._slices, None  # where anything is wrong it is begun anew, up to here
-        messages = next(slices, [])
-        if messages:
-            self._have(self._wanted(messages), [], max(messages[-1].offset + 1, self._behind), slices.size_bytes)
-            self._slices = slices
-        else:
-            self._undecoded.popleft()
-            self._have((), [raw], raw.next_offset)
-
-    def _wanted(self, messages: list[Message]) -> list[Message]:
-        """The broker begins at the batch that holds the position, not at the position itself."""
-        if messages and messages[0].offset < self._behind:
-            return [message for message in messages if message.offset >= self._behind]
-        return messages
-
-    def _decode_columns(self) -> None:
-        """The columns of the next record batches, as many as the reader reads together."""
-        raws = self._pop_hidden()
-        columns: Sequence[Message] = ()
-        if not raws:
-            found, count = self._columns.read(raw for raw in self._undecoded if self._is_shown(raw))
-            for _ in range(count):
-                raws += self._pop_hidden()
-                raws.append(self._undecoded.popleft())
-            columns = found
-            if found and found.offsets[0] < self._behind:
-                columns = found[bisect_left(found.offsets, self._behind) :]
-        self._slices = None
-        self._have(columns, raws, raws[-1].next_offset)
-
-    def _pop_hidden(self) -> list[RawBatch]:
-        """The next record batches, as long as they are not shown."""
-        hidden: list[RawBatch] = []
-        while self._undecoded and not self._is_shown(self._undecoded[0]):
-            hidden.append(self._undecoded.popleft())
-        return hidden
-
-    def _decoded(self, read: Callable[..., _Decoded], raw: RawBatch) -> _Decoded:
-        config = self._config
-        limit = config.fetch_max_decompressed_bytes
-        return read(raw, self.topic_partition, check_crc=config.check_crcs, limit=limit)
-
-    def _is_shown(self, raw: RawBatch) -> bool:
-        return not raw.is_control and raw.base_offset not in self._aborted
-
-    def _have(self, messages: Sequence[Message], raws: Sequence[RawBatch], behind: int, beside: int = 0) -> None:
-        """These are next, and the position is `behind` them then. `raws` are dealt with by that. So many bytes `beside`
-        them are kept for those that follow."""
+    def _have(self, decoded: Decoded) -> None:
+        """These messages are next."""
+        messages, raws, behind, beside = decoded
         size = sum([raw.size_bytes for raw in raws])
         if messages:
             epoch = messages[-1].leader_epoch
@@ -427,11 +301,12 @@ class Claim:
                 try:
                     batch = self._intercept(batch)
                 except InterceptorError:
-                    self._undecoded.extendleft(reversed(raws))  # they stay the next ones
+                    self._undecoded.put_back(raws)
                     raise
-            self._batch, self._messages, self._reached = batch, batch.messages, behind
-            self._decoded_bytes = len(messages) * _MESSAGE_BYTES + beside
-            self._decoded_bytes += size if raws and not raws[-1].is_compressed else _about(batch.messages)
+            self._present.begin(batch)
+            self._reached = behind
+            self._decoded_bytes = len(messages) * RECORD_BYTES + beside
+            self._decoded_bytes += size if raws and not raws[-1].is_compressed else content_bytes(batch.messages)
             self._consumer.share.hold(self._decoded_bytes)
             self.records_total += len(messages)
         else:
@@ -440,15 +315,9 @@ class Claim:
 
     def _take_rest(self) -> MessageBatch:
         """What is left of the present batch."""
-        batch, taken = self._batch, self._taken
-        assert batch is not None
-        self._count_taken()
-        self._turn.left -= len(self._messages) - taken
-        self._lay_nothing_ready(len(self._messages))
-        if not taken:
-            return batch
-        rest, begins = batch.messages[taken:], batch.messages[taken - 1].offset + 1
-        return attrs.evolve(batch, messages=rest, from_offset=begins)
+        rest = self._present.take_rest()
+        self._turn.left -= self._present.count_taken()
+        return rest
 
     def _set_paused(self, paused: bool) -> None:
         """Hold back everything from the next step of an iterator on, or go on exactly there."""
@@ -456,55 +325,41 @@ class Claim:
             return
         if paused:
             self._behind = self.position
-            self._aside = (self._batch, self._messages, self._taken)
-            self._hold_nothing()
+            self._present.set_aside()
             self._consumer.pause()
         else:
-            self._batch, self._messages, taken = self._aside
-            self._lay_nothing_ready(taken)
-            self._aside = (None, (), 0)
+            self._present.take_up()
             self._consumer.resume()
 
     def _end(self) -> None:
         """The session ends: iterators end at their next step, and what is buffered is dropped."""
         self._behind, self._reached = self.position, self.from_offset
         self._ended = True
-        self._hold_nothing()
-        self._aside = (None, (), 0)
+        self._present.drop()
         self._undecoded.clear()
-        self._slices = self._fetched = None
+        self._fetched = None
         self._consumer.end()
-
-
-def _about(messages: Sequence[Message]) -> int:
-    """How many bytes keys, values and headers have, about: a few of them are looked at."""
-    some = messages[:: len(messages) // _LOOKED_AT + 1]
-    size = 0
-    for message in some:
-        size += len(message.key or b"") + len(message.value or b"")
-        size += sum(_HEADER_BYTES + len(key) + len(value or b"") for key, value in message.headers)
-    return len(messages) * size // len(some)
 
 
 class ClaimMessages:
     """A claim's messages, in order. While there are any at hand, a checkpoint is taken at least for each thousand of
     them, and about every 10 ms; where messages suddenly take long, after 125 of them."""
 
-    __slots__ = ("_claim",)
+    __slots__ = ("_claim", "_present")
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
+        self._present = claim._present
 
     def __aiter__(self) -> ClaimMessages:
         return self
 
     async def __anext__(self) -> Message:
-        claim = self._claim
-        for message in claim._left:  # of all ways to take one the fastest
+        for message in self._present.left:  # of all ways to take one the fastest
             return message
-        if not await claim._advance():
+        if not await self._claim._advance():
             raise StopAsyncIteration
-        return next(claim._left)
+        return next(self._present.left)
 
 
 class ClaimBatches:

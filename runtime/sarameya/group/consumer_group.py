@@ -1,4 +1,4 @@
-"""The loop: join, session, rejoin, until closed, cancelled or failed for good. Owns the group's lifetime.
+"""A member of a group, as its user has it. Owns the group's lifetime; session after session is `sessions.py`'s.
 
 Connections, metadata and the membership are shielded (`runtime.py`): when the code around `consume()` is cancelled,
 they go on until the session has cleaned up, committed and left, which is bounded by `close_timeout`.
@@ -10,7 +10,7 @@ import random
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, overload
 
@@ -22,36 +22,24 @@ from sarameya.errors import ConfigError
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
 from sarameya.group.leader import RunSync
-from sarameya.group.member import CloseWanted, Member, NewAssignment, Notice, SubscriptionChanged
-from sarameya.group.outcome import Outcome
+from sarameya.group.member import CloseWanted, Member
 from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.runtime import Runtime, open_runtime
-from sarameya.group.session_run import SessionRun
-from sarameya.group.source import of_brokers
+from sarameya.group.sessions import Sessions
 from sarameya.meters import Meter, Meters
 from sarameya.net.broker_pool import parse_bootstrap
 from sarameya.net.transport import Transport
-from sarameya.observe import GroupLeft, LeaveFailed, Observer, Observers, Retrying
+from sarameya.observe import Observer, Observers
 from sarameya.protocol.assignors import ASSIGNORS
 from sarameya.protocol.assignors.base import Assignor
 from sarameya.protocol.assignors.calling import usable
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership_messages import (
-    Fail,
-    JoinWanted,
-    LeaveWanted,
-    Left,
-    MembershipLost,
-    PrepareRebalance,
-)
+from sarameya.protocol.membership_messages import Fail
 from sarameya.protocol.subscription import Wanted, checked
 from sarameya.status import GroupStatus
 
 _LEAST_LEAVE_SECONDS = 1.0
 """A leave is tried for this long even when the closing has used up its time."""
-
-_DROPPED = "the subscription was dropped"
-_UNANSWERED = "the coordinator has not answered in time"
 
 
 class ConsumerGroup(Pausing):
@@ -99,7 +87,7 @@ class ConsumerGroup(Pausing):
         self._lifetime = self._run()
         self._runtime: Runtime | None = None
         self._member: Member | None = None
-        self._session_run: SessionRun | None = None
+        self._sessions: Sessions | None = None
         self._connecting: trio.CancelScope | None = None
         self._closing: CloseWanted | None = None
         self._idle = trio.Event()
@@ -114,11 +102,11 @@ class ConsumerGroup(Pausing):
     def status(self) -> GroupStatus:
         """What this member is doing now, partition by partition. Cheap enough for each second; call it on the event
         loop."""
-        runtime, member, run = self._runtime, self._member, self._session_run
+        runtime, member, sessions = self._runtime, self._member, self._sessions
         budget = (0, 0) if runtime is None else (runtime.budget.held, runtime.budget.capacity)
         return attrs.evolve(
             GroupStatus(group=self.group_id, state="closed") if member is None else member.status(),
-            partitions=() if run is None else run.status(),
+            partitions=() if sessions is None else sessions.status(),
             buffered_bytes=budget[0],
             budget_bytes=budget[1],
         )
@@ -257,149 +245,26 @@ class ConsumerGroup(Pausing):
         self.close_nowait(reason)
         await self._idle.wait()
 
-    # -- the loop -----------------------------------------------------------------------------------
-
     async def _live(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> None:
         """Be a member: from the first join to the leave."""
         deadline, reason = trio.current_time(), "cancelled"
+        sessions = Sessions(member, handler, runtime, self._pauses)
         membership: trio.CancelScope = await runtime.shielded.start(_run_scoped, member)
+        self._sessions = sessions
         try:
-            outcome = await self._sessions(member, handler, runtime)
+            outcome = await sessions.run()
             deadline, reason = outcome.deadline, outcome.reason
             if outcome.fatal is not None and not outcome.failures:
                 raise outcome.fatal
             if outcome.failures:
                 raise ExceptionGroup(outcome.text(self.group_id), outcome.all_failures)
         finally:
-            self._member = None
+            self._member = self._sessions = None
             now = trio.current_time()
             left = min(max(deadline - now, _LEAST_LEAVE_SECONDS), self.config.close_timeout)
             with trio.CancelScope(shield=True, deadline=now + left):
-                await self._leave(member, reason)
+                await sessions.leave(reason)
             membership.cancel()
-
-    async def _sessions(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> Outcome:
-        """Session after session, until one is the last; how that one ended."""
-        short = 0
-        if member.wanted is None and (last := await self._without_subscription(member, _DROPPED)) is not None:
-            return last
-        member.post(JoinWanted("the member starts"))
-        async for notice in member.notices:
-            match notice:
-                case NewAssignment():
-                    first: NewAssignment | None = notice
-                    while first is not None:
-                        began = trio.current_time()
-                        run = SessionRun(first, member, handler, runtime, self._pauses, of_brokers(runtime))
-                        outcome = await self._run_session(run)
-                        if outcome.failures or outcome.fatal or outcome.closing:
-                            return outcome
-                        lasted = trio.current_time() - began
-                        short = short + 1 if lasted < self.config.heartbeat_interval and not outcome.rebalanced else 0
-                        if (last := await self._between_sessions(member, short, lasted, outcome)) is not None:
-                            return last
-                        first = outcome.next
-                    member.post(JoinWanted(outcome.reason))
-                case PrepareRebalance(reason=reason) | MembershipLost(reason=reason):
-                    member.post(JoinWanted(reason))  # nothing runs that would have to be given up first
-                case SubscriptionChanged() if member.wanted is None:
-                    if (last := await self._without_subscription(member, _DROPPED)) is not None:
-                        return last
-                    member.post(JoinWanted("subscribed anew"))
-                case _ if (last := self._last_word(notice)) is not None:
-                    return last
-        raise AssertionError("the membership stopped without a word")
-
-    async def _run_session(self, run: SessionRun) -> Outcome:
-        self._session_run = run
-        try:
-            return await run.run()
-        finally:
-            self._session_run = None
-
-    async def _between_sessions(self, member: Member, short: int, lasted: float, outcome: Outcome) -> Outcome | None:
-        """Wait where a rejoin at once would do harm, or nothing is subscribed to; the outcome if that is the end."""
-        if short > 1 and member.wanted is not None:
-            # A handler that returns at once, again and again, must not become a rebalance storm.
-            delay = self._backoff.delay(short - 1)
-            self._observer(Retrying("session", short, lasted, delay, outcome.reason, kind="session"))
-            if (last := await self._pause(member, delay, outcome)) is not None:
-                return last
-        if member.wanted is None:
-            outcome.next = None
-            return await self._without_subscription(member, outcome.reason)
-        return None
-
-    async def _without_subscription(self, member: Member, reason: str) -> Outcome | None:
-        """Leave the group, and wait until something is subscribed to again."""
-        member.post(LeaveWanted(reason))
-        # A coordinator that does not answer is waited for as long as when the group is closed.
-        with trio.move_on_after(self.config.close_timeout) as waiting:
-            async for notice in member.notices:
-                if isinstance(notice, Left):
-                    self._tell_left(reason, taken=notice.taken)
-                    break
-                if (last := self._last_word(notice)) is not None:
-                    return last
-        if waiting.cancelled_caught:
-            self._observer(LeaveFailed(self.group_id, _UNANSWERED))
-        while member.wanted is None:
-            if (last := self._last_word(await member.notices.receive())) is not None:
-                return last
-        return None
-
-    async def _pause(self, member: Member, seconds: float, outcome: Outcome) -> Outcome | None:
-        """Wait, unless the group is closed, fails, or waits for us. What is assigned or lost meanwhile is noted."""
-        with trio.move_on_after(seconds):
-            async for notice in member.notices:
-                match notice:
-                    case NewAssignment():
-                        outcome.next = notice
-                    case MembershipLost():
-                        outcome.next = None
-                    case PrepareRebalance():
-                        outcome.next = None
-                        return None
-                    case SubscriptionChanged() if member.wanted is None:
-                        return None
-                    case _ if (last := self._last_word(notice)) is not None:
-                        return last
-        return None
-
-    async def _leave(self, member: Member, reason: str) -> None:
-        """Leave the group and wait until the coordinator has taken note, as long as the caller's scope allows."""
-        with suppress(trio.WouldBlock):
-            while True:
-                member.notices.receive_nowait()  # of before: a Fail among them says nothing of the leave
-        member.post(LeaveWanted(reason))
-        cause = _UNANSWERED
-        try:
-            async for notice in member.notices:
-                match notice:
-                    case Left(taken=taken):
-                        self._tell_left(reason, taken=taken)
-                        return
-                    case Fail(error=error):
-                        cause = str(error)
-                        break
-        except trio.Cancelled:
-            self._observer(LeaveFailed(self.group_id, cause))
-            raise
-        self._observer(LeaveFailed(self.group_id, cause))
-
-    def _tell_left(self, reason: str, *, taken: bool) -> None:
-        if taken:
-            self._observer(GroupLeft(self.group_id, reason))
-
-    def _last_word(self, notice: Notice) -> Outcome | None:
-        """The outcome, if `notice` ends the membership outside a session."""
-        match notice:
-            case CloseWanted(reason=reason):
-                deadline = trio.current_time() + self.config.close_timeout
-                return Outcome(reason=reason, deadline=deadline, closing=True)
-            case Fail(error=error):
-                return Outcome(reason=str(error), fatal=error)
-        return None
 
 
 async def _run_scoped(

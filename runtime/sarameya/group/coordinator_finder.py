@@ -10,13 +10,14 @@ import attrs
 
 from sarameya.config import Config
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import GroupError, Reaction, Request, SarameyaError, kafka_error, reaction_to
+from sarameya.errors import GroupError, SarameyaError, kafka_error
 from sarameya.group.runtime import Runtime
 from sarameya.model import NO_GENERATION, Generation
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.retries import Retries
 from sarameya.observe import CoordinatorFound
 from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost
+from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 _PASSING = frozenset({Reaction.RETRY, Reaction.FIND_COORDINATOR})
 

@@ -20,12 +20,9 @@ from sarameya.errors import (
     ADVICE,
     CommitError,
     KafkaError,
-    Reaction,
-    Request,
     SarameyaError,
     UnsupportedVersionError,
     kafka_error,
-    reaction_to,
 )
 from sarameya.group.commit_round import Round
 from sarameya.model import NO_GENERATION, CommittedOffset, Generation, TopicPartition
@@ -35,6 +32,7 @@ from sarameya.observe import CommitFailed, Committed, Observer
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost
 from sarameya.protocol.offset_ledger import OffsetLedger
+from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 _IN_USE = (
     "the group is in use by subscribed members, and only they may commit; stop them, or read under another group id"

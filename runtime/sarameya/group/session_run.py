@@ -12,41 +12,46 @@
 What ends a session: the group (a rebalance under an eager assignor, a lost membership), the user (close,
 cancellation), a claim that fails or returns, `session.end()`. Each calls `_end`, and the first one's reason stands.
 
-One task (`_work`) takes assignments one after the other; `_watch_membership` puts the latest one down for it, answers
+One task (`_work`) takes assignments one after the other; `_watch_membership` puts the latest one on its agenda, answers
 a rebalance itself where nothing has to be given up first, and hastens what is under way. The session's own services
-(fetcher, commits, the watches) are shielded: whoever cancels `consume()` cancels the handler's tasks, and these go on
-until the last commit.
+(fetcher, commits, the watches) are shielded (`lifetime.py`): whoever cancels `consume()` cancels the handler's tasks,
+and these go on until the last commit.
 
-Left to others: the claims' tasks (`claims.py`, `streams.py`), finding out where partitions begin (`starting.py`), what
-else the handler is told and how long that may take (`handler_calls.py`), and what outlives a deadline (`deadline.py`).
+Left to others: the claims' tasks (`claims.py`, `streams.py`), partitions on their way to them (`taking_on.py`), what
+else the handler is told and how long that may take (`handler_calls.py`), the commits of what is given up
+(`final_commits.py`), and what outlives a deadline (`deadline.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import trio
 
-from sarameya.errors import ClaimError, CommitError, HandlerError, RebalanceDeadlineError, SarameyaError
+from sarameya.errors import CommitError, RebalanceDeadlineError, SarameyaError
+from sarameya.group.agenda import Agenda
 from sarameya.group.claim import Claim
 from sarameya.group.deadline import Deadline, Tasks, in_order, most_of, stack_of
+from sarameya.group.failures import is_of_commits, reader_failure
+from sarameya.group.final_commits import FinalCommits
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_calls import HandlerCalls
+from sarameya.group.holdings import Holdings
+from sarameya.group.lifetime import live
 from sarameya.group.member import CloseWanted, NewAssignment, SubscriptionChanged
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.outcome import Outcome
 from sarameya.group.pauses import Pauses
 from sarameya.group.session import Session
 from sarameya.group.source import OpenSource, SessionMember, Surroundings
-from sarameya.group.starting import Answers, Begin, Committed, Starting
-from sarameya.group.starts import Start, find_starts
-from sarameya.group.status import partition_status
+from sarameya.group.starting import Answers, Begin, Committed
+from sarameya.group.starts import find_starts
+from sarameya.group.status import owned_status, partition_status
 from sarameya.group.streams import readers
-from sarameya.model import CommittedOffset, TopicPartition, by_topic, topic_partitions
+from sarameya.group.taking_on import TakingOn
+from sarameya.model import Generation, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import (
     CallCancelled,
-    ClaimStarted,
-    CommitFailed,
     PartitionsAssigned,
     PartitionsRevoked,
     SessionEnded,
@@ -56,8 +61,7 @@ from sarameya.observe import (
 )
 from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
 from sarameya.protocol.rebalance import diff
-from sarameya.protocol.subscription import wants
-from sarameya.status import Activity, PartitionStatus
+from sarameya.status import PartitionStatus
 
 
 class SessionRun:
@@ -81,13 +85,13 @@ class SessionRun:
             runtime.group, member, runtime.config, runtime.observer, runtime.backoff, runtime.interceptors.committed
         )
         source = open_source(self._offsets)
-        self._lookup, self._fetcher, self._logs = source.lookup, source.feeds, source.logs
+        self._lookup, self._fetcher = source.lookup, source.feeds
         self._session = Session(
             runtime.group,
             first.generation,
             self._offsets,
             pauses,
-            self._logs,
+            source.logs,
             end=self._end,
             is_lost=lambda: self._outcome.lost,
             tell=runtime.observer,
@@ -110,165 +114,110 @@ class SessionRun:
             observer=runtime.observer,
             pauses=pauses,
         )
-        # What is assigned to us and not given up; what is being given up.
-        self._owned: frozenset[TopicPartition] = frozenset()
-        self._leaving: frozenset[TopicPartition] = frozenset()
-        self._giving_up_since = 0.0
-        # What the group wants of `_work`: the latest assignment, and a rebalance that cannot be answered at once.
-        self._next: NewAssignment | None = first
-        self._rebalance: PrepareRebalance | None = None
-        self._wanted = trio.Event()
+        self._taking_on = TakingOn(
+            runtime,
+            source,
+            self._offsets,
+            tell=self._tell,
+            find=self._find_starts,
+            start=self._claims.start,
+            on_failure=self._offsets_failed,
+        )
+        self._commits = FinalCommits(runtime, self._offsets)
+        self._holdings = Holdings(self._session, source.logs)
+        self._agenda = Agenda(first)
         self._ended = trio.Event()
-        self._starting = Starting(self._find_starts, self._begin)
-        self._fetch_scope = trio.CancelScope()
-        self._committing = trio.CancelScope()
-        self._services_scope = trio.CancelScope(shield=True)
-        self._services_running = trio.Event()
         self._finish_scope = trio.CancelScope(shield=True)
 
     async def run(self) -> Outcome:
         """Live the session. Failures are in the outcome; raised are cancellation and what is no Exception, and with
         those, since there is no outcome then, the failures too."""
         try:
-            await self._live()
+            await live(self._work, self._finish, self._start_services, self._end_cancelled)
         except BaseException as end:
             if failures := self._outcome.all_failures:
                 raise BaseExceptionGroup(self._outcome.text(self._runtime.group), [end, *failures]) from None
             raise
-        # A rebalance that was not answered yet is answered by the next join: what was assigned before it is over.
-        self._outcome.next = self._next if self._rebalance is None else None
+        self._outcome.next = self._agenda.left_over
         return self._outcome
 
     def status(self) -> tuple[PartitionStatus, ...]:
         """Of what is assigned, and of what is still being given up."""
-        now, fetcher, offsets = trio.current_time(), self._fetcher, self._offsets
+        now, fetcher, offsets, held = trio.current_time(), self._fetcher, self._offsets, self._holdings
         read = {
             claim.topic_partition: partition_status(claim, fetcher.feeding(claim._consumer), offsets, now)
             for claim in self._claims.claims
         }
-        for partition in self._owned - read.keys():
-            marked, committed = offsets.ledger.known(partition)
+        for partition in held.owned - read.keys():
             # Its claim may have ended, and its last commit be still to come.
-            is_over = self._ended.is_set() or partition in self._leaving
-            read[partition] = PartitionStatus(
-                partition=partition,
-                activity=Activity.GIVING_UP if is_over else Activity.STARTING,
-                seconds=now - self._giving_up_since if is_over else 0.0,
-                marked=marked,
-                committed=committed,
-            )
+            is_over = self._ended.is_set() or partition in held.leaving
+            read[partition] = owned_status(partition, offsets, now - held.leaving_since if is_over else None)
         return tuple(read[partition] for partition in sorted(read))
-
-    async def _live(self) -> None:
-        async with trio.open_nursery() as nursery:
-            # Not `nursery.start`: a task that shields itself would outlive a cancelled start for ever.
-            nursery.start_soon(self._run_services)
-            nursery.start_soon(self._notice_cancellation)
-            try:
-                await self._services_running.wait()
-                await self._work()
-            finally:
-                try:
-                    await self._finish()
-                finally:
-                    # Whatever cleanup raises, also SystemExit: what is shielded must be told to end.
-                    self._services_scope.cancel()
-                    nursery.cancel_scope.cancel()
 
     # -- assignments and rebalances, one after the other --------------------------------------------
 
     async def _work(self) -> None:
         async with trio.open_nursery() as nursery:
             self._claims.run_in(nursery)
-            self._starting.run_in(nursery)
+            self._taking_on.run_in(nursery)
             while not self._ended.is_set():
-                if self._next is not None:
-                    new, self._next = self._next, None
+                if (new := self._agenda.take_assignment()) is not None:
                     await self._reassign(new)
-                elif self._rebalance is not None:
-                    await self._give_up(self._unsubscribed(), self._rebalance.deadline)
-                    if self._rebalance is not None:  # else it has been answered, and an assignment has come
-                        self._rejoin(self._rebalance.reason)
+                elif (rebalance := self._agenda.rebalance) is not None:
+                    await self._give_up(self._unsubscribed(), rebalance.deadline)
+                    if self._agenda.rebalance is not None:  # else it has been answered, and an assignment has come
+                        self._rejoin(self._agenda.rebalance.reason)
                 else:
-                    self._wanted = trio.Event()
-                    await self._wanted.wait()
+                    await self._agenda.news()
 
     async def _reassign(self, new: NewAssignment) -> None:
         """Let go of what is no longer assigned, and join again for that; begin with what is new."""
         config, assigned = self._runtime.config, topic_partitions(new.assignment)
         change = diff(self._calls.told, assigned)
         self._generation = new.generation
-        self._own(frozenset(assigned) | frozenset(change.revoked))
+        self._holdings.own(frozenset(assigned) | frozenset(change.revoked), self._commit_generation)
         self._runtime.observer(PartitionsAssigned(self._runtime.group, new.generation, change.added, change.kept))
         if change.revoked:
             within = config.rebalance_timeout - config.rebalance_margin
             await self._give_up(change.revoked, trio.current_time() + within)
         if change.revoked or diff(topic_partitions(new.claimed), assigned).revoked:
             self._rejoin("partitions were given up")
-        elif self._rebalance is not None:
-            self._rejoin(self._rebalance.reason)
-        begun = self._claims.partitions | self._starting.partitions
-        await self._take_on([partition for partition in assigned if partition not in begun])
+        elif self._agenda.rebalance is not None:
+            self._rejoin(self._agenda.rebalance.reason)
+        begun = self._claims.partitions | self._taking_on.partitions
+        if not self._ended.is_set() and self._agenda.is_empty:
+            await self._taking_on.take_on([partition for partition in assigned if partition not in begun])
 
     def _unsubscribed(self) -> list[TopicPartition]:
-        """What the user no longer wants. (A topic that is missing from the metadata may be back at once.)"""
-        wanted = self._member.wanted
-        return [partition for partition in self._owned if wanted is None or not wants(wanted, partition.topic)]
+        return self._holdings.unsubscribed(self._member.wanted)
 
     def _rejoin(self, reason: str) -> None:
-        self._rebalance = None
+        self._agenda.rebalance = None
         self._lift()
         if not self._ended.is_set():
-            self._member.post(JoinWanted(reason, by_topic(sorted(self._owned)), self._generation.id))
+            self._member.post(JoinWanted(reason, by_topic(sorted(self._holdings.owned)), self._generation.id))
 
     async def _give_up(self, partitions: Iterable[TopicPartition], deadline: float) -> None:
         """End these claims, and only these: they finish, the handler is told, their marks are committed."""
-        self._leaving = leaving = frozenset(partitions)
+        leaving = frozenset(partitions)
         if not leaving:
             return
-        self._giving_up_since = trio.current_time()
+        self._holdings.leave(leaving, trio.current_time())
         self._runtime.observer(PartitionsRevoked(self._runtime.group, self._generation, tuple(sorted(leaving))))
         self._hasten(deadline)
-        await self._starting.stop(leaving)
+        await self._taking_on.stop(leaving)
         await self._claims.ended(leaving)
         told = leaving & self._calls.told
         if told and not self._ended.is_set():
             await self._calls.revoked(told)
         if told and not self._ended.is_set():
-            await self._commit_given_up()
+            in_time = await self._commits.commit_by(self._deadline.at)
+            if not (in_time or self._ended.is_set()):  # where it has ended there is another one, the last
+                self._commits.failed("the commit of what was given up was not answered by the deadline")
         if not self._ended.is_set():  # else all is given up at once, in `_finish`
             self._offsets.ledger.drop(leaving)
-            self._own(self._owned - leaving)
-            self._leaving = frozenset()
+            self._holdings.left(self._commit_generation)
             self._lift()
-
-    async def _commit_given_up(self) -> None:
-        with trio.CancelScope(deadline=self._deadline.at) as self._committing:
-            await self._commit()
-        if self._committing.cancelled_caught and not self._ended.is_set():  # else there is another one, the last
-            late = "the commit of what was given up was not answered by the deadline"
-            self._runtime.observer(CommitFailed(self._runtime.group, late))
-
-    async def _take_on(self, partitions: Sequence[TopicPartition]) -> None:
-        """Begin to read partitions. An assignment that comes before their offsets are had goes first."""
-        committed: Mapping[TopicPartition, CommittedOffset | None] | None = None
-        with trio.CancelScope() as self._fetch_scope:
-            if not self._must_move_on:
-                await self._logs.reach(partitions)
-                try:
-                    found = await self._offsets.fetch(partitions)
-                    # A mark that is still to be committed counts: of a start that was resolved, and broken off before
-                    # its commit was answered. Resolved anew, `newest` would skip what has come since.
-                    committed = {partition: self._offsets.ledger.marked(partition) for partition in found}
-                except CommitError:  # whatever ended the membership has been said, or will be
-                    self._end("the membership is over", lost=True)
-                except SarameyaError as error:
-                    self._fail("the group's offsets cannot be had", error)
-        if committed is None or self._ended.is_set():
-            return
-        await self._tell(partitions)
-        if not self._ended.is_set():
-            self._starting.start(committed)
 
     async def _tell(self, partitions: Sequence[TopicPartition]) -> None:
         """The handler is told what is new to it, and before the first time set up."""
@@ -278,47 +227,27 @@ class SessionRun:
         if not self._ended.is_set():
             await self._calls.assigned(partitions)
 
-    @property
-    def _must_move_on(self) -> bool:
-        return self._ended.is_set() or self._next is not None or self._rebalance is not None
-
     async def _find_starts(self, committed: Committed, answers: Answers, begin: Begin) -> None:
         handler, offsets, lookup, config = self._handler, self._offsets, self._lookup, self._runtime.config
         is_new = self._member.growth.is_new
         finding = find_starts(committed, handler, offsets, lookup, config, is_new, answers, begin)
         await self._calls.call("start_offset", finding)
 
-    def _begin(self, starts: Mapping[TopicPartition, Start]) -> None:
-        if self._ended.is_set():
-            return
-        consumers = [
-            self._fetcher.feed(tp, start.offset, start.leader_epoch, start.told_in, self._logs.topic_id(tp.topic))
-            for tp, start in starts.items()
-        ]
-        for partition, start in starts.items():
-            self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
-        config, intercept = self._runtime.config, self._runtime.interceptors.consume
-        self._claims.start(Claim(consumer, config, intercept) for consumer in consumers)
-        self._fetcher.read(consumers)
-
-    def _own(self, partitions: frozenset[TopicPartition]) -> None:
-        self._owned = partitions
-        self._logs.keep({partition.topic for partition in partitions})
-        # Commits go out under the group's generation, also while what it means for us waits for a slow hook.
-        generation = self._next.generation if self._next is not None else self._generation
-        self._session._moved(generation, by_topic(sorted(partitions)))
+    @property
+    def _commit_generation(self) -> Generation:
+        """Commits go out under the group's generation, also while what it means for us waits for a slow hook."""
+        return self._agenda.assignment.generation if self._agenda.assignment is not None else self._generation
 
     # -- failures -------------------------------------------------------------------------------------
 
     def _reader_failed(self, name: str, claim: Claim | None, error: Exception) -> None:
-        generation = self._generation.id
-        failure: SarameyaError
-        if claim is not None:
-            failure = ClaimError(claim.topic_partition, claim.position, generation, error)
+        self._raised(name, error, reader_failure(name, claim, self._generation.id, error))
+
+    def _offsets_failed(self, error: SarameyaError) -> None:
+        if isinstance(error, CommitError):  # whatever ended the membership has been said, or will be
+            self._end("the membership is over", lost=True)
         else:
-            failure = HandlerError(f"{name}, generation {generation}: {type(error).__name__}: {error}")
-        failure.__cause__ = error
-        self._raised(name, error, failure)
+            self._fail("the group's offsets cannot be had", error)
 
     def _call_failed(self, name: str, error: Exception) -> None:
         error.add_note(f"in {name} of group {self._runtime.group!r}, generation {self._generation.id}")
@@ -336,8 +265,7 @@ class SessionRun:
             self._end(f"{name} is too slow")
 
     def _raised(self, name: str, error: Exception, failure: Exception) -> None:
-        if _is_commit_error(error):
-            # The handler's own commit came too late: its generation is over, which is no failure of the handler.
+        if is_of_commits(error):
             self._end(f"{name}: {error}", lost=True)
         else:
             self._fail(f"{name} failed", failure)
@@ -358,15 +286,14 @@ class SessionRun:
         outcome.lost = outcome.lost or lost
         if not self._ended.is_set():
             self._deadline.grant(outcome.deadline)
-            outcome.reason, self._giving_up_since = reason, now
+            outcome.reason, self._holdings.leaving_since = reason, now
             self._ended.set()
-            self._wanted.set()
+            self._agenda.wake()
             self._runtime.observer(SessionEnding(self._runtime.group, self._generation, reason, lost))
-            self._fetch_scope.cancel()
-            self._committing.cancel()
-            self._starting.stop_all()
+            self._taking_on.end()
+            self._commits.cancel()
             self._fetcher.stop()
-        self._leaving = self._claims.partitions
+        self._holdings.leaving = self._claims.partitions
         self._hasten(outcome.deadline)
         self._finish_scope.deadline = outcome.deadline
 
@@ -376,9 +303,9 @@ class SessionRun:
         grace_ends = now + min(self._runtime.config.claim_grace, most_of(deadline) - now)
         self._deadline.hasten(deadline)
         self._calls.hasten(grace_ends)
-        self._committing.deadline = min(self._committing.deadline, self._deadline.at)
+        self._commits.hasten(self._deadline.at)
         ending = self._ended.is_set()
-        asked = self._claims.ask_all(grace_ends) if ending else self._claims.ask(self._leaving, grace_ends)
+        asked = self._claims.ask_all(grace_ends) if ending else self._claims.ask(self._holdings.leaving, grace_ends)
         self._fetcher.release(claim._consumer for claim in asked)
 
     def _lift(self) -> None:
@@ -391,55 +318,43 @@ class SessionRun:
         """What the handler is told at the end, and the last commit: shielded, but never beyond the deadline."""
         if not self._ended.is_set():
             self._end_cancelled()
-        outcome, group = self._outcome, self._runtime.group
+        outcome = self._outcome
         # What has come back from behind the deadline leaves a moment, too.
         outcome.deadline = self._finish_scope.deadline = in_order(outcome.deadline)
         self._deadline.grant(outcome.deadline)
         with self._finish_scope:
             await self._calls.finish(lost=outcome.lost, deadline=outcome.deadline)
-            await self._commit()
+            if not outcome.lost:
+                await self._commits.commit()
         if self._finish_scope.cancelled_caught:
             if self._calls.needs_cleanup:
                 self._call_was_late("cleanup")
             else:
-                self._runtime.observer(CommitFailed(group, "the last commit was not answered by the deadline"))
-        self._runtime.observer(SessionEnded(group, self._generation, outcome.reason))
-
-    async def _commit(self) -> None:
-        """With autocommit, commit what is marked before it is given up."""
-        if self._outcome.lost or not self._runtime.config.autocommit:
-            return
-        try:
-            await self._offsets.commit()
-        except SarameyaError as error:
-            # What was marked is read again by whoever owns it next.
-            self._runtime.observer(CommitFailed(self._runtime.group, str(error)))
+                self._commits.failed("the last commit was not answered by the deadline")
+        self._runtime.observer(SessionEnded(self._runtime.group, self._generation, outcome.reason))
 
     # -- services -------------------------------------------------------------------------------------
 
-    async def _run_services(self) -> None:
-        with self._services_scope:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(self._fetcher.run)
-                nursery.start_soon(self._offsets.run)
-                nursery.start_soon(self._watch_membership)
-                nursery.start_soon(self._watch_deadline)
-                self._services_running.set()
+    async def _start_services(self, nursery: trio.Nursery) -> None:
+        await nursery.start(self._fetcher.run)
+        nursery.start_soon(self._offsets.run)
+        nursery.start_soon(self._watch_membership)
+        nursery.start_soon(self._watch_deadline)
 
     async def _watch_membership(self) -> None:
         config = self._runtime.config
         async for notice in self._member.notices:
             match notice:
                 case NewAssignment():
-                    self._next, self._rebalance = notice, None
+                    self._agenda.assigned(notice)
                     self._session._moved(notice.generation, self._session.claims)
-                    self._fetch_scope.cancel()
-                    if not self._leaving:
+                    self._taking_on.make_way()
+                    if not self._holdings.leaving:
                         self._lift()
                 case PrepareRebalance():
                     self._prepare_rebalance(notice)
                 case MembershipLost(reason=reason):
-                    self._next = None
+                    self._agenda.assignment = None
                     self._end(reason, lost=True)
                 case CloseWanted(reason=reason):
                     self._outcome.closing = True
@@ -449,27 +364,27 @@ class SessionRun:
                 case Fail(error=error):
                     self._outcome.fatal = error
                     self._end(str(error), lost=True)
-            self._wanted.set()
+            self._agenda.wake()
 
     def _prepare_rebalance(self, rebalance: PrepareRebalance) -> None:
         """Eager assignors want all given up before the join, so the session ends; cooperative ones what is no longer
         subscribed to, if anything is."""
         if self._ended.is_set() or not self._member.is_cooperative:
             self._outcome.rebalanced = self._outcome.rebalanced or not self._ended.is_set()
-            self._next = None
+            self._agenda.assignment = None
             self._end(rebalance.reason, deadline=rebalance.deadline)
-        elif self._leaving or self._next is not None or self._unsubscribed():
-            self._rebalance = rebalance
+        elif self._holdings.leaving or self._agenda.assignment is not None or self._unsubscribed():
+            self._agenda.rebalance = rebalance
             self._hasten(rebalance.deadline)
-            self._fetch_scope.cancel()
+            self._taking_on.make_way()
         else:
             self._rejoin(rebalance.reason)
 
     async def _watch_deadline(self) -> None:
         """What outlives the deadline is told, and the member leaves without it."""
-        self._leave_without(
-            await self._deadline.outlived_by(lambda: {**self._calls.tasks, **self._claims.tasks(self._leaving)})
-        )
+        held, calls, claims = self._holdings, self._calls, self._claims
+        stuck = await self._deadline.outlived_by(lambda: {**calls.tasks, **claims.tasks(held.leaving)})
+        self._leave_without(stuck)
 
     def _leave_without(self, stuck: Tasks) -> None:
         for name, task in stuck.items():
@@ -479,18 +394,6 @@ class SessionRun:
         self._outcome.failures.append(RebalanceDeadlineError(f"{names} did not end by the rebalance deadline"))
         self._member.post(LeaveWanted(f"{names} is stuck"))
 
-    async def _notice_cancellation(self) -> None:
-        """`consume()` is cancelled: the handler's tasks are, and the session ends within the close timeout."""
-        try:
-            await trio.sleep_forever()
-        finally:
-            self._end_cancelled()
-
     def _end_cancelled(self) -> None:
+        """`consume()` is cancelled: the handler's tasks are, and the session ends within the close timeout."""
         self._end("cancelled", deadline=trio.current_time() + self._runtime.config.close_timeout)
-
-
-def _is_commit_error(error: Exception) -> bool:
-    if isinstance(error, ExceptionGroup):
-        return all(_is_commit_error(e) for e in error.exceptions)
-    return isinstance(error, CommitError)

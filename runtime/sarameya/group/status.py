@@ -6,6 +6,7 @@ from sarameya.consumer.fetcher import Feeding
 from sarameya.group.claim import Claim
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.report import Doing
+from sarameya.model import TopicPartition
 from sarameya.status import Activity, PartitionStatus
 
 
@@ -38,6 +39,18 @@ def partition_status(claim: Claim, feeding: Feeding, offsets: OffsetManager, now
         handler_seconds=claim.handler_seconds_until(now),
         backpressured_seconds=consumer.backpressured_for(now),
         backpressure_seconds=consumer.backpressure_seconds_until(now),
+    )
+
+
+def owned_status(partition: TopicPartition, offsets: OffsetManager, over_for: float | None) -> PartitionStatus:
+    """Of one that is assigned and not being read: not yet, or no more, for so many seconds."""
+    marked, committed = offsets.ledger.known(partition)
+    return PartitionStatus(
+        partition=partition,
+        activity=Activity.STARTING if over_for is None else Activity.GIVING_UP,
+        seconds=over_for or 0.0,
+        marked=marked,
+        committed=committed,
     )
 
 

@@ -80,10 +80,10 @@ class Stream:
         """A claim with messages left to take; None once the session ends. Takes a checkpoint when it is time."""
         self._steps += 1
         if self._current is not None:
-            self._current._count_taken()
+            self._turn.left -= self._current._present.count_taken()
         now = trio.current_time()
         if self._held is not None:
-            self._held._comes_back(now)
+            self._held._work.end(now)
         if self._turn.left <= 0:
             await self._turn.next(now)
         while not self._ended:
@@ -104,7 +104,7 @@ class Stream:
 
     def _next(self, by_columns: bool) -> Claim | None:
         self._held = current = self._current
-        if current is not None and current._taken < len(current._messages) and current._advance_nowait(by_columns):
+        if current is not None and not current._present.is_taken and current._advance_nowait(by_columns):
             return current
         if current is not None:
             current._waits()
@@ -168,12 +168,12 @@ class StreamMessages:
     async def __anext__(self) -> Message:
         claim = self._stream._current
         if claim is not None:
-            for message in claim._left:
+            for message in claim._present.left:
                 return message
         claim = await self._stream._advance()
         if claim is None:
             raise StopAsyncIteration
-        return next(claim._left)
+        return next(claim._present.left)
 
 
 class StreamBatches:

@@ -3,7 +3,7 @@
 Which state follows which input stands in `membership_states.py`, and only there. The machine does no I/O and
 knows no clock: the shell (`group/member.py`) carries out the commands, reports what came of each as an event with
 the command's token, and calls `handle_timer` when `next_deadline()` has come. An answer whose token is not the
-one awaited is late, and ignored.
+one awaited (`membership_exchanges.py`) is late, and ignored.
 
 Rules that are easily broken (each has a test):
 
@@ -29,9 +29,10 @@ from collections.abc import Mapping
 import attrs
 
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import GroupError, Reaction, Request, RetriesExhaustedError, kafka_error, reaction_to
+from sarameya.errors import GroupError, RetriesExhaustedError, kafka_error
 from sarameya.model import NO_GENERATION, Assignment, Generation
 from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.membership_exchanges import InFlight, MembershipExchanges
 from sarameya.protocol.membership_messages import (
     Assign,
     Assigned,
@@ -43,9 +44,7 @@ from sarameya.protocol.membership_messages import (
     CoordinatorLost,
     Event,
     Fail,
-    FindCoordinator,
     FindFailed,
-    ForgetCoordinator,
     HeartbeatAnswered,
     JoinAnswered,
     JoinWanted,
@@ -78,6 +77,7 @@ from sarameya.protocol.membership_states import (
     State,
     next_state,
 )
+from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 _NO_COORDINATOR_S = frozenset({Reaction.FIND_COORDINATOR, Reaction.RETRY})
 """Answers of a broker that does not coordinate the group, or not yet."""
@@ -94,13 +94,6 @@ class MembershipOptions:
     group_instance_id: str | None
 
 
-@attrs.frozen(slots=True)
-class _InFlight:
-    request: Request
-    token: int
-    sent_at: float
-
-
 class Membership:
     """One client's membership. `state`, `generation`, `member_id` and `coordinator` may be read by anyone, and so may
     `answered_at`: when a coordinator of the group last answered a join, a sync or a heartbeat as such, None where none
@@ -110,14 +103,10 @@ class Membership:
         self.state = State.UNJOINED
         self.member_id = ""
         self.generation: Generation | None = None
-        self.coordinator: int | None = None
         self.answered_at: float | None = None
         self._options = options
         self._retries = MembershipRetries(options.group, backoff)
-        self._token = 0
-        self._in_flight: _InFlight | None = None
-        self._finding: int | None = None
-        self._assigning: int | None = None
+        self._exchanges = MembershipExchanges()
         self._assignments: Mapping[str, bytes] | None = None
         self._leave_reason = ""
         self._join_reason = ""
@@ -128,10 +117,13 @@ class Membership:
         self._setbacks = 0
         # When the next request of each kind may go out; a backoff moves it on.
         self._send_at = 0.0
-        self._find_at = 0.0
         self._heartbeat_at = 0.0
         self._last_heard = 0.0
         self._commands: list[Command] = []
+
+    @property
+    def coordinator(self) -> int | None:
+        return self._exchanges.coordinator
 
     # -- what the shell calls -----------------------------------------------------------------------
 
@@ -151,8 +143,8 @@ class Membership:
         if self.state in SILENT:
             return None
         if self.coordinator is None:
-            return None if self._finding is not None else self._find_at
-        if self._in_flight is not None:
+            return None if self._exchanges.is_finding else self._exchanges.find_at
+        if self._exchanges.in_flight is not None:
             return None
         if self.state in (State.PREPARING_REBALANCE, State.LEAVING):
             return self._send_at
@@ -166,45 +158,37 @@ class Membership:
 
     def _advance(self, now: float) -> None:
         """Decide, from the state alone, what goes out next."""
+        exchanges = self._exchanges
         if self.state in SILENT:
             return
         if self.coordinator is None:
-            if self._finding is None and now >= self._find_at:
-                self._finding = self._next_token()
-                self._commands.append(FindCoordinator(self._finding))
-        elif self._in_flight is not None:
+            if not exchanges.is_finding and now >= exchanges.find_at:
+                self._commands.append(exchanges.find())
+        elif exchanges.in_flight is not None:
             return
         elif self.state is State.PREPARING_REBALANCE:
             if now >= self._send_at:
-                join = SendJoin(
-                    self._next_token(),
-                    self.member_id,
-                    self._join_reason,
-                    self._owned,
-                    self._owned_since if self._owned else NO_GENERATION,
-                    self._retries.silences,
-                )
+                token, owned = exchanges.send(Request.JOIN, now), self._owned
+                since = self._owned_since if owned else NO_GENERATION
+                silences = self._retries.silences
+                self._commands.append(SendJoin(token, self.member_id, self._join_reason, owned, since, silences))
                 self._joined_as = self.member_id
-                self._send(join, Request.JOIN, now)
         elif self.state is State.LEAVING:
             if now >= self._send_at:
-                self._send(SendLeave(self._next_token(), self.member_id, self._leave_reason), Request.LEAVE, now)
+                token = exchanges.send(Request.LEAVE, now)
+                self._commands.append(SendLeave(token, self.member_id, self._leave_reason))
         elif self._sync_ready() and now >= self._send_at:
             assert self.generation is not None
             assignments = self._assignments if self._assignments is not None else {}
-            sync = SendSync(self._next_token(), self.generation, assignments, self._retries.silences)
-            self._send(sync, Request.SYNC, now)
+            token = exchanges.send(Request.SYNC, now)
+            self._commands.append(SendSync(token, self.generation, assignments, self._retries.silences))
         elif self.state in HEARTBEATING and now >= self._heartbeat_at:
             assert self.generation is not None
             self._heartbeat_at = now + self._options.heartbeat_interval
-            self._send(SendHeartbeat(self._next_token(), self.generation), Request.HEARTBEAT, now)
+            self._commands.append(SendHeartbeat(exchanges.send(Request.HEARTBEAT, now), self.generation))
 
     def _sync_ready(self) -> bool:
-        return self.state is State.COMPLETING_REBALANCE and self._assigning is None
-
-    def _send(self, command: SendJoin | SendSync | SendHeartbeat | SendLeave, request: Request, now: float) -> None:
-        self._in_flight = _InFlight(request, command.token, now)
-        self._commands.append(command)
+        return self.state is State.COMPLETING_REBALANCE and not self._exchanges.is_assigning
 
     # -- taking events in ---------------------------------------------------------------------------
 
@@ -221,42 +205,42 @@ class Membership:
                     self._move(Input.REBALANCE, now, reason)
             case LeaveWanted(reason=reason):
                 self._leave(now, reason)
-            case CoordinatorFound():
-                self._coordinator_found(event)
+            case CoordinatorFound(token=token, node_id=node_id):
+                # A second answer while a coordinator is known is ignored: its token has passed.
+                if self._exchanges.found(token, node_id):
+                    self._retries.succeeded(Request.FIND_COORDINATOR)
             case FindFailed(token=token, code=code, cause=cause):
-                if token == self._finding:
-                    self._finding = None
+                if self._exchanges.found(token, None):
                     self._find_failed(code, cause, now)
             case CoordinatorLost(coordinator=coordinator, cause=cause):
                 if coordinator == self.coordinator:
                     self._forget_coordinator(cause)
             case RequestFailed(token=token, cause=cause):
-                if (flight := self._answered(token)) is not None:
+                if (flight := self._exchanges.answered(token)) is not None:
                     self._find_again(flight.request, now, cause)
             case Unanswered(token=token, cause=cause):
-                if (flight := self._answered(token)) is not None:
+                if (flight := self._exchanges.answered(token)) is not None:
                     self._ask_again(flight, now, cause)
             case AssignmentMade(token=token, assignments=assignments):
-                if token == self._assigning:
-                    self._assigning, self._assignments = None, assignments
+                if self._exchanges.assigned(token):
+                    self._assignments = assignments
             case AssignmentFailed(token=token, error=error):
-                if token == self._assigning:
-                    self._assigning = None
+                if self._exchanges.assigned(token):
                     self._refuse(error, now)
             case RequestImpossible(token=token, error=error):
-                if self._answered(token) is not None:
+                if self._exchanges.answered(token) is not None:
                     self._refuse(error, now)
             case CommitRefused(generation=generation, code=code):
                 if self.generation is not None and self.generation.id == generation and self.state in ASSIGNED:
                     self._react(Request.COMMIT, code, now)
             case JoinAnswered() | SyncAnswered() | HeartbeatAnswered() | LeaveAnswered():
-                if (flight := self._answered(event.token)) is not None:
+                if (flight := self._exchanges.answered(event.token)) is not None:
                     self._take_answer(event, flight, now)
 
     def _take_answer(
         self,
         event: JoinAnswered | SyncAnswered | HeartbeatAnswered | LeaveAnswered,
-        flight: _InFlight,
+        flight: InFlight,
         now: float,
     ) -> None:
         if isinstance(event, JoinAnswered) and event.code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
@@ -295,8 +279,7 @@ class Membership:
         if leads and event.skip_assignment:
             self._commands.append(Supervise(event.members))
         elif leads:
-            self._assigning = self._next_token()
-            self._commands.append(Assign(self._assigning, self.generation, event.members))
+            self._commands.append(Assign(self._exchanges.assign(), self.generation, event.members))
         self._move(Input.JOINED, now, f"joined generation {event.generation}")
 
     def _react(self, request: Request, code: int, now: float) -> Reaction:
@@ -343,7 +326,8 @@ class Membership:
         elif self.state is State.LOST:
             self._commands.append(MembershipLost(cause))
         elif self.state is State.PREPARING_REBALANCE:
-            self._assigning = self._assignments = None
+            self._exchanges.drop_assigning()
+            self._assignments = None
             self._send_at = now
         if by in ENDS_LOST:
             self._disown()
@@ -352,7 +336,7 @@ class Membership:
         was_lost = self.state is State.LOST
         if self.state is State.LEAVING:
             # Nobody waits for its answer any more. If it was taken, or will be, we are told that we are unknown.
-            self._in_flight = None
+            self._exchanges.drop_request()
             self._retries.clear()
             self._disown()
         self._join_reason = reason
@@ -370,9 +354,9 @@ class Membership:
             return
         joined = bool(self.member_id)
         # Whatever is in flight is answered to nobody: its token is no longer the one awaited.
-        self._in_flight = self._finding = self._assigning = None
+        self._exchanges.drop_all()
         self._leave_reason = reason
-        self._send_at = self._find_at = now
+        self._send_at = self._exchanges.find_at = now
         self._move(Input.LEAVE_WANTED, now, reason)
         if not joined or self._options.group_instance_id is not None:
             self._left(now, taken=False)
@@ -385,19 +369,11 @@ class Membership:
         self._commands.append(Left(taken))
 
     def _refuse(self, error: Exception, now: float) -> None:
-        self._in_flight = self._finding = self._assigning = None
+        self._exchanges.drop_all()
         self._move(Input.REFUSED, now, str(error))
         self._commands.append(Fail(error))
 
     # -- the coordinator, retries, time -------------------------------------------------------------
-
-    def _coordinator_found(self, event: CoordinatorFound) -> None:
-        # A second answer while a coordinator is known is ignored: its token has passed.
-        if event.token != self._finding:
-            return
-        self._finding = None
-        self.coordinator = event.node_id
-        self._retries.succeeded(Request.FIND_COORDINATOR)
 
     def _find_failed(self, code: int, cause: str, now: float) -> None:
         if code and reaction_to(Request.FIND_COORDINATOR, code) is Reaction.FATAL:
@@ -405,18 +381,16 @@ class Membership:
             return
         # What the broker says in words may say nothing; its code always does.
         told = ErrorCode.describe(code) if code else cause
-        self._find_at = now + self._schedule(Request.FIND_COORDINATOR, now, told)
+        self._exchanges.find_at = now + self._schedule(Request.FIND_COORDINATOR, now, told)
 
     def _find_again(self, request: Request, now: float, cause: str) -> None:
         self._forget_coordinator(cause)
-        self._find_at = now
+        self._exchanges.find_at = now
         self._retry(request, now, cause)
 
     def _forget_coordinator(self, cause: str) -> None:
-        if self.coordinator is not None:
-            self._commands.append(ForgetCoordinator(self.coordinator, cause))
-        self.coordinator = None
-        self._in_flight = None
+        if (forgotten := self._exchanges.forget_coordinator(cause)) is not None:
+            self._commands.append(forgotten)
 
     def _retry(self, request: Request, now: float, cause: str) -> None:
         """The same request once more, after backoff."""
@@ -426,10 +400,10 @@ class Membership:
         elif request is not Request.COMMIT:  # whoever commits retries by himself
             self._send_at = at
 
-    def _ask_again(self, flight: _InFlight, now: float, cause: str) -> None:
+    def _ask_again(self, flight: InFlight, now: float, cause: str) -> None:
         """A join or sync that may only be held: it is sent again at once, over another connection."""
         self._forget_coordinator(cause)
-        self._find_at = self._send_at = now
+        self._exchanges.find_at = self._send_at = now
         self._told(self._retries.after_silence(flight.request, flight.sent_at, now, cause))
 
     def _schedule(self, request: Request, now: float, cause: str) -> float:
@@ -445,18 +419,6 @@ class Membership:
 
     def _heard(self, sent_at: float) -> None:
         self._last_heard = max(self._last_heard, sent_at)
-
-    def _answered(self, token: int) -> _InFlight | None:
-        """What the answer with `token` answers; None if nobody waits for it any more."""
-        flight = self._in_flight
-        if flight is None or flight.token != token:
-            return None
-        self._in_flight = None
-        return flight
-
-    def _next_token(self) -> int:
-        self._token += 1
-        return self._token
 
     def _take(self) -> list[Command]:
         commands, self._commands = self._commands, []

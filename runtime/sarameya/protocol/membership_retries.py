@@ -7,9 +7,10 @@ join or a sync.
 
 from __future__ import annotations
 
-from sarameya.errors import Request, RetriesExhaustedError
+from sarameya.errors import RetriesExhaustedError
 from sarameya.protocol.backoff import Attempts, Backoff
 from sarameya.protocol.membership_messages import RetryScheduled
+from sarameya.protocol.reactions import Request
 
 
 class MembershipRetries:

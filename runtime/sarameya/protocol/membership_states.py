@@ -1,6 +1,6 @@
 """The states of a membership and how it moves between them: one table, the whole truth (h11's `_state.py`).
 
-How an error code becomes an input is a table too: `errors.reaction_to`, then `INPUTS`.
+How an error code becomes an input is a table too: `reactions.reaction_to`, then `INPUTS`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from sarameya.errors import Reaction
+from sarameya.protocol.reactions import Reaction
 
 
 class State(Enum):

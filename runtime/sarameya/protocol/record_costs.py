@@ -1,4 +1,4 @@
-"""What the records of a batch will take in memory, found out before any is made. Pure.
+"""What the records of a batch will take in memory, found out before any is made; and what messages do take. Pure.
 
 A record of seven bytes takes two hundred as a message, and a header of two bytes eighty: so a few kilobytes from a
 broker, decompressed within bounds, could still become gigabytes of objects. What is counted here is rough and on the
@@ -7,8 +7,9 @@ high side; batches of an ordinary size are not looked into at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from sarameya.model import Message
 from sarameya.protocol.compression import TooLargeError
 
 RECORD_BYTES, LEGACY_RECORD_BYTES, HEADER_BYTES = 200, 400, 100
@@ -17,6 +18,7 @@ _TIMES, _AT_LEAST = 4, 2**20
 _SLICE = 1000
 _SMALLEST_HEADER = 2
 """The lengths of its key and of its value."""
+_LOOKED_AT = 8
 
 
 def allowance(limit: int) -> int:
@@ -59,6 +61,16 @@ def slices(records: memoryview, count: int, limit: int) -> Iterator[int]:
             number = size = 0
         number, size, at = number + 1, size + length, max(begin + length, begin)
     yield number
+
+
+def content_bytes(messages: Sequence[Message]) -> int:
+    """What keys, values and headers of these, one at least, take, about: a few of them are looked at."""
+    some = messages[:: len(messages) // _LOOKED_AT + 1]
+    size = 0
+    for message in some:
+        size += len(message.key or b"") + len(message.value or b"")
+        size += sum(HEADER_BYTES + len(key) + len(value or b"") for key, value in message.headers)
+    return len(messages) * size // len(some)
 
 
 def _headers(data: bytes, count: int) -> int:

@@ -10,11 +10,12 @@ import trio
 
 from sarameya.embedded import CoordinatorConfig
 from sarameya.error_codes import ErrorCode
-from sarameya.errors import GroupError, Reaction, Request, kafka_error, reaction_to
+from sarameya.errors import GroupError, kafka_error
 from sarameya.group.member import Notice
 from sarameya.model import CommittedOffset, Generation, TopicPartition
 from sarameya.net.coordinator import FetchedOffsets
 from sarameya.protocol.membership_messages import CommitRefused, Event, Fail, LeaveWanted, MembershipLost
+from sarameya.protocol.reactions import Reaction, Request, reaction_to
 from sarameya.protocol.subscription import Growth
 
 _NODE = 0

@@ -1,0 +1,175 @@
+"""The loop: join, session, rejoin, until closed or failed for good; and the leave behind it.
+
+Owns which session runs. What ends the membership outside of one, and what is to be waited for between two, is decided
+here; what a session does is `session_run.py`'s.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import trio
+
+from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.member import CloseWanted, Member, NewAssignment, Notice, SubscriptionChanged
+from sarameya.group.outcome import Outcome
+from sarameya.group.pauses import Pauses
+from sarameya.group.runtime import Runtime
+from sarameya.group.session_run import SessionRun
+from sarameya.group.source import of_brokers
+from sarameya.observe import GroupLeft, LeaveFailed, Retrying
+from sarameya.protocol.membership_messages import (
+    Fail,
+    JoinWanted,
+    LeaveWanted,
+    Left,
+    MembershipLost,
+    PrepareRebalance,
+)
+from sarameya.status import PartitionStatus
+
+_DROPPED = "the subscription was dropped"
+_UNANSWERED = "the coordinator has not answered in time"
+
+
+class Sessions:
+    """The sessions of one member."""
+
+    def __init__(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime, pauses: Pauses) -> None:
+        self._member = member
+        self._handler = handler
+        self._runtime = runtime
+        self._config = runtime.config
+        self._pauses = pauses
+        self._session_run: SessionRun | None = None
+
+    def status(self) -> tuple[PartitionStatus, ...]:
+        """Of the partitions of the session that runs, if one does."""
+        return () if self._session_run is None else self._session_run.status()
+
+    async def run(self) -> Outcome:
+        """Session after session, until one is the last; how that one ended."""
+        member, short = self._member, 0
+        if member.wanted is None and (last := await self._without_subscription(_DROPPED)) is not None:
+            return last
+        member.post(JoinWanted("the member starts"))
+        async for notice in member.notices:
+            match notice:
+                case NewAssignment():
+                    first: NewAssignment | None = notice
+                    while first is not None:
+                        began = trio.current_time()
+                        outcome = await self._run_session(first)
+                        if outcome.failures or outcome.fatal or outcome.closing:
+                            return outcome
+                        lasted = trio.current_time() - began
+                        short = short + 1 if lasted < self._config.heartbeat_interval and not outcome.rebalanced else 0
+                        if (last := await self._between_sessions(short, lasted, outcome)) is not None:
+                            return last
+                        first = outcome.next
+                    member.post(JoinWanted(outcome.reason))
+                case PrepareRebalance(reason=reason) | MembershipLost(reason=reason):
+                    member.post(JoinWanted(reason))  # nothing runs that would have to be given up first
+                case SubscriptionChanged() if member.wanted is None:
+                    if (last := await self._without_subscription(_DROPPED)) is not None:
+                        return last
+                    member.post(JoinWanted("subscribed anew"))
+                case _ if (last := self._last_word(notice)) is not None:
+                    return last
+        raise AssertionError("the membership stopped without a word")
+
+    async def _run_session(self, first: NewAssignment) -> Outcome:
+        runtime = self._runtime
+        run = SessionRun(first, self._member, self._handler, runtime, self._pauses, of_brokers(runtime))
+        self._session_run = run
+        try:
+            return await run.run()
+        finally:
+            self._session_run = None
+
+    async def _between_sessions(self, short: int, lasted: float, outcome: Outcome) -> Outcome | None:
+        """Wait where a rejoin at once would do harm, or nothing is subscribed to; the outcome if that is the end."""
+        if short > 1 and self._member.wanted is not None:
+            # A handler that returns at once, again and again, must not become a rebalance storm.
+            delay = self._runtime.backoff.delay(short - 1)
+            self._runtime.observer(Retrying("session", short, lasted, delay, outcome.reason, kind="session"))
+            if (last := await self._pause(delay, outcome)) is not None:
+                return last
+        if self._member.wanted is None:
+            outcome.next = None
+            return await self._without_subscription(outcome.reason)
+        return None
+
+    async def _without_subscription(self, reason: str) -> Outcome | None:
+        """Leave the group, and wait until something is subscribed to again."""
+        member = self._member
+        member.post(LeaveWanted(reason))
+        # A coordinator that does not answer is waited for as long as when the group is closed.
+        with trio.move_on_after(self._config.close_timeout) as waiting:
+            async for notice in member.notices:
+                if isinstance(notice, Left):
+                    self._tell_left(reason, taken=notice.taken)
+                    break
+                if (last := self._last_word(notice)) is not None:
+                    return last
+        if waiting.cancelled_caught:
+            self._runtime.observer(LeaveFailed(self._runtime.group, _UNANSWERED))
+        while member.wanted is None:
+            if (last := self._last_word(await member.notices.receive())) is not None:
+                return last
+        return None
+
+    async def _pause(self, seconds: float, outcome: Outcome) -> Outcome | None:
+        """Wait, unless the group is closed, fails, or waits for us. What is assigned or lost meanwhile is noted."""
+        member = self._member
+        with trio.move_on_after(seconds):
+            async for notice in member.notices:
+                match notice:
+                    case NewAssignment():
+                        outcome.next = notice
+                    case MembershipLost():
+                        outcome.next = None
+                    case PrepareRebalance():
+                        outcome.next = None
+                        return None
+                    case SubscriptionChanged() if member.wanted is None:
+                        return None
+                    case _ if (last := self._last_word(notice)) is not None:
+                        return last
+        return None
+
+    async def leave(self, reason: str) -> None:
+        """Leave the group and wait until the coordinator has taken note, as long as the caller's scope allows."""
+        member = self._member
+        with suppress(trio.WouldBlock):
+            while True:
+                member.notices.receive_nowait()  # of before: a Fail among them says nothing of the leave
+        member.post(LeaveWanted(reason))
+        cause = _UNANSWERED
+        try:
+            async for notice in member.notices:
+                match notice:
+                    case Left(taken=taken):
+                        self._tell_left(reason, taken=taken)
+                        return
+                    case Fail(error=error):
+                        cause = str(error)
+                        break
+        except trio.Cancelled:
+            self._runtime.observer(LeaveFailed(self._runtime.group, cause))
+            raise
+        self._runtime.observer(LeaveFailed(self._runtime.group, cause))
+
+    def _tell_left(self, reason: str, *, taken: bool) -> None:
+        if taken:
+            self._runtime.observer(GroupLeft(self._runtime.group, reason))
+
+    def _last_word(self, notice: Notice) -> Outcome | None:
+        """The outcome, if `notice` ends the membership outside a session."""
+        match notice:
+            case CloseWanted(reason=reason):
+                deadline = trio.current_time() + self._config.close_timeout
+                return Outcome(reason=reason, deadline=deadline, closing=True)
+            case Fail(error=error):
+                return Outcome(reason=str(error), fatal=error)
+        return None

@@ -1,0 +1,25 @@
+"""How long something went on, over several times."""
+
+from __future__ import annotations
+
+from sarameya.consumer.stopwatch import Stopwatch
+
+
+def test_what_goes_on_counts_until_it_ends_and_all_times_together() -> None:
+    watch = Stopwatch()
+    assert (watch.lasting(5.0), watch.seconds_until(5.0)) == (0.0, 0.0)
+    watch.begin(10.0)
+    assert (watch.lasting(13.0), watch.seconds_until(13.0)) == (3.0, 3.0)
+    watch.end(14.0)
+    assert (watch.lasting(20.0), watch.seconds_until(20.0)) == (0.0, 4.0)
+    watch.begin(30.0)
+    assert (watch.lasting(31.0), watch.seconds_until(31.0)) == (1.0, 5.0)
+
+
+def test_end_of_what_does_not_go_on_counts_nothing() -> None:
+    watch = Stopwatch()
+    watch.end(10.0)
+    watch.begin(20.0)
+    watch.end(21.0)
+    watch.end(25.0)
+    assert watch.seconds_until(30.0) == 1.0

@@ -1,0 +1,21 @@
+"""Kafka's error codes, as the membership meets them: each row of the table, and what has none."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarameya.error_codes import ErrorCode
+from sarameya.protocol.reactions import Reaction, Request, reaction_to
+from tests.reactions import REACTIONS
+
+
+@pytest.mark.parametrize("request_", Request, ids=lambda request: request.name)
+def test_every_code_is_met_as_its_row_says_and_as_fatal_where_there_is_none(request_: Request) -> None:
+    expected = {code: REACTIONS.get((request_, code), Reaction.FATAL) for code in ErrorCode} | {
+        ErrorCode.NONE: Reaction.PROCEED
+    }
+    assert {code: reaction_to(request_, code) for code in ErrorCode} == expected
+
+
+def test_code_of_a_newer_kafka_is_fatal() -> None:
+    assert {reaction_to(request, 9999) for request in Request} == {Reaction.FATAL}
