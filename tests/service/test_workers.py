@@ -21,7 +21,8 @@ from sarameya.service.workers import Supervisor
 
 # As a worker does that has come to its event loop; the pipe's number is its last argument.
 TELLS = 'import os, sys; os.write(int(sys.argv[-1]), b\'{"snapshot": null, "failure": "", "happenings": []}\\n\'); '
-PATIENT = f"{TELLS} sys.stdin.read(); os.write(1, b'drained\\n')"  # in one write: two of them share the pipe
+DRAINS = "sys.stdin.read(); os.write(1, b'drained\\n')"  # in one write: two of them share the pipe
+PATIENT = TELLS + DRAINS
 
 
 def worker(directory: Path, name: str, then: str) -> list[str]:
@@ -215,7 +216,7 @@ def test_second_signal_kills_workers_that_will_not_end(tmp_path: Path) -> None:
 
 
 def test_killed_supervisor_lets_its_workers_drain() -> None:
-    command = [sys.executable, "-c", SUPERVISE, f"print('up', flush=True); {PATIENT}"]
+    command = [sys.executable, "-c", SUPERVISE, f"{TELLS} print('up', flush=True); {DRAINS}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         try:
