@@ -4,16 +4,14 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from sarameya._version import __version__
 from sarameya.service import commands
-from sarameya.service.cli import build_parser, main, whole_parser
+from sarameya.service.cli import main
 
 
 def greet(parser: argparse.ArgumentParser) -> None:
@@ -43,16 +41,6 @@ class Broken:
 
 
 broken = Broken()
-
-
-class Counted:
-    """A command that remembers its parsers."""
-
-    asked: ClassVar[list[argparse.ArgumentParser]] = []
-
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        parser.description = "Counts how often it is asked: once."
-        self.asked.append(parser)
 
 
 @pytest.fixture(autouse=True)
@@ -138,18 +126,6 @@ def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixtu
     assert all(name in text for name in ("run", "broker", "greet", "absent", "exit codes: 0"))
     assert " ".join(text.split()).count("greets somebody") == 1
     assert "Or does not" not in text
-
-
-@pytest.mark.parametrize("build", [lambda: build_parser(["--help"]), whole_parser], ids=["help", "whole"])
-def test_command_of_another_package_is_asked_for_its_arguments_once(
-    build: Callable[[], argparse.ArgumentParser], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[argparse.ArgumentParser] = []
-    monkeypatch.setattr(Counted, "asked", asked)
-    entry = EntryPoint("counted", f"{__name__}:Counted", commands.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(commands, "entry_points", EntryPoints([entry]).select)
-    assert "counts how often it is asked" in " ".join(build().format_help().split())
-    assert len(asked) == 1
 
 
 def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

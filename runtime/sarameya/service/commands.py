@@ -54,20 +54,22 @@ def add_commands(subparsers: Any, argv: Sequence[str], common: argparse.Argument
                 print(f"sarameya: {told}", file=sys.stderr)
             continue
         taken.add(entry.name)
-        parser = subparsers.add_parser(entry.name, parents=[common], help=f"from {package}; see its own --help")
-        of_all = chosen is None or whole
-        if entry.name == chosen or of_all:
-            with suppress(HandlerError) if of_all else nullcontext():
+        summary = f"from {package}; see its own --help"
+        if chosen is None or whole:
+            summary = _summary(entry) or summary
+        parser = subparsers.add_parser(entry.name, parents=[common], help=summary)
+        if entry.name == chosen or whole:
+            with suppress(HandlerError) if whole else nullcontext():
                 _load(entry)(parser)
                 parser.set_defaults(run=partial(_run, parser.get_default("run")))
-        if of_all and parser.description:
-            # Only now it is known; argparse has made the help's line already.
-            subparsers._choices_actions[-1].help = _summary(parser.description)
 
 
-def _summary(description: str) -> str:
-    """Its first words, as our commands' summaries are."""
-    words = re.split(r"[.:](?:\s|$)", description, maxsplit=1)[0]
+def _summary(entry: EntryPoint) -> str:
+    """The first words of its description, as ours are; empty where it has none, or cannot be imported."""
+    parser = argparse.ArgumentParser()
+    with suppress(HandlerError):
+        _load(entry)(parser)
+    words = re.split(r"[.:](?:\s|$)", parser.description or "", maxsplit=1)[0]
     return words[:1].lower() + words[1:]
 
 
