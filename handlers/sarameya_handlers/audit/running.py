@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -46,7 +47,7 @@ async def open_run(
         yield without_spark
         return
     progress(f"starting Spark ({options.master})")
-    async with SparkEngine(options) as engine:
+    async with SparkEngine(options, stop_level=logging.DEBUG) as engine:
         yield _by(engine)
 
 

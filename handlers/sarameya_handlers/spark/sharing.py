@@ -71,6 +71,7 @@ async def serve(options: SparkOptions) -> AsyncIterator[str]:
             nursery.start_soon(_look_after, keeper)
             yield f"sc://localhost:{server.port}/;token={server.token}"
             nursery.cancel_scope.cancel()
+        logger.info("Spark is being stopped")
     finally:
         await keeper.close()
 

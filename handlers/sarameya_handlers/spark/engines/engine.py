@@ -7,6 +7,7 @@ behind in a thread is told to end, not waited for.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["AdoptedEngine", "Check", "Engine", "SparkEngine", "engine_of"]
 
 T = TypeVar("T")
+
+logger = logging.getLogger("sarameya.spark")
 
 
 class Engine(ABC):
@@ -133,11 +136,13 @@ _changing = trio.Lock()
 class SparkEngine(Engine):
     """Starts Spark and stops it, or has sessions of a Spark Connect server; together with all engines of this process.
 
-    A Spark that has died is replaced for all of them when one of them next needs it.
+    A Spark that has died is replaced for all of them when one of them next needs it. That it is stopped in the end is
+    logged at `stop_level`: a service says it, since it takes seconds, and a command has nothing to say but its answer.
     """
 
-    def __init__(self, options: SparkOptions) -> None:
+    def __init__(self, options: SparkOptions, *, stop_level: int = logging.INFO) -> None:
         self._options = options
+        self._stop_level = stop_level
         self._used: _Shared | None = None
 
     @property
@@ -170,6 +175,8 @@ class SparkEngine(Engine):
                 if used.users == 0:
                     _shared = None
                     used.mode.close()
+                    if not self._options.is_connect:
+                        logger.log(self._stop_level, "Spark is being stopped")
                     await used.keeper.close()
 
     async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:

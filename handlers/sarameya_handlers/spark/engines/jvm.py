@@ -71,7 +71,6 @@ class Jvm:
                     logger.error("%s", self.death(0))
                 _forget(self.session.sparkContext)
             else:
-                logger.info("Spark is being stopped")
                 self.session.stop()
         except Exception as error:  # noqa: BLE001 - pyspark has many for a JVM that has just died; it ends all the same
             logger.error("Spark has not stopped in order: %s", cause_of(error))
