@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from socket import SO_RCVLOWAT, SOL_SOCKET
@@ -36,10 +37,14 @@ class TcpTransport:
 
 def why_not_connected(error: BaseException) -> str:
     """What went wrong, without Python's wrapping, and trio's: it reports all attempts to connect as one group, each
-    with its address."""
-    if isinstance(error.__cause__, BaseExceptionGroup):
-        return "; ".join(sorted({why_not_connected(attempt) for attempt in error.__cause__.exceptions}))
-    if not isinstance(error, OSError) or error.errno is None:
+    with its address, and what TLS says as the cause of a broken stream."""
+    cause = error.__cause__
+    if isinstance(cause, BaseExceptionGroup):
+        return "; ".join(sorted({why_not_connected(attempt) for attempt in cause.exceptions}))
+    if isinstance(error, trio.BrokenResourceError) and cause is not None:
+        return why_not_connected(cause)
+    # TLS has numbers of its own, which are not the system's.
+    if not isinstance(error, OSError) or isinstance(error, ssl.SSLError) or error.errno is None:
         return str(error) or type(error).__name__
     # Names that are not found have numbers of their own, below 0.
     return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)

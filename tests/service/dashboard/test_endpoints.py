@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -86,6 +87,13 @@ async def test_nobody_there_is_a_reason() -> None:
     found = await asked("http://127.0.0.1:1")
     assert isinstance(found, str)
     assert found == "no status: its endpoint does not answer: Connection refused"
+
+
+async def test_endpoint_that_speaks_no_tls_is_a_reason() -> None:
+    async with served(answering(ok(b"{}"))) as url:
+        found = await asked(url.replace("http://", "https://"))
+    assert isinstance(found, str)
+    assert re.fullmatch(r"no status: its endpoint does not answer: \[SSL: .*\(_ssl\.c:\d+\)", found), found
 
 
 async def test_redirection_is_not_followed() -> None:
