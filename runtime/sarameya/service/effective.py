@@ -90,12 +90,12 @@ def _values(app: App, handler_defaults: Mapping[str, Any]) -> Iterator[tuple[str
 
 def _over(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """What is given, and behind it the defaults of what is not, in tables within them, too."""
-    both = {
-        name: _over(value, default) if isinstance(value, Mapping) and isinstance(default, Mapping) else value
-        for name, value in given.items()
-        for default in [defaults.get(name)]
-    }
-    return both | {name: default for name, default in defaults.items() if name not in given}
+    both = dict(given)
+    for name, default in defaults.items():
+        value = both.setdefault(name, default)
+        if isinstance(value, Mapping) and isinstance(default, Mapping):
+            both[name] = _over(value, default)
+    return both
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, Any]]:

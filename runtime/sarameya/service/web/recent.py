@@ -147,21 +147,27 @@ def bare(error: BaseException) -> BaseException:
 def tree_of(error: BaseException) -> Tree:
     """Groups' members, and causes; notes stay with the text. Those at the top first, no deeper than `_DEEPEST` (causes
     may go in a circle), and no more than `_MOST`: how many more there are is the last thing that it is made of."""
-    shown, depths, below = [error], [0], [list[int]()]
-    at = 0
-    while at < len(shown):
-        for one in _inner(shown[at])[:_WIDEST] if depths[at] < _DEEPEST else ():
-            if len(shown) < _MOST:
-                below[at].append(len(shown))
-                shown.append(one)
-                depths.append(depths[at] + 1)
-                below.append([])
-        at += 1
-    trees: dict[int, Tree] = {}
-    for at in reversed(range(len(shown))):
-        trees[at] = Tree(text=_told_of(shown[at]), inner=tuple(trees[one] for one in below[at]))
-    more = len(_all_of(error) - {id(one) for one in shown})
-    return attrs.evolve(trees[0], inner=(*trees[0].inner, Tree(text=f"and {more} more"))) if more else trees[0]
+    top = _Node(error, 0)
+    shown = [top]
+    for node in shown:  # which grows meanwhile
+        inner = _inner(node.error)[:_WIDEST] if node.depth < _DEEPEST else []
+        node.inner = [_Node(one, node.depth + 1) for one in inner[: _MOST - len(shown)]]
+        shown += node.inner
+    more = len(_all_of(error) - {id(node.error) for node in shown})
+    tree = top.tree()
+    return attrs.evolve(tree, inner=(*tree.inner, Tree(text=f"and {more} more"))) if more else tree
+
+
+@attrs.define(slots=True)
+class _Node:
+    """An error that is shown, and those below it that are."""
+
+    error: BaseException
+    depth: int
+    inner: list[_Node] = attrs.field(factory=list)
+
+    def tree(self) -> Tree:
+        return Tree(text=_told_of(self.error), inner=tuple(node.tree() for node in self.inner))
 
 
 def _inner(error: BaseException) -> list[BaseException]:
