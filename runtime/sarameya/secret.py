@@ -125,8 +125,9 @@ _LIKENESS = 0.84
 _PLACES = {"file", "path", "location", "url", "uri", "class", "type", "provider", "ms", "seconds"}
 """A name that ends so says where a secret is, or something else about it."""
 _ADDRESSES = ("bootstrap_servers", "bootstrap.servers")
-_BEFORE_HOST = re.compile(r"[^,]*@")
-"""Who writes `user:password@host:9092` is told that it is no address without the password."""
+_BEFORE_HOST = re.compile(r".*@", re.DOTALL)
+"""Who writes `user:password@host:9092` is told that it is no address without the password, which may have a comma in
+it: nothing before the last `@` is shown, of a list neither."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _IN_TEXT = re.compile(
@@ -168,6 +169,9 @@ def masked(name: str, value: Any) -> Any:
             return HIDDEN
         case Mapping():
             return {key: masked(str(key), inner) for key, inner in value.items()}
+        case list() | tuple() if name.endswith(_ADDRESSES):
+            last = max((index for index, one in enumerate(value) if "@" in str(one)), default=0)
+            return type(value)([HIDDEN] * last + [masked(name, one) for one in value[last:]])
         case list():
             return [masked(name, inner) for inner in value]
         case tuple():

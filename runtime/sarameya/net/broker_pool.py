@@ -288,9 +288,12 @@ def parse_bootstrap(servers: Iterable[str]) -> list[Broker]:
     Raises ConfigError naming the address that is wrong.
     """
     brokers: list[Broker] = []
-    for server in [servers] if isinstance(servers, str) else servers:
+    servers = [servers] if isinstance(servers, str) else list(servers)
+    if any("@" in server for server in servers):  # all of them: a comma in a password has parted it
+        raise ConfigError("bootstrap_servers", servers, "must be HOST:PORT each, without a user or password")
+    for server in servers:
         host, colon, port = server.strip().rpartition(":")
-        if not (colon and host and "@" not in host and port.isdecimal() and 0 < int(port) < 65536):
+        if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
             raise ConfigError("bootstrap_servers", server, "must be HOST:PORT, for example localhost:9092")
         brokers.append(Broker(-1 - len(brokers), host.strip("[]"), int(port)))
     if not brokers:
