@@ -148,9 +148,52 @@ def test_variable_that_is_not_allowed_is_told_by_its_name(monkeypatch: pytest.Mo
     ]
 
 
-def test_password_in_an_address_is_refused_and_not_shown(
-    properties: str, app_file: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"TOPICS": "orders", "TOPICS_PATTERN": "o.*"},
+        {"HANDLER_OPTIONS_X_FILE": "/nonexistent"},
+        {"HANDLER_OPTION_TABLE": "t", "SERVICE_WORKRS": "1"},
+        {"SERVICE_HTTP_FILE": "/nonexistent"},
+    ],
+)
+def test_mistake_about_an_apps_own_keys_is_no_matter_where_a_cluster_is_asked(
+    environ: dict[str, str], app_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(f"SARAMEYA_{name}", value)
+    assert not names_cluster(parsed())
+    assert read("--bootstrap", "a:1").bootstrap_servers == ("a:1",)
+    assert len(problems("--app", app_file)) == len([name for name in environ if name != "TOPICS_PATTERN"])
+
+
+def test_mistake_about_the_group_is_told_to_commands_that_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SARAMEYA_GROUP_FILE", "/nonexistent")
+    place = read("--bootstrap", "a:1")
+    with pytest.raises(AppFileError, match="SARAMEYA_GROUP_FILE: the file /nonexistent cannot be read"):
+        place.own_group()
+
+
+def test_variable_that_contradicts_the_properties_of_the_command_line_is_refused(
+    properties: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(properties).write_text("bootstrap.servers=p:1\ngroup.id=theirs\n")
+    monkeypatch.setenv("SARAMEYA_BOOTSTRAP_SERVERS", "e:1")
+    assert problems("--properties", properties) == [
+        f"bootstrap_servers: SARAMEYA_BOOTSTRAP_SERVERS says ['e:1'], and {properties} ['p:1']: unset the variable, or "
+        "say by an argument which is meant"
+    ]
+    assert read("--properties", properties, "--bootstrap", "mine:1").bootstrap_servers == ("mine:1",)
+    monkeypatch.setenv("SARAMEYA_BOOTSTRAP_SERVERS", "p:1")
+    place = read("--properties", properties)
+    assert (place.bootstrap_servers, place.own_group()) == (("p:1",), "theirs")
+    monkeypatch.setenv("SARAMEYA_GROUP", "of-the-environment")
+    place = read("--properties", properties)
+    with pytest.raises(AppFileError, match=r"group: SARAMEYA_GROUP says 'of-the-environment', and .* 'theirs': unset"):
+        place.own_group()
+
+
+def test_password_in_an_address_is_refused_and_not_shown() -> None:
     for text in ("user:s3cret@host:1", "user@host:1", "a:1,user:s3,cret@host:1"):
         with pytest.raises(argparse.ArgumentError) as caught:
             read("--bootstrap", text)
@@ -170,7 +213,8 @@ def test_password_in_an_address_of_a_file_or_variable_is_not_shown(
     assert len(told) == 3
     for line in told:
         _, shown = line.split("bootstrap_servers = ")
-        assert "'***@host:1'" in shown and ": must be " in shown
+        assert "'***@host:1'" in shown
+        assert ": must be " in shown
         assert not any(part in shown for part in ("user", "s3", "cr", "et@"))
 
 

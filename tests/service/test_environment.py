@@ -38,7 +38,7 @@ def found(environ: dict[str, str]) -> list[Variable]:
 
 
 def problems_of(environ: dict[str, str]) -> list[str]:
-    return variables(environ, get_type_hints(ServiceSection))[1]
+    return [line for _, line in variables(environ, get_type_hints(ServiceSection))[1]]
 
 
 def test_variables_go_before_the_file_and_leave_the_rest(path: Path) -> None:

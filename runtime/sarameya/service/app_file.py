@@ -24,7 +24,7 @@ from sarameya.config.mistakes import conflicts_of, mistakes
 from sarameya.errors import ConfigError, SarameyaError
 from sarameya.option_kinds import unknown_option
 from sarameya.secret import masked
-from sarameya.service.environment import Variable
+from sarameya.service.environment import Environment, Problem, Variable, variables
 from sarameya.service.importing import NotImportedError, imported
 from sarameya.service.layers import GIVEN_BENEATH, Layers, layered
 from sarameya.service.log_lines import LogFormat
@@ -32,8 +32,6 @@ from sarameya.service.log_lines import LogFormat
 FailurePolicy = Literal["stop", "restart"]
 
 _Shape = TypeVar("_Shape")
-_Problem = tuple[str, str]
-"""A key, and what is wrong there."""
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/,@\[\]]+):([0-9]{1,5})")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -212,12 +210,15 @@ def load_app(path: Path, environ: Mapping[str, str] | None = None) -> App:
 
 def load(path: Path, environ: Mapping[str, str] | None = None, arguments: Sequence[Variable] = ()) -> Loaded:
     """As `load_app`, with where each value comes from; `arguments` go before all others."""
-    return structured(
-        *layered(_read(path), path, os.environ if environ is None else environ, SERVICE_KEYS, arguments), _MISSING
-    )
+    return structured(*layered(_read(path), path, environment(environ), arguments), _MISSING)
 
 
-def structured(layers: Layers, wrong: Iterable[str], remedies: Mapping[str, str]) -> Loaded:
+def environment(environ: Mapping[str, str] | None = None) -> Environment:
+    """What this process's environment says of an app, or another."""
+    return variables(os.environ if environ is None else environ, SERVICE_KEYS)
+
+
+def structured(layers: Layers, wrong: Iterable[Problem], remedies: Mapping[str, str]) -> Loaded:
     """The app that layers amount to. `wrong` is what is wrong with them already; `remedies` say what to do where a key
     is missing. Raises AppFileError."""
     problems = list(_topics_problems(layers.table, remedies))
@@ -227,10 +228,10 @@ def structured(layers: Layers, wrong: Iterable[str], remedies: Mapping[str, str]
 def structured_as(
     kind: type[_Shape],
     layers: Layers,
-    wrong: Iterable[str],
+    wrong: Iterable[Problem],
     remedies: Mapping[str, str],
-    problems: Iterable[_Problem] = (),
-    check: Callable[[_Shape], Iterable[_Problem]] = lambda _: (),
+    problems: Iterable[Problem] = (),
+    check: Callable[[_Shape], Iterable[Problem]] = lambda _: (),
 ) -> _Shape:
     """As `structured`, of whatever shape: an app's, or of some of its keys. `problems` are known already, `check` finds
     those of what is made."""
@@ -245,7 +246,7 @@ def structured_as(
         found += _problems(error, table, remedies)
     if layers.is_short:
         found = [(key, told) for key, told in found if key in table or key not in GIVEN_BENEATH]
-    told = [*(layers.told(*problem) for problem in found), *wrong]
+    told = [*(layers.told(*problem) for problem in found), *(line for _, line in wrong)]
     if told:
         raise AppFileError(layers.path, told)
     return made
@@ -323,14 +324,14 @@ _MISSING = {
 }
 
 
-def _topics_problems(table: Mapping[str, Any], remedies: Mapping[str, str]) -> Iterator[_Problem]:
+def _topics_problems(table: Mapping[str, Any], remedies: Mapping[str, str]) -> Iterator[Problem]:
     if "topics" in table and "topics_pattern" in table:
         yield "", "topics and topics_pattern are both given: give one of them"
     elif "topics" not in table and "topics_pattern" not in table:
         yield "topics", f"topics is missing: {remedies['topics']}"
 
 
-def _without_config(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[_Problem]]:
+def _without_config(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
     """The table without its options, and what is wrong with these, each by itself: what they go with may stand where it
     could not be read."""
     options = table.get("config", {})
@@ -340,7 +341,7 @@ def _without_config(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[_
     return {**table, "config": {}}, [(f"config.{error.option}", f"config.{error}") for error in wrong]
 
 
-def _options_of_nothing(app: App) -> Iterator[_Problem]:
+def _options_of_nothing(app: App) -> Iterator[Problem]:
     """A topic's options that change nothing, since the topic is not read: its name is not what was meant."""
     for topic in app.config.topics:
         if app.topics_pattern is not None:
@@ -351,7 +352,7 @@ def _options_of_nothing(app: App) -> Iterator[_Problem]:
             yield "config.topics", f"config.topics.{topic}: is not read; those that are read {read}"
 
 
-def _problems(error: BaseException, value: Any, remedies: Mapping[str, str], key: str = "") -> Iterator[_Problem]:
+def _problems(error: BaseException, value: Any, remedies: Mapping[str, str], key: str = "") -> Iterator[Problem]:
     """One line, and its key, for each mistake in the tree that cattrs raised; `value` is what stood at `key`."""
     prefix = f"{key}." if key else ""
     match error:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sarameya.service.app_file import SERVICE_KEYS, Loaded, structured
+from sarameya.service.app_file import Loaded, environment, structured
 from sarameya.service.environment import Variable
 from sarameya.service.layers import layered, put
 
@@ -29,7 +28,7 @@ def load_arguments(
     Raises AppFileError, each line of which begins with the `command`; `remedies` end those about keys that are missing.
     """
     table: dict[str, Any] = {}
-    layers, wrong = layered(table, Path(command), os.environ if environ is None else environ, SERVICE_KEYS, arguments)
+    layers, wrong = layered(table, Path(command), environment(environ), arguments)
     for key, value in defaults.items():
         if layers.origin(key) == "default":
             put(table, key, value)

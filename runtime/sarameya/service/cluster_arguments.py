@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import attrs
 from sarameya.config import Config
 from sarameya.errors import ConfigError
 from sarameya.net.broker_pool import parse_bootstrap
-from sarameya.service.app_file import SERVICE_KEYS, AppFileError, AskedSection, load, structured_as
+from sarameya.service.app_file import AppFileError, AskedSection, environment, load, structured_as
 from sarameya.service.argument_app import argument
-from sarameya.service.environment import Variable, toml_or_text, variables
+from sarameya.service.environment import Environment, Variable, toml_or_text
 from sarameya.service.layers import layered
 
 DEFAULT_TIMEOUT = 10.0
@@ -26,6 +25,7 @@ _GIVE = "--bootstrap HOST:PORT, --properties FILE, --app APP.toml, or SARAMEYA_B
 _NO_CLUSTER = f"the cluster is missing: {_GIVE}"
 _NAMING = ("bootstrap_servers", "properties")
 """Keys that say which cluster, or where that is said."""
+_ASKED = ("bootstrap_servers", "group", "config")
 
 
 @attrs.frozen(slots=True)
@@ -36,6 +36,13 @@ class Cluster:
     bootstrap_servers: tuple[str, ...]
     config: Config
     group: str | None = None
+    group_mistake: AppFileError | None = None
+
+    def own_group(self) -> str | None:
+        """`group`. Raises AppFileError where what was said of it is wrong: no matter to commands that need none."""
+        if self.group_mistake is not None:
+            raise self.group_mistake
+        return self.group
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,31 +103,41 @@ def client_given(args: argparse.Namespace) -> Iterator[Variable]:
 def names_cluster(args: argparse.Namespace) -> bool:
     """Whether the arguments or the environment say which cluster; also where a variable is wrong, which may have been
     meant to: `cluster` tells it."""
-    if args.bootstrap_servers or args.app or args.properties:
+    return bool(args.app) or _is_named(args, environment())
+
+
+def _is_named(args: argparse.Namespace, variables: Environment) -> bool:
+    found, wrong = variables
+    if args.bootstrap_servers or args.properties:
         return True
-    found, wrong = variables(os.environ, SERVICE_KEYS)
-    return bool(wrong) or any(one.key in _NAMING for one in found)
+    return any(one.key in _NAMING for one in found) or any(key in ("", *_NAMING) for key, _ in wrong)
 
 
 def cluster(args: argparse.Namespace) -> Cluster:
     """The cluster that is named. Raises AppFileError, which lists all mistakes."""
-    if not names_cluster(args):
-        args.usage_error(_NO_CLUSTER)
     given = list(client_given(args))
-    app = load(args.app, arguments=given).app if args.app else _asked(args.called, given, os.environ)
-    return Cluster(app.bootstrap_servers, _patient(app.config, args.timeout), app.group)
+    if args.app:
+        app = load(args.app, arguments=given).app
+        return Cluster(app.bootstrap_servers, _patient(app.config, args.timeout), app.group)
+    variables = environment()
+    if not _is_named(args, variables):
+        args.usage_error(_NO_CLUSTER)
+    asked, of_group = _asked(Path(args.called), given, variables)
+    mistake = AppFileError(Path(args.called), of_group) if of_group else None
+    return Cluster(asked.bootstrap_servers, _patient(asked.config, args.timeout), asked.group, mistake)
 
 
-def _asked(called: str, given: list[Variable], environ: Mapping[str, str]) -> AskedSection:
-    """What arguments, environment and properties amount to, without an app file. What they say of handlers and the
-    service is of no use here."""
+def _asked(called: Path, given: list[Variable], variables: Environment) -> tuple[AskedSection, list[str]]:
+    """What arguments, environment and properties amount to, without an app file, and what is wrong with the group. What
+    they say of topics, handlers and the service is of no use here, and that of the group to some commands only."""
     table: dict[str, Any] = {}
-    layers, wrong = layered(table, Path(called), environ, SERVICE_KEYS, given)
+    layers, problems = layered(table, called, variables, given)
+    wrong = [(key, line) for key, line in problems if key in ("", *_NAMING) or key.startswith("config.")]
     if wrong and "bootstrap_servers" not in table:  # which may be what is wrong
-        raise AppFileError(layers.path, wrong)
-    asked: dict[str, Any] = {key: table[key] for key in ("bootstrap_servers", "group", "config") if key in table}
-    remedies = {"bootstrap_servers": f"give {_GIVE}"}
-    return structured_as(AskedSection, attrs.evolve(layers, table=asked), wrong, remedies)
+        raise AppFileError(called, [line for _, line in wrong])
+    layers = attrs.evolve(layers, table={key: table[key] for key in _ASKED if key in table})
+    asked = structured_as(AskedSection, layers, wrong, {"bootstrap_servers": f"give {_GIVE}"})
+    return asked, [line for key, line in problems if key == "group"]
 
 
 def _patient(config: Config, seconds: float) -> Config:

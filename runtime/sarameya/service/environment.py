@@ -52,12 +52,17 @@ class Variable:
     value: Any = attrs.field(repr=False)  # it may be a secret
 
 
-def variables(environ: Mapping[str, str], service_keys: Mapping[str, Any]) -> tuple[list[Variable], list[str]]:
-    """What the environment sets, and what is wrong with it, a line for each; `service_keys` are those of `[service]`,
-    with their types."""
+Problem = tuple[str, str]
+"""What is wrong: a key (of what was probably meant; empty where nothing is like it), and a line about it."""
+Environment = tuple[list[Variable], list[Problem]]
+"""What is set, and what is wrong with it."""
+
+
+def variables(environ: Mapping[str, str], service_keys: Mapping[str, Any]) -> Environment:
+    """What the environment says; `service_keys` are those of `[service]`, with their types."""
     known = _known(service_keys)
     found: list[Variable] = []
-    problems: list[str] = []
+    problems: list[Problem] = []
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in NOT_OURS:
             continue
@@ -68,12 +73,12 @@ def variables(environ: Mapping[str, str], service_keys: Mapping[str, Any]) -> tu
             continue
         key, read, is_file = place
         if is_file and name.removesuffix(_FILE) in environ:
-            problems.append(f"{name} and {name.removesuffix(_FILE)} are both set: set one of them")
+            problems.append((key, f"{name} and {name.removesuffix(_FILE)} are both set: set one of them"))
             continue
         try:
             found.append(Variable(name, key, _of_file(key, environ[name], read) if is_file else read(environ[name])))
         except ValueError as error:
-            problems.append(f"{name}: {error}")
+            problems.append((key, f"{name}: {error}"))
     return found, problems
 
 
@@ -106,7 +111,7 @@ def _place(name: str, known: Mapping[str, tuple[str, Read]]) -> tuple[str, Read,
     return None
 
 
-def _unknown(name: str, known: Mapping[str, Any]) -> str:
+def _unknown(name: str, known: Mapping[str, tuple[str, Read]]) -> Problem:
     plain = name.removesuffix(_FILE)
     *begin, option = plain.split("_", _WORDS)
     if (
@@ -117,8 +122,11 @@ def _unknown(name: str, known: Mapping[str, Any]) -> str:
         near = [f"{meant[0]}_{option}"]
     else:
         near = difflib.get_close_matches(plain, known, n=1)
-    hint = f"did you mean {near[0]}{name.removeprefix(plain)}? " if near else ""
-    return f"{name}: no such variable; {hint}{IN_THE_REFERENCE}"
+    hint, key = "", ""
+    if near:
+        hint = f"did you mean {near[0]}{name.removeprefix(plain)}? "
+        key, *_ = known.get(near[0], ("handler.options",))
+    return key, f"{name}: no such variable; {hint}{IN_THE_REFERENCE}"
 
 
 def _of_file(key: str, path: str, read: Read) -> Any:

@@ -14,7 +14,8 @@ import attrs
 
 from sarameya.config import ClientValues
 from sarameya.errors import PropertiesError
-from sarameya.service.environment import Variable, variables
+from sarameya.secret import masked
+from sarameya.service.environment import PREFIX, Environment, Problem, Variable
 
 GIVEN_BENEATH = ("bootstrap_servers", "group")
 """What a `.properties` file gives beside options."""
@@ -56,35 +57,51 @@ class Layers:
 def layered(
     table: dict[str, Any],
     path: Path,
-    environ: Mapping[str, str],
-    service_keys: Mapping[str, Any],
+    environment: Environment,
     arguments: Sequence[Variable] = (),
-) -> tuple[Layers, list[str]]:
+) -> tuple[Layers, list[Problem]]:
     """The app file's table (which is changed) with what lies before and beneath it, and what is wrong with these.
 
     `arguments` are the command line's, named as it names them.
     """
-    found, problems = variables(environ, service_keys)
-    problems += _both_set(found)
+    found, wrong = environment
+    problems = [*wrong, *_both_set(found)]
     for variable in [*found, *arguments]:
         put(table, variable.key, variable.value)
-    found = [*reversed(arguments), *found]
+    given = (*reversed(arguments), *found)
     named = table.get("properties")
     if not isinstance(named, str) or not named:
-        return Layers(table, path, tuple(found)), problems
+        return Layers(table, path, given), problems
     properties = path.parent / named
     try:
-        beneath = frozenset(_laid(table, ClientValues.read(properties)))
+        client = ClientValues.read(properties)
     except PropertiesError as error:
-        return Layers(table, path, tuple(found), is_short=True), [*problems, *error.problems]
-    return Layers(table, path, tuple(found), properties, beneath), problems
+        problems += (("properties", line) for line in error.problems)
+        return Layers(table, path, given, is_short=True), problems
+    if any(one.key == "properties" for one in arguments):
+        problems += _contradictions(properties, client, given)
+    return Layers(table, path, given, properties, frozenset(_laid(table, client))), problems
 
 
-def _both_set(variables: Sequence[Variable]) -> Iterator[str]:
+def _both_set(variables: Sequence[Variable]) -> Iterator[Problem]:
     """That one of them would stand in for another, unasked."""
     names = {variable.key: variable.name for variable in variables}
     if names.keys() >= _INSTEAD.keys():
-        yield f"{names['topics']} and {names['topics_pattern']} are both set: set one of them"
+        yield "topics", f"{names['topics']} and {names['topics_pattern']} are both set: set one of them"
+
+
+def _contradictions(properties: Path, client: ClientValues, given: Sequence[Variable]) -> Iterator[Problem]:
+    """That a variable says another cluster or group than the file which the command line names: who called the command
+    may not know of the variable, and would ask, or change, what was not meant."""
+    for key, theirs in _whom(client).items():
+        first = next((one for one in given if one.key == key), None)
+        if theirs and first is not None and first.name.startswith(PREFIX) and first.value != theirs:
+            shown = f"{masked(key, first.value)!r}", f"{masked(key, theirs)!r}"
+            yield (
+                key,
+                f"{key}: {first.name} says {shown[0]}, and {properties} {shown[1]}: unset the variable, or say by an "
+                "argument which is meant",
+            )
 
 
 def put(table: dict[str, Any], key: str, value: Any) -> None:
@@ -102,7 +119,7 @@ def put(table: dict[str, Any], key: str, value: Any) -> None:
 
 def _laid(table: dict[str, Any], client: ClientValues) -> Iterator[str]:
     """Put what a client's properties give where the table has nothing; the keys of it."""
-    for key, value in zip(GIVEN_BENEATH, (list(client.bootstrap_servers), client.group_id), strict=True):
+    for key, value in _whom(client).items():
         if value and key not in table:
             table[key] = value
             yield key
@@ -111,6 +128,10 @@ def _laid(table: dict[str, Any], client: ClientValues) -> Iterator[str]:
         for option in client.options.keys() - options.keys():
             options[option] = client.options[option]
             yield f"config.{option}"
+
+
+def _whom(client: ClientValues) -> dict[str, Any]:
+    return dict(zip(GIVEN_BENEATH, (list(client.bootstrap_servers), client.group_id), strict=True))
 
 
 def _is_in(table: Any, names: Sequence[str]) -> bool:

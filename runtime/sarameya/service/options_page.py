@@ -24,9 +24,9 @@ _HEAD = f"""<!-- Written by `{COMMAND}`; `make configuration` writes it anew. --
 sizes are bytes, unless Kafka's name is used: then they are what Kafka has. What a value may not be is refused when it
 is given, by option, value and what is allowed.
 
-An app's value is what the command line says (`-o NAME=VALUE`, where a command has it), else
-[the environment](#environment-variables), else the app file, else the [`.properties` file](#kafkas-own-names) that it
-names, else the default:
+A value is what the command line says (`-o`, `--bootstrap` and the like), else
+[the environment](#environment-variables), else the app file, else the [`.properties` file](#kafkas-own-names)
+(`--properties`, or the one that the app file names), else the default. So it is for every command:
 
     sarameya config show app.toml          # every value with its origin; --json for programs
 
@@ -41,10 +41,11 @@ What is a secret, or looks like one by its name, is shown as `***`, there and in
 _ENVIRONMENT = """
 ## Environment variables
 
-They go before what the app file says, for every command that reads one. Those that ask a cluster (`groups`, `topics`,
-`verify`, `dashboard`) take of them, with an app file or without, where it is, the group, and what is under `config`.
-Arguments go before them. Texts are taken as they are, lists are separated by commas, and anything else is as TOML has
-it (`12.5`, `true`, `{ max_rows = 5 }`).
+Arguments go before them, and they before the app file and a `.properties` file. Commands that ask a cluster (`groups`,
+`topics`, `verify`, `rewind`, `dashboard`) take of them where it is, the group, and what is under `config`. Where
+`--properties FILE` stands on the command line, and a variable says another cluster or group than that file, the command
+is refused, unless an argument says which is meant. Texts are taken as they are, lists are separated by commas, and
+anything else is as TOML has it (`12.5`, `true`, `{ max_rows = 5 }`).
 
 | variable | key of the app file |
 |---|---|

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until a signal. Raises HttpError, ConfigError, AppFileError, and what Kafka refuses for good."""
     configure_logging("debug" if args.debug else args.log_level, log_format=args.log_format)
     place = cluster(args)
-    group: str | None = args.group or place.group
+    group: str | None = args.group or place.own_group()
     if not group:
         args.usage_error("no group is named: --group NAME, or by --app, --properties or SARAMEYA_GROUP")
     return signals.run(partial(_serve, args, str(group), place))

@@ -39,9 +39,10 @@ def group_names(args: argparse.Namespace, named: list[str], place: Cluster) -> l
     """The groups that were named, else the cluster's own."""
     if named:
         return named
-    if place.group is None:
+    group = place.own_group()
+    if group is None:
         args.usage_error("no group is named: GROUP, or by --app, --properties or SARAMEYA_GROUP")
-    return [place.group] if place.group else []
+    return [group] if group else []
 
 
 def topic_choice(text: str) -> TopicChoice:
