@@ -532,4 +532,4 @@ async def test_broker_on_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         (error,) = await errors_of(tmp_path, "broker", "--port", str(port), code=1)
-    assert error == f"--host, --port = '127.0.0.1:{port}': cannot be listened on: Address already in use"
+    assert error == f"--host, --port = '127.0.0.1:{port}': cannot be listened at: Address already in use"

@@ -9,10 +9,10 @@ from functools import partial
 
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.topics import MAX_PARTITIONS
-from sarameya.errors import SarameyaError
 from sarameya.service import signals
 from sarameya.service.epilogs import epilog
 from sarameya.service.failures import ExitCode
+from sarameya.service.listening import refusal
 from sarameya.service.log_lines import add_log_format_argument, configure_logging
 from sarameya.service.signals import Stop
 
@@ -57,8 +57,7 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal. Raises SarameyaError where the address cannot be listened on, which may pass: who has the
-    port may end."""
+    """Serve until a signal. Raises ListenError or ConfigError where the address cannot be listened at."""
     configure_logging("debug" if args.debug else args.log_level, log_format=args.log_format)
     return signals.run(partial(_serve, args))
 
@@ -70,9 +69,8 @@ async def _serve(args: argparse.Namespace, stop: Stop) -> ExitCode:
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(cluster)
-        except OSError as error:
-            address = f"{args.host}:{args.port}"
-            raise SarameyaError(f"--host, --port = {address!r}: cannot be listened on: {error.strerror}") from error
+        except (OSError, UnicodeError) as error:
+            raise refusal("--host, --port", f"{args.host}:{args.port}", error) from error
         print(f"sarameya broker: ready at {','.join(cluster.bootstrap_servers)}", flush=True)
         await stop.wait()
     return ExitCode.OK

@@ -19,12 +19,13 @@ from trio.testing import MockClock
 
 from sarameya.errors import ConfigError
 from sarameya.service.app_file import App, HandlerSection, ServiceSection
+from sarameya.service.listening import ListenError
 from sarameya.service.signals import Stop
 from sarameya.service.web.app import _Feed
 from sarameya.service.web.board import Board
 from sarameya.service.web.members import Heard
 from sarameya.service.web.opening import open_pages
-from sarameya.service.web.server import HttpError, serving
+from sarameya.service.web.server import serving
 from sarameya.status import Activity
 from tests.service.web.made import ORDERS_1, heard, partition
 
@@ -279,15 +280,16 @@ async def test_client_that_goes_leaves_nothing_behind() -> None:
 async def test_address_that_is_taken_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(HttpError) as raised:
+        with pytest.raises(ListenError) as raised:
             async with site(address):
                 pytest.fail("it was served")
-        assert str(raised.value) == f"the status page cannot be served at {address}: Address already in use"
+        assert str(raised.value) == f"http = '{address}': cannot be listened at: Address already in use"
 
 
 async def test_host_that_is_none_is_one_line() -> None:
-    with pytest.raises(HttpError, match=r"^the status page cannot be served at no\.such\.invalid:0: .+$"):
-        async with site("no.such.invalid:0"):
+    host = f"{'x' * 64}:0"
+    with pytest.raises(ConfigError, match=rf"^http = '{host}': cannot be listened at: .+$"):
+        async with site(host):
             pytest.fail("it was served")
 
 

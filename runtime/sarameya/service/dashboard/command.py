@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal. Raises HttpError, ConfigError, AppFileError, and what Kafka refuses for good."""
+    """Serve until a signal. Raises ListenError, ConfigError, AppFileError, and what Kafka refuses for good."""
     configure_logging("debug" if args.debug else args.log_level, log_format=args.log_format)
     place = cluster(args)
     group: str | None = args.group or place.own_group()

@@ -18,7 +18,7 @@ logger = logging.getLogger("sarameya")
 async def open_pages(app: App, members: Members, stop: Stop) -> AsyncIterator[str | None]:
     """The pages at `[service] http` for the length of the block; yields the URL, or None where none are wanted.
 
-    Raises ConfigError where what serves them is not installed, HttpError where they cannot be served there.
+    Raises ConfigError where what serves them is not installed, and as `serving` does.
     """
     address = app.service.http
     if address is None:

@@ -13,8 +13,8 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 
-from sarameya.errors import SarameyaError
 from sarameya.service.failures import leaves
+from sarameya.service.listening import refusal
 from sarameya.service.web.app import make_app
 from sarameya.service.web.board import Shown
 from sarameya.service.web.names import Names
@@ -29,21 +29,17 @@ _STALLED = 5.0
 that nothing else would end it, nor the service."""
 
 
-class HttpError(SarameyaError):
-    """`[service] http` cannot be listened at."""
-
-
 @asynccontextmanager
 async def serving(board: Shown, address: str, names: Collection[str] = ()) -> AsyncIterator[str]:
     """The board at HOST:PORT (port 0: one that is free), for who asks by an own name or one of `names`; yields the URL.
-    Raises HttpError.
+    Raises ListenError or ConfigError where that cannot be listened at.
 
     It is served until the block has been left, shielded: members that drain are seen.
     """
     try:
         listening = await _listening(address)
-    except OSError as error:
-        raise HttpError(f"the status page cannot be served at {address}: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:
+        raise refusal("http", address, error) from None
     scope, ready = trio.CancelScope(shield=True), trio.Event()
     app = cast(
         Any, make_app(board, Names.of(address, names))
@@ -92,7 +88,7 @@ def _url(listening: socket.socket) -> str:
 
 
 async def _listening(address: str) -> socket.socket:
-    """A socket bound to HOST:PORT. Raises OSError."""
+    """A socket bound to HOST:PORT. Raises OSError, and UnicodeError for what is no host's name."""
     host, _, port = address.rpartition(":")
     (family, kind, protocol, _, where), *_ = await trio.socket.getaddrinfo(
         host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
