@@ -59,7 +59,8 @@ CLAIMS: Claims = {
         "handlers",
         {
             "python": "totals_are_those_of_one_session what_is_left_is_written_behind_the_loop "
-            "each_row_is_there_once_though_commits_fail failures_are_told_with_their_offsets"
+            "each_row_is_there_once_though_commits_fail failures_are_told_with_their_offsets "
+            "options_are_checked_and_their_defaults_known"
         },
     ),
     **_of(

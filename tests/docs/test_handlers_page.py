@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
+import types
 from typing import Any
 
 import pytest
 from trio.testing import MockClock
 
 import sarameya
-from sarameya import Config, ConsumerGroup, ConsumerGroupHandler, Session
+from sarameya import Config, ConfigError, ConsumerGroup, ConsumerGroupHandler, Session
+from sarameya.service.handlers import build_handler, default_options
 from sarameya.testing import ClaimFeed, run_inline, virtual_wall_clock
 from tests.docs.pages import blocks, page
 from tests.group.kit import orders
@@ -79,6 +82,29 @@ async def test_failures_are_told_with_their_offsets(autojump_clock: MockClock, s
         assert offset in (1, 2)
         assert "four" in cause
         assert [one.offset for one in cluster.committed("g").values()] == [1]
+
+
+async def test_options_are_checked_and_their_defaults_known(
+    autojump_clock: MockClock,
+    shown: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = types.ModuleType("shown_on_the_page")
+    vars(module).update(shown)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    name = f"{module.__name__}:Above"
+    assert default_options(name) == {"limit": 100}
+    feed = ClaimFeed("orders")
+    feed.send(b"5")
+    feed.send(b"101")
+    feed.end()
+    await feed.run(build_handler(name, {}))
+    assert capsys.readouterr().out == "1\n"
+    with pytest.raises(ConfigError, match=r"^limit = 'x': must be a whole number$"):
+        build_handler(name, {"limit": "x"})
+    with pytest.raises(ConfigError, match=r"^limti = 5: no such option: there is limit$"):
+        build_handler(name, {"limti": 5})
 
 
 def test_calls_of_the_table_are_all_that_a_handler_has() -> None:

@@ -11,7 +11,7 @@ import pytest
 from sarameya.errors import ConfigError, HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.service import handlers
-from sarameya.service.handlers import build_handler
+from sarameya.service.handlers import build_handler, default_options
 
 INSTALLED = EntryPoints(
     [
@@ -50,6 +50,22 @@ class Impostor(Optionless):
         return "no handler"
 
 
+class Stating(OwnOptions):
+    @staticmethod
+    def option_defaults() -> dict[str, Any]:
+        return {"limit": 5}
+
+
+class Misstating(OwnOptions):
+    def option_defaults(self) -> dict[str, Any]:
+        return {"limit": 5}
+
+
+class StatingNothing(OwnOptions):
+    @classmethod
+    def option_defaults(cls) -> None: ...
+
+
 class Nested:
     Inner = Optionless
 
@@ -57,7 +73,7 @@ class Nested:
 @pytest.fixture(autouse=True)
 def made_up_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("made_up_handlers")
-    for thing in (Plain, Optionless, OwnOptions, Impostor, Nested):
+    for thing in (Plain, Optionless, OwnOptions, Impostor, Stating, Misstating, StatingNothing, Nested):
         setattr(module, thing.__name__, thing)
     monkeypatch.setitem(sys.modules, "made_up_handlers", module)
     monkeypatch.setattr(handlers, "entry_points", INSTALLED.select)
@@ -86,6 +102,23 @@ def test_class_with_from_options_is_built_by_it() -> None:
 def test_option_refused_by_from_options_is_raised_as_it_is() -> None:
     with pytest.raises(ConfigError, match=r"^bad = 1: must not be given$"):
         build_handler("made_up_handlers:OwnOptions", {"bad": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "defaults"), [("Plain", {"limit": 10}), ("Optionless", {}), ("OwnOptions", {}), ("Stating", {"limit": 5})]
+)
+def test_defaults_are_those_of_the_arguments_or_as_stated(name: str, defaults: dict[str, Any]) -> None:
+    assert default_options(f"made_up_handlers:{name}") == defaults
+
+
+@pytest.mark.parametrize("name", ["Misstating", "StatingNothing"])
+def test_defaults_that_are_stated_wrongly_are_the_handlers_mistake(name: str) -> None:
+    with pytest.raises(HandlerError) as raised:
+        default_options(f"made_up_handlers:{name}")
+    assert str(raised.value).startswith(f"handler 'made_up_handlers:{name}': option_defaults() fails with TypeError: ")
+    assert str(raised.value).endswith(
+        "; it must be a class method or a static one that takes nothing and returns a dictionary, values by option"
+    )
 
 
 REFUSED = [

@@ -49,13 +49,23 @@ def handler_class(name: str) -> Any:
 
 def default_options(name: str) -> dict[str, Any]:
     """What the handler called `name` takes for options that are not given: as its class's `option_defaults()` says,
-    or, of one that is built by its arguments, their own defaults. Raises HandlerError as `build_handler` does."""
+    or, of one that is built by its arguments, their own defaults. Raises HandlerError as `build_handler` does, and
+    where that method cannot be used."""
     kind = handler_class(name)
     if hasattr(kind, "from_options"):
-        stated = getattr(kind, "option_defaults", None)
-        return {} if stated is None else dict(stated())
+        return _stated(name, kind) if hasattr(kind, "option_defaults") else {}
     parameters = inspect.signature(kind).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def _stated(name: str, kind: Any) -> dict[str, Any]:
+    try:
+        return dict(kind.option_defaults())
+    except Exception as error:
+        raise HandlerError(
+            f"handler {name!r}: option_defaults() fails with {type(error).__name__}: {error}; it must be a class "
+            "method or a static one that takes nothing and returns a dictionary, values by option"
+        ) from error
 
 
 def _find(name: str) -> Any:
