@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from sarameya.config import Config
-from sarameya.errors import ConfigError
+from sarameya.errors import ConfigError, SarameyaError
 from sarameya.net.broker_pool import parse_bootstrap
 from sarameya.service.app_file import AppFileError, AskedSection, environment, load, structured_as
 from sarameya.service.argument_app import argument
@@ -36,10 +36,10 @@ class Cluster:
     bootstrap_servers: tuple[str, ...]
     config: Config
     group: str | None = None
-    group_mistake: AppFileError | None = None
+    group_mistake: SarameyaError | None = None
 
     def own_group(self) -> str | None:
-        """`group`. Raises AppFileError where what was said of it is wrong: no matter to commands that need none."""
+        """`group`. Raises SarameyaError where what was said of it is wrong: no matter to commands that need none."""
         if self.group_mistake is not None:
             raise self.group_mistake
         return self.group
