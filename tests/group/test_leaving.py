@@ -194,6 +194,73 @@ async def test_leave_that_is_taken_is_told_once(autojump_clock: MockClock, endin
         assert not member.seen(LeaveFailed)
 
 
+@pytest.mark.parametrize("ending", [close, cancel, end_session])
+async def test_leave_without_a_claim_that_is_stuck_is_told_once_and_with_that_reason(
+    autojump_clock: MockClock, ending: object
+) -> None:
+    class Stubborn(Recorder):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            self._note("claim")
+            with trio.move_on_after(60, shield=True):
+                await trio.sleep_forever()
+
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Stubborn()
+        member = await start_member(nursery, cluster, one, claim_grace=2.0, close_timeout=10.0)
+        await one.until(lambda: "claim" in one.calls)
+        await ending(member)  # type: ignore[operator]
+        await eventually(lambda: not cluster.describe_group("g").members)
+        await trio.sleep(1)
+        left = [GroupLeft("g", "claim of orders-0 is stuck")]
+        assert not member.ended.is_set()
+        assert member.seen(GroupLeft) == left, "told while the claim is stuck: it may be for good"
+        await member.ended.wait()
+        assert member.seen(GroupLeft) == left
+        assert not member.seen(LeaveFailed)
+
+
+async def test_leave_that_is_answered_when_nobody_waits_any_more_is_told(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Recorder()
+        member = await start_member(nursery, cluster, one, close_timeout=5.0)
+        await one.until(lambda: bool(one.sessions))
+        cluster.delay_next(Api.LEAVE_GROUP, 8.0)
+        member.group.unsubscribe()
+        await trio.sleep(7)
+        assert len(member.seen(LeaveFailed)) == 1
+        await trio.sleep(7)
+        await member.close()
+        assert member.seen(GroupLeft) == [GroupLeft("g", "the subscription was dropped")]
+        assert len(member.seen(LeaveFailed)) == 1
+
+
+async def test_leave_that_a_close_overtakes_is_told_with_the_reason_that_the_coordinator_has(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="sarameya.embedded")
+    async with orders(1) as cluster, deadline() as nursery:
+        one = Recorder()
+        member = await start_member(nursery, cluster, one)
+        await one.until(lambda: bool(one.sessions))
+        cluster.delay_next(Api.LEAVE_GROUP, 2.0)
+        member.group.unsubscribe()
+        await trio.sleep(1)
+        await member.close()
+        assert any("(the subscription was dropped)" in record.getMessage() for record in caplog.records)
+        assert member.seen(GroupLeft) == [GroupLeft("g", "the subscription was dropped")]
+
+
+async def test_member_that_ends_before_it_has_joined_has_not_left(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        cluster.drop_next(Api.JOIN_GROUP, None, hang_up=False)
+        member = await start_member(nursery, cluster, Recorder())
+        await trio.sleep(1)
+        await member.close()
+        assert member.error is None
+        assert not member.seen(GroupLeft)
+        assert not member.seen(LeaveFailed)
+
+
 async def test_static_member_that_ends_has_not_left(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one = Recorder()

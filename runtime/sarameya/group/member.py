@@ -22,7 +22,7 @@ from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import CoordinatorFound as CoordinatorFoundEvent
-from sarameya.observe import MembershipChanged, Observer, Retrying
+from sarameya.observe import GroupLeft, MembershipChanged, Observer, Retrying
 from sarameya.protocol.assignors import calling
 from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol
 from sarameya.protocol.backoff import Backoff
@@ -244,6 +244,8 @@ class Member:
             case Assigned():
                 self._take_over(command)
             case PrepareRebalance() | MembershipLost() | Left() | Fail():
+                if isinstance(command, Left) and command.taken:  # told here: whoever wanted it may not wait for it
+                    self._observer(GroupLeft(self._group, command.reason))
                 self.notify(command)
             case StateChanged(before=before, after=after, cause=cause, trigger=trigger):
                 self._since = trio.current_time()

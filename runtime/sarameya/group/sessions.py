@@ -17,7 +17,7 @@ from sarameya.group.pauses import Pauses
 from sarameya.group.runtime import Runtime
 from sarameya.group.session_run import SessionRun
 from sarameya.group.source import of_brokers
-from sarameya.observe import GroupLeft, LeaveFailed, Retrying
+from sarameya.observe import LeaveFailed, Retrying
 from sarameya.protocol.membership_messages import (
     Fail,
     JoinWanted,
@@ -108,7 +108,6 @@ class Sessions:
         with trio.move_on_after(self._config.close_timeout) as waiting:
             async for notice in member.notices:
                 if isinstance(notice, Left):
-                    self._tell_left(reason, taken=notice.taken)
                     break
                 if (last := self._last_word(notice)) is not None:
                     return last
@@ -149,8 +148,7 @@ class Sessions:
         try:
             async for notice in member.notices:
                 match notice:
-                    case Left(taken=taken):
-                        self._tell_left(reason, taken=taken)
+                    case Left():
                         return
                     case Fail(error=error):
                         cause = str(error)
@@ -159,10 +157,6 @@ class Sessions:
             self._runtime.observer(LeaveFailed(self._runtime.group, cause))
             raise
         self._runtime.observer(LeaveFailed(self._runtime.group, cause))
-
-    def _tell_left(self, reason: str, *, taken: bool) -> None:
-        if taken:
-            self._runtime.observer(GroupLeft(self._runtime.group, reason))
 
     def _last_word(self, notice: Notice) -> Outcome | None:
         """The outcome, if `notice` ends the membership outside a session."""

@@ -366,7 +366,7 @@ class Membership:
         self.member_id, self.answered_at = "", None
         self._disown()
         self._retries.clear()
-        self._commands.append(Left(taken))
+        self._commands.append(Left(taken, self._leave_reason))
 
     def _refuse(self, error: Exception, now: float) -> None:
         self._exchanges.drop_all()

@@ -267,9 +267,10 @@ class MembershipLost:
 @attrs.frozen(slots=True)
 class Left:
     """We are no member any more. `taken`: the coordinator has taken our leave, for there was one to take: who has not
-    joined has nothing to leave, and a static member does not."""
+    joined has nothing to leave, and a static member does not. `reason` is what it was told."""
 
     taken: bool
+    reason: str
 
 
 @attrs.frozen(slots=True)
