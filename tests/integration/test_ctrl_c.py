@@ -18,6 +18,7 @@ import pytest
 import trio
 
 from sarameya.embedded import CoordinatorConfig, EmbeddedCluster
+from sarameya.protocol.versions import Api
 from tests.integration.processes import OnTerminal, marked, on_terminal
 from tests.integration.test_landing_signals import SLOW
 from tests.integration.test_run_command import SARAMEYA, committed
@@ -36,9 +37,15 @@ print("importing", flush=True)
 time.sleep(60)
 """
 JAVA = """#!/bin/sh
-if [ "$1" = -version ]; then touch {asked}; fi
+if [ "$1" = -version ]; then
+    touch {asked}
+    while [ -e {gate} ] && kill -0 $PPID; do sleep 0.05; done
+fi
 exec {java} "$@"
 """
+"""Does not tell its version as long as the gate is there, and who asks."""
+EVER = 600.0
+"""Seconds, of answers that come no more."""
 
 
 @attrs.frozen
@@ -57,6 +64,7 @@ def imports(stage: Stage) -> bool:
 
 
 def checks_java(stage: Stage) -> bool:
+    """Java is asked for its version, and tells it when the gate goes."""
     return (stage.directory / "asked").exists()
 
 
@@ -88,7 +96,8 @@ async def started(
     temporary.mkdir()
     java = directory / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(JAVA.format(asked=directory / "asked", java=shutil.which("java")))
+    asked, gate = directory / "asked", directory / "java-gate"
+    java.write_text(JAVA.format(asked=asked, gate=gate, java=shutil.which("java")))
     java.chmod(0o755)
     (directory / "slow.py").write_text(transform)
     monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
@@ -128,6 +137,8 @@ async def started(
 
 
 POINTS = [imports, checks_java, starts_the_jvm, joins, consumes, lands]
+GATES = {checks_java: "java-gate", lands: "gate"}
+"""Files that hold the service at these points, as long as they are there."""
 
 
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
@@ -135,8 +146,8 @@ POINTS = [imports, checks_java, starts_the_jvm, joins, consumes, lands]
 async def test_ctrl_c_at_any_point_ends_the_service_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Callable[[Stage], bool], times: int
 ) -> None:
-    gate = tmp_path / "gate"
-    if point is lands:
+    gate = tmp_path / GATES.get(point, "gate")
+    if point in GATES:
         gate.touch()
     transform = SLOW_TO_IMPORT if point is imports else SLOW
     async with started(tmp_path, monkeypatch, transform=transform, others_are_waited_for=point is joins) as stage:
@@ -144,6 +155,8 @@ async def test_ctrl_c_at_any_point_ends_the_service_and_leaves_nothing(
         with trio.fail_after(DEADLINE):
             await until(lambda: point(stage) or running.process.poll() is not None)
         assert running.process.returncode is None, running.shown
+        if times == 2:
+            stage.cluster.delay_next(Api.LEAVE_GROUP, EVER, half="request")
         with trio.fail_after(PATIENCE):
             await running.ctrl_c()
             if point is not imports:
@@ -158,9 +171,13 @@ async def test_ctrl_c_at_any_point_ends_the_service_and_leaves_nothing(
             assert code == -signal.SIGINT  # as any program ends that does not listen; to a shell it is 130
         else:
             assert code == (130 if at_once else 0), running.shown
-            assert times == 2 or not at_once
+            # By the second, where the first alone cannot have ended it: a gate, or a leave that is not answered, holds
+            # it up. Nothing can hold up the end of a JVM that is killed, and with it that of a start: the second may
+            # come too late there. test_starting_signals.py has one that cannot.
+            if times == 1 or point is not starts_the_jvm:
+                assert at_once is (times == 2), running.shown
         if point is lands:
-            assert (at_once, committed(stage.cluster)) == ((False, COUNT) if times == 1 else (True, 0)), running.shown
+            assert committed(stage.cluster) == (COUNT if times == 1 else 0), running.shown
         if point is consumes:
             assert times == 2 or committed(stage.cluster) == COUNT
         if point in (joins, consumes, lands) and times == 1:
