@@ -77,6 +77,7 @@ export function partitions(rows, stuck) {
 }
 
 // Of rows that stay as they are: who tells them, where there are several.
+// A service has as many from its first look to its last, and of one that is started again all rows are others.
 const teller = (row, several) => (row.host ? who(row) : several ? `worker ${row.worker}` : "");
 
 export function landings(rows) {
