@@ -170,7 +170,9 @@ async def test_ctrl_c_at_any_point_ends_the_service_and_leaves_nothing(
         if point is imports:
             assert code == -signal.SIGINT  # as any program ends that does not listen; to a shell it is 130
         else:
-            assert code == (130 if at_once else 0), running.shown
+            # A second one that comes when nothing listens any more ends what is left of the program, which is nothing.
+            too_late = [-signal.SIGINT] if times == 2 and not at_once else []
+            assert code in ([130] if at_once else [0, *too_late]), running.shown
             # By the second, where the first alone cannot have ended it: a gate, or a leave that is not answered, holds
             # it up. Nothing can hold up the end of a JVM that is killed, and with it that of a start: the second may
             # come too late there. test_starting_signals.py has one that cannot.

@@ -2,43 +2,92 @@
 
 A JVM that has started sees its standard input end, however we end, and exits. One that starts looks there some seconds
 later, and nobody but us would take its directory away: it has the file with the port and the secret. So a shell waits
-beside it for our end: a second signal's, the watchdog's, SIGKILL's.
+beside it for our end: a second signal's, the watchdog's, SIGKILL's. It is there before the directory, which it makes
+itself, and until that is gone, so that at no moment our end would leave it behind.
 """
 
 from __future__ import annotations
 
+import secrets
+import shutil
+import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-# By SIGTERM a JVM takes its own temporary directories away.
-_WHEN_WE_HAVE_ENDED = """
+from sarameya import HandlerError
+
+# By SIGTERM a JVM takes its own temporary directories away. What ends us must not end the guard: a supervisor's SIGTERM
+# goes to all that there is, as a closed terminal's SIGHUP may.
+_GUARD = """
+trap '' INT TERM HUP
+mkdir -m 700 -- "$0" && echo made
+exec >/dev/null 2>&1  # nobody reads it when we have ended
+read -r jvm
 read -r _
-kill -s TERM -- "-$0"
-left=30
-while [ $left -gt 0 ] && kill -s 0 -- "-$0"; do
-    sleep 0.1
-    left=$((left - 1))
-done
-kill -s KILL -- "-$0"
-rm -rf -- "$1"
+if [ -n "$jvm" ]; then
+    kill -s TERM -- "-$jvm"
+    left=30
+    while [ $left -gt 0 ] && kill -s 0 -- "-$jvm"; do
+        sleep 0.1
+        left=$((left - 1))
+    done
+    kill -s KILL -- "-$jvm"
+fi
+rm -rf -- "$0"
 """
 
 
+class Guard:
+    """Who waits for our end, and the directory that is ours alone until then."""
+
+    def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
+        self._process = process
+        self.directory = directory
+
+    def watch(self, jvm: subprocess.Popen[bytes]) -> None:
+        """From here on `jvm`, with its group, goes as well if we end. Raises OSError if the guard has been killed."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{jvm.pid}\n")
+        self._process.stdin.flush()
+
+
 @contextmanager
-def guarded(process: subprocess.Popen[bytes], directory: str) -> Iterator[None]:
-    """If we end inside the block without leaving it, `process`, with its group, and `directory` go as well."""
-    guard = subprocess.Popen(
-        ["/bin/sh", "-c", _WHEN_WE_HAVE_ENDED, str(process.pid), directory],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-    )
+def guarding() -> Iterator[Guard]:
+    """A directory for the length of the block, and what is watched in it: if we end without leaving the block, both go.
+
+    Raises HandlerError where no directory can be made, FileNotFoundError where there is no place for temporary files.
+    """
+    directory = Path(tempfile.gettempdir(), f"sarameya-{secrets.token_hex(8)}")
+    guard = _started(directory)
+    assert guard.stdin is not None
+    assert guard.stdout is not None
     try:
-        yield
+        if (said := guard.stdout.readline()) != "made\n":
+            raise HandlerError(f"Spark's JVM has no place to answer at: {said.strip() or 'the guard of it was killed'}")
+        yield Guard(guard, directory)
     finally:
+        shutil.rmtree(directory, ignore_errors=True)
         guard.kill()  # before its standard input ends
         guard.wait()
-        assert guard.stdin is not None
         guard.stdin.close()
+        guard.stdout.close()
+
+
+def _started(directory: Path) -> subprocess.Popen[str]:
+    """The guard, in a group of its own. Until it is in that, and ignores what ends us, a terminal's signal would be its
+    end, too: it is born with these blocked."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+            text=True,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -11,7 +11,6 @@ import logging
 import os
 import shlex
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 from sarameya import HandlerError
 from sarameya_handlers.spark.engines.java import require_java
-from sarameya_handlers.spark.engines.jvm_guard import guarded
+from sarameya_handlers.spark.engines.jvm_guard import guarding
 from sarameya_handlers.spark.engines.jvm_output import Output
 
 logger = logging.getLogger("sarameya.spark")
@@ -42,17 +41,17 @@ def launch(
     """
     try:
         require_java()
-        with tempfile.TemporaryDirectory(prefix="sarameya-") as directory:
+        with guarding() as guard:
             # The JVM gives the file its name when all is in it.
-            answer = Path(directory, "gateway")
+            answer = guard.directory / "gateway"
             process = _start(conf, output, {**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)})
             try:
+                guard.watch(process)
                 launched(process)
-                with guarded(process, directory):
-                    while not answer.exists() and process.poll() is None:
-                        check()
-                        time.sleep(_LOOK_AGAIN)
-                    gateway = _connected(answer) if process.poll() is None else None
+                while not answer.exists() and process.poll() is None:
+                    check()
+                    time.sleep(_LOOK_AGAIN)
+                gateway = _connected(answer) if process.poll() is None else None
                 if gateway is not None:
                     gateway.proc = process
                     output.launched()

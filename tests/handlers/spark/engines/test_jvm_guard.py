@@ -2,51 +2,130 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
-from sarameya_handlers.spark.engines.jvm_guard import guarded
+from sarameya import HandlerError
+from sarameya_handlers.spark.engines import jvm_guard
+from sarameya_handlers.spark.engines.jvm_guard import guarding
 
 STARTING = """
 import subprocess, sys
-from sarameya_handlers.spark.engines.jvm_guard import guarded
-jvm = subprocess.Popen(["/bin/sh", "-c", sys.argv[2]], stdin=subprocess.PIPE, process_group=0)
-with guarded(jvm, sys.argv[1]):
+from sarameya_handlers.spark.engines.jvm_guard import guarding
+with guarding() as guard:
+    (guard.directory / "gateway").write_text("secret")
+    if len(sys.argv) == 1:
+        print("up", flush=True)
+        sys.stdin.read()
+    jvm = subprocess.Popen(["/bin/sh", "-c", sys.argv[1]], stdin=subprocess.PIPE, process_group=0)
+    guard.watch(jvm)
+    jvm.stdin.write(b"\\n")  # until then it is not guarded
+    jvm.stdin.flush()
     jvm.wait()
 """
-UP = "echo up; exec sleep 60"
-STUBBORN = "trap '' TERM; echo up; while true; do sleep 60; done"
+UP = "read -r _; echo up; exec sleep 60"
+STUBBORN = "read -r _; trap '' TERM; echo up; while true; do sleep 60; done"
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    place = tmp_path / "place"
-    place.mkdir()
-    (place / "gateway").write_text("secret")
-    return place
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path
 
 
-@pytest.mark.parametrize("jvm", [UP, STUBBORN])
-async def test_process_that_is_killed_takes_what_it_starts_along(directory: Path, jvm: str) -> None:
-    command = [sys.executable, "-c", STARTING, str(directory), jvm]
+@asynccontextmanager
+async def starting(*jvm: str) -> AsyncIterator[trio.Process]:
+    """A process within the block, at which it has said that it is `up`. At the end nothing of it must be left."""
+    command = [sys.executable, "-c", STARTING, *jvm]
     with trio.fail_after(30):
-        process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+        process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdout is not None
         assert await process.stdout.receive_some() == b"up\n"
-        process.kill()
+        yield process
         assert await process.stdout.receive_some() == b"", "which comes only when the last that has it open is gone"
         await process.wait()
-        while await trio.Path(directory).exists():  # the guard ends a moment after what it guards
+        await process.stdout.aclose()
+        assert process.stdin is not None
+        await process.stdin.aclose()
+
+
+async def gone(temporary: Path) -> None:
+    """The guard ends a moment after what it guards."""
+    with trio.fail_after(30):
+        while os.listdir(temporary):
             await trio.sleep(0.02)
 
 
-def test_block_that_is_left_leaves_process_and_directory_alone(directory: Path) -> None:
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0) as process:
-        with guarded(process, str(directory)):
+@pytest.mark.parametrize("jvm", [(UP,), (STUBBORN,), ()], ids=["up", "stubborn", "none-yet"])
+async def test_process_that_is_killed_takes_what_it_starts_along(temporary: Path, jvm: tuple[str, ...]) -> None:
+    async with starting(*jvm) as process:
+        assert len(os.listdir(temporary)) == 1
+        process.kill()
+    await gone(temporary)
+
+
+async def test_signals_that_end_us_leave_the_guard_on_guard(temporary: Path) -> None:
+    async with starting(UP) as process:
+        (guard,) = (pid for pid in children(process.pid) if b"rm -rf" in command_line(pid))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(guard, number)
+        process.kill()
+    await gone(temporary)
+
+
+def children(parent: int) -> list[int]:
+    text = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
+    return [int(pid) for pid in text.split()]
+
+
+def command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_guard_that_is_only_just_born_outlives_a_signal_of_the_terminal(temporary: Path) -> None:
+    """That goes to the whole group, which it is still in; ours listen for it, as a service does."""
+    program = """
+import os, signal, threading
+from sarameya_handlers.spark.engines.jvm_guard import guarding
+signal.signal(signal.SIGINT, lambda *_: None)
+over = threading.Event()
+def interrupt():
+    while not over.is_set():
+        os.killpg(0, signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    for _ in range(50):
+        with guarding():
             pass
+finally:
+    over.set()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, process_group=0)
+    assert os.listdir(temporary) == []
+
+
+def test_block_that_is_left_takes_the_directory_and_leaves_the_process(temporary: Path) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0) as process:
+        with guarding() as guard:
+            guard.watch(process)
+            (guard.directory / "gateway").write_text("secret")
+            assert guard.directory.stat().st_mode & 0o777 == 0o700
+        assert os.listdir(temporary) == []
         assert process.communicate(b"alive", timeout=30)[0] == b"alive"
-    assert directory.exists()
+
+
+def test_directory_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    monkeypatch.setattr(jvm_guard.tempfile, "gettempdir", lambda: str(temporary / "missing"))
+    with pytest.raises(HandlerError, match=r"^Spark's JVM has no place to answer at: .*No such file or directory"):
+        with guarding():
+            pytest.fail("there is none")
