@@ -248,6 +248,23 @@ def test_value_under_any_other_name_is_shown(name: str) -> None:
     assert str(ConfigError(name, "value", "no such option")) == f"{name} = 'value': no such option"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("bootstrap_servers", "bootstrap.servers", "bootstrap_server", "bootstrap.servrs", "bootsrap_servers"),
+        *("brokers", "servers", "metadata.broker.list", "handler.options.dead_letters.bootstrap_servers"),
+    ],
+)
+def test_nothing_before_the_last_at_of_addresses_is_shown(name: str) -> None:
+    text = "user:s3,cr@et,@host:1,b:2"
+    assert masked(name, text) == "***@host:1,b:2"
+    assert repr(masked(name, text.split(","))) == "[***, ***, '***@host:1', 'b:2']"
+    assert repr(masked(name, tuple(text.split(",")))) == "(***, ***, '***@host:1', 'b:2')"
+    assert masked(name, {"a": text}) == {"a": "***@host:1,b:2"}
+    assert masked(name, "a:1,b:2") == "a:1,b:2"
+    assert masked(name, ["a:1", 2]) == ["a:1", 2]
+
+
 def test_secrets_within_a_value_are_masked() -> None:
     value = {
         "user": "me",

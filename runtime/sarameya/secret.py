@@ -124,7 +124,7 @@ _MISTYPED = ("password", "passphrase", "secret", "token", "credentials")
 _LIKENESS = 0.84
 _PLACES = {"file", "path", "location", "url", "uri", "class", "type", "provider", "ms", "seconds"}
 """A name that ends so says where a secret is, or something else about it."""
-_ADDRESSES = ("bootstrap_servers", "bootstrap.servers")
+_ADDRESSES = ("server", "servers", "broker", "brokers", "brokerlist")
 _BEFORE_HOST = re.compile(r".*@", re.DOTALL)
 """Who writes `user:password@host:9092` is told that it is no address without the password, which may have a comma in
 it: nothing before the last `@` is shown, of a list neither."""
@@ -160,6 +160,12 @@ def looks_secret(name: str) -> bool:
     )
 
 
+def _names_addresses(name: str) -> bool:
+    """Whether what stands under this name may be brokers' addresses."""
+    text = "".join(word.lower() for word in _WORD.findall(name))
+    return text.endswith(_ADDRESSES) or bool(difflib.get_close_matches(text, ["bootstrapservers"], 1, _LIKENESS))
+
+
 def masked(name: str, value: Any) -> Any:
     """`value`, as it may be shown under `name`: itself, or with a Secret in place of all in it that looks like one."""
     match value:
@@ -167,16 +173,18 @@ def masked(name: str, value: Any) -> Any:
             return value
         case _ if looks_secret(name):
             return HIDDEN
-        case Mapping():
+        case Mapping() if not _names_addresses(name):
             return {key: masked(str(key), inner) for key, inner in value.items()}
-        case list() | tuple() if name.endswith(_ADDRESSES):
+        case Mapping():
+            return {key: masked(name, inner) for key, inner in value.items()}
+        case list() | tuple() if _names_addresses(name):
             last = max((index for index, one in enumerate(value) if "@" in str(one)), default=0)
             return type(value)([HIDDEN] * last + [masked(name, one) for one in value[last:]])
         case list():
             return [masked(name, inner) for inner in value]
         case tuple():
             return tuple(masked(name, inner) for inner in value)
-        case str() if name.endswith(_ADDRESSES):
+        case str() if _names_addresses(name):
             return masked_text(_BEFORE_HOST.sub(f"{MASK}@", value))
         case str():
             return masked_text(value)

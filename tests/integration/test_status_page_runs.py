@@ -107,6 +107,6 @@ async def test_address_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None
                 async with running(tmp_path, cluster, "--http", address):
                     pytest.fail("it runs")
     log = (tmp_path / "log").read_text()
-    assert f"http = '{address}': cannot be listened at: Address already in use" in log
+    assert f"service.http = '{address}': cannot be listened at: Address already in use" in log
     assert "Traceback" not in log
     assert len(log.splitlines()) == 1, log

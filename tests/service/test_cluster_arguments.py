@@ -148,13 +148,23 @@ def test_variable_that_is_not_allowed_is_told_by_its_name(monkeypatch: pytest.Mo
     ]
 
 
+@pytest.mark.parametrize("name", ["SARAMEYA_SERVERS", "SARAMEYA_TLS_CA_FILE", "SARAMEYA_CLUSTER", "SARAMEYA_X"])
+def test_variable_that_may_be_about_anything_is_refused_whatever_it_is_like(
+    name: str, app_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "a:1")
+    assert names_cluster(parsed())
+    for argv in ([], ["--bootstrap", "a:1"], ["--app", app_file]):
+        assert f"{name}: no such variable; " in "".join(problems(*argv))
+
+
 @pytest.mark.parametrize(
     "environ",
     [
         {"TOPICS": "orders", "TOPICS_PATTERN": "o.*"},
         {"HANDLER_OPTIONS_X_FILE": "/nonexistent"},
-        {"HANDLER_OPTION_TABLE": "t", "SERVICE_WORKRS": "1"},
-        {"SERVICE_HTTP_FILE": "/nonexistent"},
+        {"HANDLER_OPTION_TABLE": "t", "SERVICE_WORKRS": "1", "TOPICS_": "t"},
+        {"SERVICE_HTTP_FILE": "/nonexistent", "SERVICE_WORKERS": "none"},
     ],
 )
 def test_mistake_about_an_apps_own_keys_is_no_matter_where_a_cluster_is_asked(
@@ -164,33 +174,80 @@ def test_mistake_about_an_apps_own_keys_is_no_matter_where_a_cluster_is_asked(
         monkeypatch.setenv(f"SARAMEYA_{name}", value)
     assert not names_cluster(parsed())
     assert read("--bootstrap", "a:1").bootstrap_servers == ("a:1",)
-    assert len(problems("--app", app_file)) == len([name for name in environ if name != "TOPICS_PATTERN"])
+    assert read("--app", app_file).bootstrap_servers == ("app:9092",)
 
 
-def test_mistake_about_the_group_is_told_to_commands_that_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SARAMEYA_GROUP_FILE", "/nonexistent")
-    place = read("--bootstrap", "a:1")
-    with pytest.raises(AppFileError, match="SARAMEYA_GROUP_FILE: the file /nonexistent cannot be read"):
-        place.own_group()
+@pytest.mark.parametrize(
+    ("name", "value"), [("SARAMEYA_GROUP_FILE", "/nonexistent"), ("SARAMEYA_GROUP", "")], ids=["file", "empty"]
+)
+def test_mistake_about_the_group_is_told_to_commands_that_ask_for_it(
+    name: str, value: str, app_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    for argv in (["--bootstrap", "a:1"], ["--app", app_file]):
+        place = read(*argv)
+        with pytest.raises(AppFileError, match=f"{name}: "):
+            _ = place.group
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("BOOTSTRAP_SERVERS_FILE", ["--bootstrap", "a:1"]), ("CONFIG_RACK_ID_FILE", ["-o", "rack_id=r"])],
+)
+def test_mistake_about_what_an_argument_says_is_no_matter(
+    name: str, given: list[str], app_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"SARAMEYA_{name}", "/nonexistent")
+    assert problems("--app", app_file)
+    assert read("--app", app_file, *given)
 
 
 def test_variable_that_contradicts_the_properties_of_the_command_line_is_refused(
     properties: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path(properties).write_text("bootstrap.servers=p:1\ngroup.id=theirs\n")
+    Path(properties).write_text("bootstrap.servers=p:1,p:2\n")
     monkeypatch.setenv("SARAMEYA_BOOTSTRAP_SERVERS", "e:1")
     assert problems("--properties", properties) == [
-        f"bootstrap_servers: SARAMEYA_BOOTSTRAP_SERVERS says ['e:1'], and {properties} ['p:1']: unset the variable, or "
-        "say by an argument which is meant"
+        f"bootstrap_servers: SARAMEYA_BOOTSTRAP_SERVERS says ['e:1'], and {properties} ['p:1', 'p:2']: unset the "
+        "variable, or say by an argument which is meant"
     ]
     assert read("--properties", properties, "--bootstrap", "mine:1").bootstrap_servers == ("mine:1",)
-    monkeypatch.setenv("SARAMEYA_BOOTSTRAP_SERVERS", "p:1")
-    place = read("--properties", properties)
-    assert (place.bootstrap_servers, place.own_group()) == (("p:1",), "theirs")
+    monkeypatch.setenv("SARAMEYA_BOOTSTRAP_SERVERS", "p:2")
+    assert read("--properties", properties).bootstrap_servers == ("p:2",), "some brokers of the same cluster"
+
+
+def test_group_that_contradicts_the_properties_of_the_command_line_is_refused_where_it_is_asked_for(
+    properties: str, app_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(properties).write_text("group.id=theirs\n")
+    monkeypatch.setenv("SARAMEYA_GROUP", "theirs")
+    assert read("--properties", properties, "--bootstrap", "a:1").group == "theirs"
     monkeypatch.setenv("SARAMEYA_GROUP", "of-the-environment")
-    place = read("--properties", properties)
-    with pytest.raises(AppFileError, match=r"group: SARAMEYA_GROUP says 'of-the-environment', and .* 'theirs': unset"):
-        place.own_group()
+    for argv in (["--bootstrap", "a:1"], ["--app", app_file]):
+        place = read("--properties", properties, *argv)
+        with pytest.raises(AppFileError, match=r"group: SARAMEYA_GROUP says 'of-the-env.*', and .* 'theirs': unset"):
+            _ = place.group
+
+
+def test_security_that_contradicts_the_properties_of_the_command_line_is_refused(
+    properties: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(properties).write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=org.apache.kafka.common.security.plain."
+        'PlainLoginModule required username="ann" password="s3cret";\nclient.id=theirs\n'
+    )
+    argv = ["--properties", properties, "--bootstrap", "a:1"]
+    for name, value in {"CLIENT_ID": "mine", "SASL_PASSWORD": "s3cret", "SECURITY_PROTOCOL": "SASL_SSL"}.items():
+        monkeypatch.setenv(f"SARAMEYA_CONFIG_{name}", value)
+    assert read(*argv).config.client_id == "mine"
+    monkeypatch.setenv("SARAMEYA_CONFIG_SASL_PASSWORD", "0ther")
+    monkeypatch.setenv("SARAMEYA_CONFIG_SECURITY_PROTOCOL", "SASL_PLAINTEXT")
+    password, protocol = sorted(problems(*argv))
+    assert password.startswith("config.sasl_password: SARAMEYA_CONFIG_SASL_PASSWORD says ***, and ")
+    assert protocol.startswith(
+        "config.security_protocol: SARAMEYA_CONFIG_SECURITY_PROTOCOL says 'SASL_PLAINTEXT', and "
+    )
+    assert read(*argv, "-o", "security_protocol=SASL_SSL", "-o", "sasl_password=s3cret").config.client_id == "mine"
 
 
 def test_password_in_an_address_is_refused_and_not_shown() -> None:

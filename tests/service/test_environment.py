@@ -203,10 +203,10 @@ def test_value_that_cannot_be_is_told_with_its_variable(path: Path) -> None:
             },
         )
     assert caught.value.problems == (
-        f"{path}: group = '': must be a non-empty string (by SARAMEYA_GROUP)",
         f"{path}: config.session_timeout = '6s': must be a number above 0 and at most 2147483 "
         "(by SARAMEYA_CONFIG_SESSION_TIMEOUT)",
         f"{path}: service.workers = 0: must be a whole number of at least 1 (by SARAMEYA_SERVICE_WORKERS)",
+        f"{path}: SARAMEYA_GROUP: must not be empty: unset it",
         f"{path}: SARAMEYA_GRUOP: no such variable; did you mean SARAMEYA_GROUP? `sarameya config docs` lists the "
         "options that there are",
     )

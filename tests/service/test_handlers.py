@@ -61,19 +61,52 @@ class Misstating(OwnOptions):
         return {"limit": 5}
 
 
+class Raising(OwnOptions):
+    @staticmethod
+    def option_defaults() -> None:
+        raise ValueError("one\ntwo")
+
+
 class StatingNothing(OwnOptions):
     @classmethod
     def option_defaults(cls) -> None: ...
+
+
+class StatingWords(OwnOptions):
+    @classmethod
+    def option_defaults(cls) -> list[str]:
+        return ["ab"]
+
+
+class StatingNumbers(OwnOptions):
+    @classmethod
+    def option_defaults(cls) -> dict[int, int]:
+        return {1: 2}
 
 
 class Nested:
     Inner = Optionless
 
 
+KINDS = (
+    Plain,
+    Optionless,
+    OwnOptions,
+    Impostor,
+    Stating,
+    Misstating,
+    Raising,
+    StatingNothing,
+    StatingWords,
+    StatingNumbers,
+    Nested,
+)
+
+
 @pytest.fixture(autouse=True)
 def made_up_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("made_up_handlers")
-    for thing in (Plain, Optionless, OwnOptions, Impostor, Stating, Misstating, StatingNothing, Nested):
+    for thing in KINDS:
         setattr(module, thing.__name__, thing)
     monkeypatch.setitem(sys.modules, "made_up_handlers", module)
     monkeypatch.setattr(handlers, "entry_points", INSTALLED.select)
@@ -111,14 +144,24 @@ def test_defaults_are_those_of_the_arguments_or_as_stated(name: str, defaults: d
     assert default_options(f"made_up_handlers:{name}") == defaults
 
 
-@pytest.mark.parametrize("name", ["Misstating", "StatingNothing"])
-def test_defaults_that_are_stated_wrongly_are_the_handlers_mistake(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Misstating", "fails with TypeError: "),
+        ("Raising", "fails with ValueError: one; "),
+        ("StatingNothing", "returns None; "),
+        ("StatingWords", "returns ['ab']; "),
+        ("StatingNumbers", "returns {1: 2}; "),
+    ],
+)
+def test_defaults_that_are_stated_wrongly_are_the_handlers_mistake(name: str, why: str) -> None:
     with pytest.raises(HandlerError) as raised:
         default_options(f"made_up_handlers:{name}")
-    assert str(raised.value).startswith(f"handler 'made_up_handlers:{name}': option_defaults() fails with TypeError: ")
+    assert str(raised.value).startswith(f"handler 'made_up_handlers:{name}': option_defaults() {why}")
     assert str(raised.value).endswith(
         "; it must be a class method or a static one that takes nothing and returns a dictionary, values by option"
     )
+    assert "\n" not in str(raised.value)
 
 
 REFUSED = [

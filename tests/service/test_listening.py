@@ -22,6 +22,7 @@ def refused(number: int) -> OSError:
     [
         refused(errno.EADDRINUSE),
         refused(errno.EADDRNOTAVAIL),
+        refused(errno.EMFILE),
         socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
     ],
 )

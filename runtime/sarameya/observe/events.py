@@ -184,7 +184,8 @@ class GroupLeft(Event):
 
 @attrs.frozen(slots=True)
 class LeaveFailed(Event):
-    """The coordinator has not taken our leave: the group notices only after the session timeout that we are gone."""
+    """The coordinator has not taken our leave in time: the group notices only after the session timeout that we are
+    gone. If it takes it after all, `GroupLeft` follows."""
 
     group: str
     cause: str

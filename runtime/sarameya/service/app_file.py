@@ -210,7 +210,7 @@ def load_app(path: Path, environ: Mapping[str, str] | None = None) -> App:
 
 def load(path: Path, environ: Mapping[str, str] | None = None, arguments: Sequence[Variable] = ()) -> Loaded:
     """As `load_app`, with where each value comes from; `arguments` go before all others."""
-    return structured(*layered(_read(path), path, environment(environ), arguments), _MISSING)
+    return structured(*layered(read(path), path, environment(environ), arguments), MISSING)
 
 
 def environment(environ: Mapping[str, str] | None = None) -> Environment:
@@ -252,7 +252,8 @@ def structured_as(
     return made
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
+    """The file's table. Raises AppFileError."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -315,7 +316,7 @@ _CONVERTER = _converter()
 
 # -- what was wrong ------------------------------------------------------------------------------
 
-_MISSING = {
+MISSING = {
     "topics": "add for example topics = [\"orders\"], or topics_pattern = 'orders-.*'",
     "bootstrap_servers": 'add for example bootstrap_servers = ["localhost:9092"]',
     "group": 'add for example group = "orders-landing"',

@@ -12,12 +12,21 @@ from typing import Any
 import attrs
 
 from sarameya.config import Config
-from sarameya.errors import ConfigError, SarameyaError
+from sarameya.errors import ConfigError
 from sarameya.net.broker_pool import parse_bootstrap
-from sarameya.service.app_file import AppFileError, AskedSection, environment, load, structured_as
+from sarameya.service.app_file import (
+    MISSING,
+    App,
+    AppFileError,
+    AskedSection,
+    environment,
+    read,
+    structured,
+    structured_as,
+)
 from sarameya.service.argument_app import argument
-from sarameya.service.environment import Environment, Variable, toml_or_text
-from sarameya.service.layers import layered
+from sarameya.service.environment import Environment, Problem, Variable, toml_or_text
+from sarameya.service.layers import Layers, layered
 
 DEFAULT_TIMEOUT = 10.0
 
@@ -30,19 +39,20 @@ _ASKED = ("bootstrap_servers", "group", "config")
 
 @attrs.frozen(slots=True)
 class Cluster:
-    """Which cluster is asked, and how. `group` is an app file's, or that of properties or of the environment, where
-    such was named."""
+    """Which cluster is asked, and how."""
 
     bootstrap_servers: tuple[str, ...]
     config: Config
-    group: str | None = None
-    group_mistake: SarameyaError | None = None
+    _group: str | None = None
+    _group_mistake: AppFileError | None = None
 
-    def own_group(self) -> str | None:
-        """`group`. Raises SarameyaError where what was said of it is wrong: no matter to commands that need none."""
-        if self.group_mistake is not None:
-            raise self.group_mistake
-        return self.group
+    @property
+    def group(self) -> str | None:
+        """An app file's, or that of properties or of the environment, where such was named. Raises SarameyaError where
+        what was said of it is wrong: no matter to commands that need none."""
+        if self._group_mistake is not None:
+            raise self._group_mistake
+        return self._group
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +86,7 @@ def add_client_arguments(place: argparse._ArgumentGroup) -> None:
         "--properties",
         type=Path,
         metavar="FILE",
-        help="a .properties file of Kafka's own names, for what the others leave open",
+        help="a .properties file of Kafka's own names, for what the others leave open; no variable may contradict it",
     )
     place.add_argument(
         "-o",
@@ -115,29 +125,40 @@ def _is_named(args: argparse.Namespace, variables: Environment) -> bool:
 
 def cluster(args: argparse.Namespace) -> Cluster:
     """The cluster that is named. Raises AppFileError, which lists all mistakes."""
-    given = list(client_given(args))
-    if args.app:
-        app = load(args.app, arguments=given).app
-        return Cluster(app.bootstrap_servers, _patient(app.config, args.timeout), app.group)
     variables = environment()
-    if not _is_named(args, variables):
+    if not (args.app or _is_named(args, variables)):
         args.usage_error(_NO_CLUSTER)
-    asked, of_group = _asked(Path(args.called), given, variables)
-    mistake = AppFileError(Path(args.called), of_group) if of_group else None
-    return Cluster(asked.bootstrap_servers, _patient(asked.config, args.timeout), asked.group, mistake)
+    path = args.app or Path(args.called)
+    table = read(args.app) if args.app else {}
+    layers, problems = layered(table, path, _about_asking(variables), list(client_given(args)))
+    wrong = [(key, line) for key, line in problems if key != "group"]
+    asked: App | AskedSection
+    asked = structured(layers, wrong, MISSING).app if args.app else _asked(layers, wrong)
+    of_group = [line for key, line in problems if key == "group"]
+    return Cluster(
+        asked.bootstrap_servers,
+        _patient(asked.config, args.timeout),
+        asked.group,
+        AppFileError(path, of_group) if of_group else None,
+    )
 
 
-def _asked(called: Path, given: list[Variable], variables: Environment) -> tuple[AskedSection, list[str]]:
-    """What arguments, environment and properties amount to, without an app file, and what is wrong with the group. What
-    they say of topics, handlers and the service is of no use here, and that of the group to some commands only."""
-    table: dict[str, Any] = {}
-    layers, problems = layered(table, called, variables, given)
-    wrong = [(key, line) for key, line in problems if key in ("", *_NAMING) or key.startswith("config.")]
-    if wrong and "bootstrap_servers" not in table:  # which may be what is wrong
-        raise AppFileError(called, [line for _, line in wrong])
-    layers = attrs.evolve(layers, table={key: table[key] for key in _ASKED if key in table})
-    asked = structured_as(AskedSection, layers, wrong, {"bootstrap_servers": f"give {_GIVE}"})
-    return asked, [line for key, line in problems if key == "group"]
+def _about_asking(variables: Environment) -> Environment:
+    """Without what is about topics, handlers and the service."""
+
+    def concerns(key: str) -> bool:
+        return key in ("", *_NAMING) or key.partition(".")[0] in _ASKED
+
+    found, wrong = variables
+    return [one for one in found if concerns(one.key)], [(key, line) for key, line in wrong if concerns(key)]
+
+
+def _asked(layers: Layers, wrong: list[Problem]) -> AskedSection:
+    """What arguments, environment and properties amount to, without an app file."""
+    if wrong and "bootstrap_servers" not in layers.table:  # which may be what is wrong
+        raise AppFileError(layers.path, [line for _, line in wrong])
+    layers = attrs.evolve(layers, table={key: layers.table[key] for key in _ASKED if key in layers.table})
+    return structured_as(AskedSection, layers, wrong, {"bootstrap_servers": f"give {_GIVE}"})
 
 
 def _patient(config: Config, seconds: float) -> Config:

@@ -34,6 +34,8 @@ _WORDS = _HANDLER_OPTIONS.count("_") + 1
 _HANDLER_OPTION = re.compile(rf"{_HANDLER_OPTIONS}_(?P<option>\w+)")
 _LIKENESS = 0.9
 """Of words that are mistyped, and no others."""
+_OWN = {"SARAMEYA_HANDLER_": "handler", "SARAMEYA_SERVICE_": "service", "SARAMEYA_TOPICS": "topics"}
+"""What a name that means nothing is about all the same, by its beginning: what it is like is a guess, for a hint."""
 
 NOT_OURS = {"SARAMEYA_SHARED_OPTIONS", "SARAMEYA_SOAK"}
 """What workers are handed by their supervisor, and what the tests of this project read."""
@@ -53,7 +55,7 @@ class Variable:
 
 
 Problem = tuple[str, str]
-"""What is wrong: a key (of what was probably meant; empty where nothing is like it), and a line about it."""
+"""What is wrong: the key that it is about (empty where that may be any), and a line."""
 Environment = tuple[list[Variable], list[Problem]]
 """What is set, and what is wrong with it."""
 
@@ -86,7 +88,7 @@ def _known(service_keys: Mapping[str, Any]) -> dict[str, tuple[str, Read]]:
     """Every variable but those of handlers: its key, and what reads its value."""
     keys: dict[str, tuple[str, Read]] = {
         "BOOTSTRAP_SERVERS": ("bootstrap_servers", _listed),
-        "GROUP": ("group", str),
+        "GROUP": ("group", _named),
         "TOPICS": ("topics", _listed),
         "TOPICS_PATTERN": ("topics_pattern", str),
         "PROPERTIES": ("properties", str),
@@ -122,10 +124,8 @@ def _unknown(name: str, known: Mapping[str, tuple[str, Read]]) -> Problem:
         near = [f"{meant[0]}_{option}"]
     else:
         near = difflib.get_close_matches(plain, known, n=1)
-    hint, key = "", ""
-    if near:
-        hint = f"did you mean {near[0]}{name.removeprefix(plain)}? "
-        key, *_ = known.get(near[0], ("handler.options",))
+    hint = f"did you mean {near[0]}{name.removeprefix(plain)}? " if near else ""
+    key = next((key for beginning, key in _OWN.items() if name.startswith(beginning)), "")
     return key, f"{name}: no such variable; {hint}{IN_THE_REFERENCE}"
 
 
@@ -151,6 +151,12 @@ def _listed(text: str) -> list[Any]:
     """What commas separate, or an array of TOML's."""
     value = toml_or_text(text)
     return value if isinstance(value, list) else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _named(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty: unset it")
+    return text
 
 
 def _secret(text: str) -> str:

@@ -59,13 +59,15 @@ def default_options(name: str) -> dict[str, Any]:
 
 
 def _stated(name: str, kind: Any) -> dict[str, Any]:
+    remedy = "it must be a class method or a static one that takes nothing and returns a dictionary, values by option"
     try:
-        return dict(kind.option_defaults())
+        stated = kind.option_defaults()
     except Exception as error:
-        raise HandlerError(
-            f"handler {name!r}: option_defaults() fails with {type(error).__name__}: {error}; it must be a class "
-            "method or a static one that takes nothing and returns a dictionary, values by option"
-        ) from error
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise HandlerError(f"handler {name!r}: option_defaults() fails with {why}; {remedy}") from error
+    if not isinstance(stated, Mapping) or not all(isinstance(option, str) for option in stated):
+        raise HandlerError(f"handler {name!r}: option_defaults() returns {stated!r}; {remedy}")
+    return dict(stated)
 
 
 def _find(name: str) -> Any:

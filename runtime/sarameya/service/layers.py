@@ -14,11 +14,13 @@ import attrs
 
 from sarameya.config import ClientValues
 from sarameya.errors import PropertiesError
-from sarameya.secret import masked
+from sarameya.secret import Secret, masked
 from sarameya.service.environment import PREFIX, Environment, Problem, Variable
 
 GIVEN_BENEATH = ("bootstrap_servers", "group")
 """What a `.properties` file gives beside options."""
+_SECURITY = ("security_protocol", "sasl_", "tls_")
+"""Options, by how they begin, that must not be others than was meant."""
 _INSTEAD = {"topics": "topics_pattern", "topics_pattern": "topics"}
 
 
@@ -65,7 +67,8 @@ def layered(
     `arguments` are the command line's, named as it names them.
     """
     found, wrong = environment
-    problems = [*wrong, *_both_set(found)]
+    given_keys = {argument.key for argument in arguments}
+    problems = [(key, line) for key, line in (*wrong, *_both_set(found)) if key not in given_keys]
     for variable in [*found, *arguments]:
         put(table, variable.key, variable.value)
     given = (*reversed(arguments), *found)
@@ -91,11 +94,12 @@ def _both_set(variables: Sequence[Variable]) -> Iterator[Problem]:
 
 
 def _contradictions(properties: Path, client: ClientValues, given: Sequence[Variable]) -> Iterator[Problem]:
-    """That a variable says another cluster or group than the file which the command line names: who called the command
-    may not know of the variable, and would ask, or change, what was not meant."""
-    for key, theirs in _whom(client).items():
+    """That a variable says another cluster, group or security than the file which the command line names: who called
+    the command may not know of the variable, and would ask, or change, what was not meant."""
+    options = {f"config.{name}": value for name, value in client.options.items() if name.startswith(_SECURITY)}
+    for key, theirs in {**_whom(client), **options}.items():
         first = next((one for one in given if one.key == key), None)
-        if theirs and first is not None and first.name.startswith(PREFIX) and first.value != theirs:
+        if first is not None and first.name.startswith(PREFIX) and not _agree(first.value, theirs):
             shown = f"{masked(key, first.value)!r}", f"{masked(key, theirs)!r}"
             yield (
                 key,
@@ -120,7 +124,7 @@ def put(table: dict[str, Any], key: str, value: Any) -> None:
 def _laid(table: dict[str, Any], client: ClientValues) -> Iterator[str]:
     """Put what a client's properties give where the table has nothing; the keys of it."""
     for key, value in _whom(client).items():
-        if value and key not in table:
+        if key not in table:
             table[key] = value
             yield key
     options = table.setdefault("config", {})
@@ -131,7 +135,18 @@ def _laid(table: dict[str, Any], client: ClientValues) -> Iterator[str]:
 
 
 def _whom(client: ClientValues) -> dict[str, Any]:
-    return dict(zip(GIVEN_BENEATH, (list(client.bootstrap_servers), client.group_id), strict=True))
+    both = zip(GIVEN_BENEATH, (list(client.bootstrap_servers), client.group_id), strict=True)
+    return {key: value for key, value in both if value}
+
+
+def _agree(ours: Any, theirs: Any) -> bool:
+    """Whether they are the same, or brokers of the same cluster: any of it leads to all."""
+    match ours, theirs:
+        case list(), list():
+            return not {*map(str, ours)}.isdisjoint(theirs)
+        case str(), Secret():
+            return ours == theirs.reveal()
+    return bool(ours == theirs)
 
 
 def _is_in(table: Any, names: Sequence[str]) -> bool:

@@ -7,8 +7,8 @@ import socket
 
 from sarameya.errors import ConfigError, SarameyaError
 
-_PASSING = {errno.EADDRINUSE, errno.EADDRNOTAVAIL}
-"""Who has the port may end, and an address may come up later than we."""
+_PASSING = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+"""Who has the port may end, an address may come up later than we, and so may room."""
 
 
 class ListenError(SarameyaError):

@@ -283,12 +283,12 @@ async def test_address_that_is_taken_is_one_line() -> None:
         with pytest.raises(ListenError) as raised:
             async with site(address):
                 pytest.fail("it was served")
-        assert str(raised.value) == f"http = '{address}': cannot be listened at: Address already in use"
+        assert str(raised.value) == f"service.http = '{address}': cannot be listened at: Address already in use"
 
 
 async def test_host_that_is_none_is_one_line() -> None:
     host = f"{'x' * 64}:0"
-    with pytest.raises(ConfigError, match=rf"^http = '{host}': cannot be listened at: .+$"):
+    with pytest.raises(ConfigError, match=rf"^service\.http = '{host}': cannot be listened at: .+$"):
         async with site(host):
             pytest.fail("it was served")
 

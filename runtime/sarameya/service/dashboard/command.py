@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until a signal. Raises ListenError, ConfigError, AppFileError, and what Kafka refuses for good."""
     configure_logging("debug" if args.debug else args.log_level, log_format=args.log_format)
     place = cluster(args)
-    group: str | None = args.group or place.own_group()
+    group: str | None = args.group or place.group
     if not group:
         args.usage_error("no group is named: --group NAME, or by --app, --properties or SARAMEYA_GROUP")
     return signals.run(partial(_serve, args, str(group), place))
@@ -82,7 +82,7 @@ async def _serve(args: argparse.Namespace, group: str, place: Cluster, stop: Sto
         remedy = f"needs the extra `service` ({error}): pip install 'sarameya[service]'"
         raise ConfigError("--http", args.http, remedy) from None
     board = GroupBoard(group, place, Endpoints(tuple(args.members), args.member_port))
-    async with serving(board, args.http, args.http_hosts) as url:
+    async with serving(board, args.http, args.http_hosts, option="--http") as url:
         print(f"sarameya dashboard: {url}", flush=True)
         await stop.wait()
     return ExitCode.OK

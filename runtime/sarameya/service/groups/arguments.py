@@ -39,10 +39,9 @@ def group_names(args: argparse.Namespace, named: list[str], place: Cluster) -> l
     """The groups that were named, else the cluster's own."""
     if named:
         return named
-    group = place.own_group()
-    if group is None:
+    if place.group is None:
         args.usage_error("no group is named: GROUP, or by --app, --properties or SARAMEYA_GROUP")
-    return [group] if group else []
+    return [place.group] if place.group else []
 
 
 def topic_choice(text: str) -> TopicChoice:

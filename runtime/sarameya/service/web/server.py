@@ -30,16 +30,18 @@ that nothing else would end it, nor the service."""
 
 
 @asynccontextmanager
-async def serving(board: Shown, address: str, names: Collection[str] = ()) -> AsyncIterator[str]:
-    """The board at HOST:PORT (port 0: one that is free), for who asks by an own name or one of `names`; yields the URL.
-    Raises ListenError or ConfigError where that cannot be listened at.
+async def serving(
+    board: Shown, address: str, names: Collection[str] = (), *, option: str = "service.http"
+) -> AsyncIterator[str]:
+    """The board at HOST:PORT (port 0: one that is free), which `option` has said, for who asks by an own name or one of
+    `names`; yields the URL. Raises ListenError or ConfigError where that cannot be listened at.
 
     It is served until the block has been left, shielded: members that drain are seen.
     """
     try:
         listening = await _listening(address)
     except (OSError, UnicodeError) as error:
-        raise refusal("http", address, error) from None
+        raise refusal(option, address, error) from None
     scope, ready = trio.CancelScope(shield=True), trio.Event()
     app = cast(
         Any, make_app(board, Names.of(address, names))
