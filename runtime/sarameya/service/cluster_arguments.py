@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from sarameya.config import Config
-from sarameya.errors import ConfigError
+from sarameya.errors import ConfigError, SarameyaError
 from sarameya.net.broker_pool import parse_bootstrap
 from sarameya.service.app_file import (
     MISSING,
@@ -44,7 +44,7 @@ class Cluster:
     bootstrap_servers: tuple[str, ...]
     config: Config
     _group: str | None = None
-    _group_mistake: AppFileError | None = None
+    _group_mistake: SarameyaError | None = None
 
     @property
     def group(self) -> str | None:
