@@ -253,6 +253,7 @@ def test_value_under_any_other_name_is_shown(name: str) -> None:
     [
         *("bootstrap_servers", "bootstrap.servers", "bootstrap_server", "bootstrap.servrs", "bootsrap_servers"),
         *("brokers", "servers", "metadata.broker.list", "handler.options.dead_letters.bootstrap_servers"),
+        *("config.bootstrap_servrs", "handler.options.bootstrap.servrs"),
     ],
 )
 def test_nothing_before_the_last_at_of_addresses_is_shown(name: str) -> None:
@@ -263,6 +264,7 @@ def test_nothing_before_the_last_at_of_addresses_is_shown(name: str) -> None:
     assert masked(name, {"a": text}) == {"a": "***@host:1,b:2"}
     assert masked(name, "a:1,b:2") == "a:1,b:2"
     assert masked(name, ["a:1", 2]) == ["a:1", 2]
+    assert repr(masked(name, [{"host": "h", "password": "s"}])) == "[{'host': 'h', 'password': ***}]"
 
 
 def test_secrets_within_a_value_are_masked() -> None:

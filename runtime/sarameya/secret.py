@@ -162,8 +162,10 @@ def looks_secret(name: str) -> bool:
 
 def _names_addresses(name: str) -> bool:
     """Whether what stands under this name may be brokers' addresses."""
-    text = "".join(word.lower() for word in _WORD.findall(name))
-    return text.endswith(_ADDRESSES) or bool(difflib.get_close_matches(text, ["bootstrapservers"], 1, _LIKENESS))
+    parts = ["".join(_WORD.findall(part)).lower() for part in name.split(".")]
+    return "".join(parts).endswith(_ADDRESSES) or any(
+        difflib.get_close_matches("".join(parts[-last:]), ["bootstrapservers"], 1, _LIKENESS) for last in (1, 2)
+    )
 
 
 def masked(name: str, value: Any) -> Any:
@@ -173,10 +175,12 @@ def masked(name: str, value: Any) -> Any:
             return value
         case _ if looks_secret(name):
             return HIDDEN
-        case Mapping() if not _names_addresses(name):
-            return {key: masked(str(key), inner) for key, inner in value.items()}
         case Mapping():
-            return {key: masked(name, inner) for key, inner in value.items()}
+            of_addresses = _names_addresses(name)
+            return {
+                key: masked(name if of_addresses and not looks_secret(str(key)) else str(key), inner)
+                for key, inner in value.items()
+            }
         case list() | tuple() if _names_addresses(name):
             last = max((index for index, one in enumerate(value) if "@" in str(one)), default=0)
             return type(value)([HIDDEN] * last + [masked(name, one) for one in value[last:]])

@@ -177,6 +177,25 @@ def test_mistake_about_an_apps_own_keys_is_no_matter_where_a_cluster_is_asked(
     assert read("--app", app_file).bootstrap_servers == ("app:9092",)
 
 
+@pytest.mark.parametrize("variable", ["SARAMEYA_TOPICS", "SARAMEYA_HANDLER_NAME"])
+def test_app_file_is_asked_for_no_more_than_asking_needs(
+    variable: str, app_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "which-the-file-leaves-open")
+    Path(app_file).write_text('bootstrap_servers = ["app:9092"]\n')
+    assert (read("--app", app_file).bootstrap_servers, read("--app", app_file).group) == (("app:9092",), None)
+    Path(app_file).write_text('topics = ["x"]\nhandler.name = 5\n')
+    (told,) = problems("--app", app_file)
+    assert told.endswith('bootstrap_servers is missing: add for example bootstrap_servers = ["localhost:9092"]')
+
+
+def test_key_of_an_app_file_that_is_none_is_told_where_a_cluster_is_asked_too(app_file: str) -> None:
+    Path(app_file).write_text(f"properties = 5\nconfg.security_protocol = 'SASL_SSL'\n{APP}")
+    unknown, properties = sorted(problems("--app", app_file))
+    assert unknown.endswith(": no such option; did you mean 'config'?")
+    assert properties.endswith(": properties = 5: must be a non-empty string")
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("SARAMEYA_GROUP_FILE", "/nonexistent"), ("SARAMEYA_GROUP", "")], ids=["file", "empty"]
 )
@@ -184,6 +203,7 @@ def test_mistake_about_the_group_is_told_to_commands_that_ask_for_it(
     name: str, value: str, app_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
+    Path(app_file).write_text('bootstrap_servers = ["app:9092"]\n')
     for argv in (["--bootstrap", "a:1"], ["--app", app_file]):
         place = read(*argv)
         with pytest.raises(AppFileError, match=f"{name}: "):
@@ -239,6 +259,9 @@ def test_security_that_contradicts_the_properties_of_the_command_line_is_refused
     argv = ["--properties", properties, "--bootstrap", "a:1"]
     for name, value in {"CLIENT_ID": "mine", "SASL_PASSWORD": "s3cret", "SECURITY_PROTOCOL": "SASL_SSL"}.items():
         monkeypatch.setenv(f"SARAMEYA_CONFIG_{name}", value)
+    assert read(*argv).config.client_id == "mine"
+    monkeypatch.setenv("KAFKA_PASSWORD", "s3cret")
+    monkeypatch.setenv("SARAMEYA_CONFIG_SASL_PASSWORD", "env:KAFKA_PASSWORD")
     assert read(*argv).config.client_id == "mine"
     monkeypatch.setenv("SARAMEYA_CONFIG_SASL_PASSWORD", "0ther")
     monkeypatch.setenv("SARAMEYA_CONFIG_SECURITY_PROTOCOL", "SASL_PLAINTEXT")

@@ -185,7 +185,7 @@ class GroupLeft(Event):
 @attrs.frozen(slots=True)
 class LeaveFailed(Event):
     """The coordinator has not taken our leave in time: the group notices only after the session timeout that we are
-    gone. If it takes it after all, `GroupLeft` follows."""
+    gone. If it takes it after all, while this member still runs and has not joined anew, `GroupLeft` follows."""
 
     group: str
     cause: str

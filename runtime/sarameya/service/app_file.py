@@ -193,6 +193,11 @@ class AskedSection:
     bootstrap_servers: Annotated[tuple[str, ...], _ADDRESSES]
     group: Annotated[str | None, _NAME] = None
     config: Config = attrs.field(factory=Config)
+    properties: Annotated[str | None, _NAME] = None
+
+
+OF_RUNNING = {field.name for field in attrs.fields(App)} - {field.name for field in attrs.fields(AskedSection)}
+"""Keys of an app that are no matter where its cluster is asked."""
 
 
 @attrs.frozen

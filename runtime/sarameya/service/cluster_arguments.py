@@ -16,12 +16,11 @@ from sarameya.errors import ConfigError, SarameyaError
 from sarameya.net.broker_pool import parse_bootstrap
 from sarameya.service.app_file import (
     MISSING,
-    App,
+    OF_RUNNING,
     AppFileError,
     AskedSection,
     environment,
     read,
-    structured,
     structured_as,
 )
 from sarameya.service.argument_app import argument
@@ -34,7 +33,6 @@ _GIVE = "--bootstrap HOST:PORT, --properties FILE, --app APP.toml, or SARAMEYA_B
 _NO_CLUSTER = f"the cluster is missing: {_GIVE}"
 _NAMING = ("bootstrap_servers", "properties")
 """Keys that say which cluster, or where that is said."""
-_ASKED = ("bootstrap_servers", "group", "config")
 
 
 @attrs.frozen(slots=True)
@@ -86,7 +84,7 @@ def add_client_arguments(place: argparse._ArgumentGroup) -> None:
         "--properties",
         type=Path,
         metavar="FILE",
-        help="a .properties file of Kafka's own names, for what the others leave open; no variable may contradict it",
+        help="a .properties file of Kafka's own names, for what the others leave open",
     )
     place.add_argument(
         "-o",
@@ -128,37 +126,32 @@ def cluster(args: argparse.Namespace) -> Cluster:
     variables = environment()
     if not (args.app or _is_named(args, variables)):
         args.usage_error(_NO_CLUSTER)
-    path = args.app or Path(args.called)
-    table = read(args.app) if args.app else {}
+    path, table, remedy = Path(args.called), {}, f"give {_GIVE}"
+    if args.app:
+        path, table, remedy = args.app, read(args.app), MISSING["bootstrap_servers"]
     layers, problems = layered(table, path, _about_asking(variables), list(client_given(args)))
-    wrong = [(key, line) for key, line in problems if key != "group"]
-    asked: App | AskedSection
-    asked = structured(layers, wrong, MISSING).app if args.app else _asked(layers, wrong)
+    asked = _asked(layers, [(key, line) for key, line in problems if key != "group"], remedy)
     of_group = [line for key, line in problems if key == "group"]
-    return Cluster(
-        asked.bootstrap_servers,
-        _patient(asked.config, args.timeout),
-        asked.group,
-        AppFileError(path, of_group) if of_group else None,
-    )
+    mistake = AppFileError(path, of_group) if of_group else None
+    return Cluster(asked.bootstrap_servers, _patient(asked.config, args.timeout), asked.group, mistake)
 
 
 def _about_asking(variables: Environment) -> Environment:
     """Without what is about topics, handlers and the service."""
 
     def concerns(key: str) -> bool:
-        return key in ("", *_NAMING) or key.partition(".")[0] in _ASKED
+        return key.partition(".")[0] not in OF_RUNNING
 
     found, wrong = variables
     return [one for one in found if concerns(one.key)], [(key, line) for key, line in wrong if concerns(key)]
 
 
-def _asked(layers: Layers, wrong: list[Problem]) -> AskedSection:
-    """What arguments, environment and properties amount to, without an app file."""
+def _asked(layers: Layers, wrong: list[Problem], remedy: str) -> AskedSection:
+    """What layers amount to, but for what running an app needs."""
     if wrong and "bootstrap_servers" not in layers.table:  # which may be what is wrong
         raise AppFileError(layers.path, [line for _, line in wrong])
-    layers = attrs.evolve(layers, table={key: layers.table[key] for key in _ASKED if key in layers.table})
-    return structured_as(AskedSection, layers, wrong, {"bootstrap_servers": f"give {_GIVE}"})
+    layers = attrs.evolve(layers, table={key: layers.table[key] for key in layers.table if key not in OF_RUNNING})
+    return structured_as(AskedSection, layers, wrong, {"bootstrap_servers": remedy})
 
 
 def _patient(config: Config, seconds: float) -> Config:

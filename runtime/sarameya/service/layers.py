@@ -68,6 +68,7 @@ def layered(
     """
     found, wrong = environment
     given_keys = {argument.key for argument in arguments}
+    given_keys |= {_INSTEAD[key] for key in given_keys & _INSTEAD.keys()}
     problems = [(key, line) for key, line in (*wrong, *_both_set(found)) if key not in given_keys]
     for variable in [*found, *arguments]:
         put(table, variable.key, variable.value)
@@ -145,7 +146,10 @@ def _agree(ours: Any, theirs: Any) -> bool:
         case list(), list():
             return not {*map(str, ours)}.isdisjoint(theirs)
         case str(), Secret():
-            return ours == theirs.reveal()
+            try:
+                return Secret.of(ours) == theirs
+            except ValueError:
+                return False
     return bool(ours == theirs)
 
 

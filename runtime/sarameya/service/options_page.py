@@ -26,7 +26,7 @@ is given, by option, value and what is allowed.
 
 A value is what the command line says (`-o`, `--bootstrap` and the like), else
 [the environment](#environment-variables), else the app file, else the [`.properties` file](#kafkas-own-names)
-(`--properties`, or the one that the app file names), else the default.:
+(`--properties`, or the one that the app file names), else the default:
 
     sarameya config show app.toml          # every value with its origin; --json for programs
 
@@ -46,9 +46,10 @@ Arguments go before them, and they before the app file and a `.properties` file.
 are taken as they are, lists are separated by commas, and anything else is as TOML has it (`12.5`, `true`,
 `{ max_rows = 5 }`).
 
-Where `--properties FILE` stands on the command line, a variable that contradicts that file is refused, if it is about
-the cluster (no broker that both name), the group (where the command needs it), or security (`security_protocol`,
-`sasl_*`, `tls_*`): whoever calls the command may not know of it. An argument that says which is meant decides.
+Where `--properties FILE` stands on the command line, a variable that contradicts what that file says is refused, if it
+is about the cluster (no broker that both name), the group (where the command needs it), or security
+(`security_protocol`, `sasl_*`, `tls_*`): whoever calls the command may not know of it. An argument that says which is
+meant decides. What the file leaves open may be said by variables.
 
 | variable | key of the app file |
 |---|---|

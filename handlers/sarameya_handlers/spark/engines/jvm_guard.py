@@ -20,11 +20,14 @@ from pathlib import Path
 from sarameya import HandlerError
 
 # By SIGTERM a JVM takes its own temporary directories away. What ends us must not end the guard: a supervisor's SIGTERM
-# goes to all that there is, as a closed terminal's SIGHUP may.
+# goes to all that there is, as a closed terminal's SIGHUP may, and nobody reads what it says when we have ended.
 _GUARD = """
-trap '' INT TERM HUP
-mkdir -m 700 -- "$0" && echo made
-exec >/dev/null 2>&1  # nobody reads it when we have ended
+trap '' INT TERM HUP PIPE
+if ! said=$(mkdir -m 700 -- "$0" 2>&1); then
+    printf '%s\\n' "$said"
+    exit
+fi
+echo made
 read -r jvm
 read -r _
 if [ -n "$jvm" ]; then
@@ -43,15 +46,20 @@ rm -rf -- "$0"
 class Guard:
     """Who waits for our end, and the directory that is ours alone until then."""
 
-    def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
         self._process = process
         self.directory = directory
 
     def watch(self, jvm: subprocess.Popen[bytes]) -> None:
-        """From here on `jvm`, with its group, goes as well if we end. Raises OSError if the guard has been killed."""
+        """From here on `jvm`, with its group, goes as well if we end. Raises HandlerError if the guard was killed."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{jvm.pid}\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(b"%d\n" % jvm.pid)
+        except BrokenPipeError as error:
+            raise HandlerError(_KILLED) from error
+
+
+_KILLED = "Spark's JVM is not started: the shell that would guard it was killed; start again"
 
 
 @contextmanager
@@ -65,8 +73,9 @@ def guarding() -> Iterator[Guard]:
     assert guard.stdin is not None
     assert guard.stdout is not None
     try:
-        if (said := guard.stdout.readline()) != "made\n":
-            raise HandlerError(f"Spark's JVM has no place to answer at: {said.strip() or 'the guard of it was killed'}")
+        if (said := guard.stdout.readline()) != b"made\n":
+            *_, why = [b"", *(said + guard.stdout.read()).splitlines()]
+            raise HandlerError(f"Spark's JVM has no place to answer at: {why.decode()}" if why else _KILLED)
         yield Guard(guard, directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -76,7 +85,7 @@ def guarding() -> Iterator[Guard]:
         guard.stdout.close()
 
 
-def _started(directory: Path) -> subprocess.Popen[str]:
+def _started(directory: Path) -> subprocess.Popen[bytes]:
     """The guard, in a group of its own. Until it is in that, and ignores what ends us, a terminal's signal would be its
     end, too: it is born with these blocked."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -85,9 +94,9 @@ def _started(directory: Path) -> subprocess.Popen[str]:
             ["/bin/sh", "-c", _GUARD, str(directory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.DEVNULL,
             process_group=0,
-            text=True,
+            bufsize=0,
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -124,6 +124,32 @@ def test_block_that_is_left_takes_the_directory_and_leaves_the_process(temporary
         assert process.communicate(b"alive", timeout=30)[0] == b"alive"
 
 
+def test_end_before_the_guard_has_spoken_leaves_nothing(temporary: Path) -> None:
+    for _ in range(20):
+        guard = jvm_guard._started(temporary / "place")
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        guard.stdout.close()
+        guard.stdin.close()
+        assert guard.wait(timeout=30) == 0
+        assert os.listdir(temporary) == []
+
+
+def test_guard_that_is_killed_is_told(temporary: Path) -> None:
+    with subprocess.Popen(["true"]) as process, guarding() as guard:
+        guard._process.kill()
+        guard._process.wait()
+        with pytest.raises(HandlerError, match=r"the shell that would guard it was killed; start again$"):
+            guard.watch(process)
+    assert os.listdir(temporary) == []
+
+
+def test_what_a_shell_says_of_itself_is_no_failure(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "/nonexistent.so")  # the loader complains of it in each program that starts
+    with guarding() as guard:
+        assert guard.directory.is_dir()
+
+
 def test_directory_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setattr(jvm_guard.tempfile, "gettempdir", lambda: str(temporary / "missing"))
     with pytest.raises(HandlerError, match=r"^Spark's JVM has no place to answer at: .*No such file or directory"):
