@@ -75,7 +75,9 @@ def guarding() -> Iterator[Guard]:
     try:
         if (said := guard.stdout.readline()) != b"made\n":
             *_, why = [b"", *(said + guard.stdout.read()).splitlines()]
-            raise HandlerError(f"Spark's JVM has no place to answer at: {why.decode()}" if why else _KILLED)
+            raise HandlerError(
+                f"Spark's JVM has no place to answer at: {why.decode(errors='replace')}" if why else _KILLED
+            )
         yield Guard(guard, directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
