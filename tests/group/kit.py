@@ -31,6 +31,7 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import Observer
 from sarameya.protocol.assignors import RangeAssignor
 from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.versions import Api
 from sarameya.testing import run_inline
 
 E = TypeVar("E")
@@ -199,6 +200,18 @@ async def start_member(
             assert_given_back(budget)
 
     return await nursery.start(run)
+
+
+async def start_leaving(
+    nursery: trio.Nursery, cluster: EmbeddedCluster, *, answered_after: float, **options: Any
+) -> Running:
+    """A member in a session that has just unsubscribed, and whose leave is answered so many seconds late."""
+    one = Recorder()
+    member = await start_member(nursery, cluster, one, **options)
+    await one.until(lambda: bool(one.sessions))
+    cluster.delay_next(Api.LEAVE_GROUP, answered_after)
+    member.group.unsubscribe()
+    return member
 
 
 @asynccontextmanager

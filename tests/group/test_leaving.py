@@ -15,7 +15,7 @@ from sarameya.protocol.assignors import RangeAssignor
 from sarameya.protocol.assignors.base import Subscription, TopicLayout
 from sarameya.protocol.versions import Api
 from sarameya.testing import run_inline
-from tests.group.kit import CutOff, Recorder, Running, deadline, eventually, fill, orders, start_member
+from tests.group.kit import CutOff, Recorder, Running, deadline, eventually, fill, orders, start_leaving, start_member
 
 ASSIGNORS = ["range", "cooperative-sticky"]
 
@@ -221,11 +221,7 @@ async def test_leave_without_a_claim_that_is_stuck_is_told_once_and_with_that_re
 
 async def test_leave_that_is_answered_when_nobody_waits_any_more_is_told(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
-        one = Recorder()
-        member = await start_member(nursery, cluster, one, close_timeout=5.0)
-        await one.until(lambda: bool(one.sessions))
-        cluster.delay_next(Api.LEAVE_GROUP, 8.0)
-        member.group.unsubscribe()
+        member = await start_leaving(nursery, cluster, answered_after=8.0, close_timeout=5.0)
         await trio.sleep(7)
         assert len(member.seen(LeaveFailed)) == 1
         await trio.sleep(7)
@@ -239,11 +235,7 @@ async def test_leave_that_a_close_overtakes_is_told_with_the_reason_that_the_coo
 ) -> None:
     caplog.set_level(logging.INFO, logger="sarameya.embedded")
     async with orders(1) as cluster, deadline() as nursery:
-        one = Recorder()
-        member = await start_member(nursery, cluster, one)
-        await one.until(lambda: bool(one.sessions))
-        cluster.delay_next(Api.LEAVE_GROUP, 2.0)
-        member.group.unsubscribe()
+        member = await start_leaving(nursery, cluster, answered_after=2.0)
         await trio.sleep(1)
         await member.close()
         assert any("(the subscription was dropped)" in record.getMessage() for record in caplog.records)

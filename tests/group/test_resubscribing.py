@@ -16,7 +16,7 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.groups.states import GroupState
 from sarameya.observe import ClaimStarted
 from sarameya.protocol.versions import Api
-from tests.group.kit import CutOff, Recorder, deadline, eventually, fill, orders, start_member
+from tests.group.kit import CutOff, Recorder, deadline, eventually, fill, orders, start_leaving, start_member
 from tests.group.test_cooperative import COOPERATIVE, Partitions, start
 
 
@@ -179,11 +179,7 @@ async def test_subscription_dropped_during_the_pause_between_sessions_leaves_the
 
 async def test_close_while_an_unsubscribed_member_leaves_is_heard(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
-        one = Recorder()
-        member = await start_member(nursery, cluster, one)
-        await one.until(lambda: bool(one.sessions))
-        cluster.delay_next(Api.LEAVE_GROUP, 2.0)
-        member.group.unsubscribe()
+        member = await start_leaving(nursery, cluster, answered_after=2.0)
         await trio.sleep(1)
         asked = trio.current_time()
         await member.close()
