@@ -17,6 +17,7 @@ import trio
 from sarameya import HandlerError
 from sarameya_handlers.spark.engines import jvm_guard
 from sarameya_handlers.spark.engines.jvm_guard import guarding
+from tests.integration.processes import children
 
 STARTING = """
 import subprocess, sys
@@ -76,20 +77,15 @@ async def test_process_that_is_killed_takes_what_it_starts_along(temporary: Path
 
 async def test_signals_that_end_us_leave_the_guard_on_guard(temporary: Path) -> None:
     async with starting(UP) as process:
-        (guard,) = (pid for pid in children(process.pid) if b"rm -rf" in command_line(pid))
+        (guard,) = (pid for pid in children("sh", process.pid) if is_guard(pid))  # what is guarded may be one, too
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(guard, number)
         process.kill()
     await gone(temporary)
 
 
-def children(parent: int) -> list[int]:
-    text = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
-    return [int(pid) for pid in text.split()]
-
-
-def command_line(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+def is_guard(shell: int) -> bool:
+    return b"rm -rf" in Path(f"/proc/{shell}/cmdline").read_bytes()
 
 
 def test_guard_that_is_only_just_born_outlives_a_signal_of_the_terminal(temporary: Path) -> None:
