@@ -243,9 +243,11 @@ class Member:
                 nursery.start_soon(self._supervise, members, self._dealing)
             case Assigned():
                 self._take_over(command)
-            case PrepareRebalance() | MembershipLost() | Left() | Fail():
-                if isinstance(command, Left) and command.taken:  # told here: whoever wanted it may not wait for it
-                    self._observer(GroupLeft(self._group, command.reason))
+            case Left(taken=taken, reason=reason):
+                if taken:  # told here: whoever wanted it may not wait for it
+                    self._observer(GroupLeft(self._group, reason))
+                self.notify(command)
+            case PrepareRebalance() | MembershipLost() | Fail():
                 self.notify(command)
             case StateChanged(before=before, after=after, cause=cause, trigger=trigger):
                 self._since = trio.current_time()

@@ -113,7 +113,7 @@ def _place(name: str, known: Mapping[str, tuple[str, Read]]) -> tuple[str, Read,
     return None
 
 
-def _unknown(name: str, known: Mapping[str, tuple[str, Read]]) -> Problem:
+def _unknown(name: str, known: Mapping[str, Any]) -> Problem:
     plain = name.removesuffix(_FILE)
     *begin, option = plain.split("_", _WORDS)
     if (

@@ -46,14 +46,15 @@ class Layers:
             return str(self.properties)
         return str(self.path) if _is_in(self.table, key.split(".")) else "default"
 
+    def _variable(self, key: str) -> Variable | None:
+        """What goes before the files for a key, or for a table that it is in."""
+        return next((one for one in self.variables if key == one.key or key.startswith(f"{one.key}.")), None)
+
     def told(self, key: str, problem: str) -> str:
         """A line about the value of a key, with what has given it where that is not the app file."""
         if variable := self._variable(key):
             return f"{problem} (by {variable.name})"
         return f"{problem} (by {self.properties})" if key in self.beneath else problem
-
-    def _variable(self, key: str) -> Variable | None:
-        return next((one for one in self.variables if key == one.key or key.startswith(f"{one.key}.")), None)
 
 
 def layered(
@@ -72,19 +73,19 @@ def layered(
     problems = [(key, line) for key, line in (*wrong, *_both_set(found)) if key not in given_keys]
     for variable in [*found, *arguments]:
         put(table, variable.key, variable.value)
-    given = (*reversed(arguments), *found)
+    layers = Layers(table, path, (*reversed(arguments), *found))
     named = table.get("properties")
     if not isinstance(named, str) or not named:
-        return Layers(table, path, given), problems
+        return layers, problems
     properties = path.parent / named
     try:
         client = ClientValues.read(properties)
     except PropertiesError as error:
         problems += (("properties", line) for line in error.problems)
-        return Layers(table, path, given, is_short=True), problems
-    if any(one.key == "properties" for one in arguments):
-        problems += _contradictions(properties, client, given)
-    return Layers(table, path, given, properties, frozenset(_laid(table, client))), problems
+        return attrs.evolve(layers, is_short=True), problems
+    if "properties" in given_keys:
+        problems += _contradictions(layers, properties, client)
+    return attrs.evolve(layers, properties=properties, beneath=frozenset(_laid(table, client))), problems
 
 
 def _both_set(variables: Sequence[Variable]) -> Iterator[Problem]:
@@ -94,19 +95,15 @@ def _both_set(variables: Sequence[Variable]) -> Iterator[Problem]:
         yield "topics", f"{names['topics']} and {names['topics_pattern']} are both set: set one of them"
 
 
-def _contradictions(properties: Path, client: ClientValues, given: Sequence[Variable]) -> Iterator[Problem]:
+def _contradictions(layers: Layers, properties: Path, client: ClientValues) -> Iterator[Problem]:
     """That a variable says another cluster, group or security than the file which the command line names: who called
     the command may not know of the variable, and would ask, or change, what was not meant."""
     options = {f"config.{name}": value for name, value in client.options.items() if name.startswith(_SECURITY)}
     for key, theirs in {**_whom(client), **options}.items():
-        first = next((one for one in given if one.key == key), None)
-        if first is not None and first.name.startswith(PREFIX) and not _agree(first.value, theirs):
-            shown = f"{masked(key, first.value)!r}", f"{masked(key, theirs)!r}"
-            yield (
-                key,
-                f"{key}: {first.name} says {shown[0]}, and {properties} {shown[1]}: unset the variable, or say by an "
-                "argument which is meant",
-            )
+        ours = layers._variable(key)
+        if ours is not None and ours.name.startswith(PREFIX) and not _agree(ours.value, theirs):
+            both = f"{ours.name} says {masked(key, ours.value)!r}, and {properties} {masked(key, theirs)!r}"
+            yield key, f"{key}: {both}: unset the variable, or say by an argument which is meant"
 
 
 def put(table: dict[str, Any], key: str, value: Any) -> None:
@@ -136,6 +133,7 @@ def _laid(table: dict[str, Any], client: ClientValues) -> Iterator[str]:
 
 
 def _whom(client: ClientValues) -> dict[str, Any]:
+    """Which cluster and which group a client's properties name."""
     both = zip(GIVEN_BENEATH, (list(client.bootstrap_servers), client.group_id), strict=True)
     return {key: value for key, value in both if value}
 

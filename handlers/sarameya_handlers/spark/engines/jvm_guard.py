@@ -43,6 +43,9 @@ rm -rf -- "$0"
 """
 
 
+_KILLED = "Spark's JVM is not started: the shell that would guard it was killed; start again"
+
+
 class Guard:
     """Who waits for our end, and the directory that is ours alone until then."""
 
@@ -57,9 +60,6 @@ class Guard:
             self._process.stdin.write(b"%d\n" % jvm.pid)
         except BrokenPipeError as error:
             raise HandlerError(_KILLED) from error
-
-
-_KILLED = "Spark's JVM is not started: the shell that would guard it was killed; start again"
 
 
 @contextmanager
