@@ -17,6 +17,7 @@ import msgspec
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.files import put_if_absent
 from sarameya_handlers.landing.manifests import DataFile
+from sarameya_handlers.landing.numbered import last_number
 
 
 @attrs.frozen(slots=True)
@@ -47,11 +48,8 @@ class Compactions:
             number += 1
 
     def last(self) -> Compaction | None:
-        """The newest one."""
-        newest = None
-        for newest in self.all():  # noqa: B007  there are few: one for very many links
-            pass
-        return newest
+        """The newest one. Raises BrokenChainError where it cannot be read."""
+        return self.get(last_number(lambda number: self._path(number).exists()))
 
     def get(self, number: int) -> Compaction | None:
         """The compaction of this number; None if there is none. Raises BrokenChainError for one that cannot be read."""

@@ -1,0 +1,73 @@
+"""Counts of what code asks of the file system, for tests of how its cost grows with a table."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+
+class FileCalls:
+    """Counts files opened and looked up, and directory entries listed, from `clear` on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._counts: Counter[str] = Counter()
+        self._count(monkeypatch, io, "open")
+        self._count(monkeypatch, os, "open")
+        self._count(monkeypatch, os, "stat")
+        self._count_entries(monkeypatch)
+
+    @property
+    def total(self) -> int:
+        """Calls, and entries listed, together."""
+        return self._counts.total()
+
+    def of(self, work: Callable[[], object]) -> int:
+        """Return what `work` needs."""
+        self._counts.clear()
+        work()
+        assert self.total, "nothing was counted: does Python call the file system in another way?"
+        return self.total
+
+    def _count(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._counts[name] += 1
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, counted)
+
+    def _count_entries(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        scandir, listdir = os.scandir, os.listdir
+
+        def listed(*args: Any) -> list[str]:
+            names = listdir(*args)
+            self._counts["entries"] += len(names)
+            return names
+
+        monkeypatch.setattr(os, "scandir", lambda *args: _Entries(scandir(*args), self._counts))
+        monkeypatch.setattr(os, "listdir", listed)
+
+
+class _Entries:
+    """Entries of a directory, counted while they are taken."""
+
+    def __init__(self, entries: Any, counts: Counter[str]) -> None:
+        self._entries = entries
+        self._counts = counts
+
+    def __enter__(self) -> _Entries:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._entries.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        for entry in self._entries:
+            self._counts["entries"] += 1
+            yield entry

@@ -1,0 +1,91 @@
+"""The cost of finding where a landed directory stands does not grow with what has landed in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sarameya_handlers.landing.compactions import Compaction, Compactions
+from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.manifests import DataFile, Manifest
+from sarameya_handlers.landing.numbered import last_number
+from tests.handlers.file_calls import FileCalls
+
+KEY = ChainKey("warehouse", "orders", 3)
+SHORT, LONG = 300, 3000
+
+
+def landed(root: Path, count: int, *, hint: int | None) -> DataFiles:
+    """A directory with so many links, and a tenth as many compactions, written without any fsync."""
+    files = DataFiles(root)
+    directory = root / "_sarameya" / "links" / KEY.sink / KEY.topic / str(KEY.partition)
+    directory.mkdir(parents=True)
+    for number in range(1, count + 1):
+        (directory / f"{number:020d}.json").write_bytes(msgspec.json.encode(manifest(number)))
+    if hint is not None:
+        (directory / "head").write_text(str(hint))
+    compactions = root / "_sarameya" / "compactions"
+    compactions.mkdir()
+    for number in range(1, count // 10 + 1):
+        one = Compaction(number, f"c{number}", (f"part-{number}.parquet",), (DataFile(f"packed-{number}", 10, 1234),))
+        (compactions / f"{number:020d}.json").write_bytes(msgspec.json.encode(one))
+    return files
+
+
+def manifest(number: int) -> Manifest:
+    link = Link(
+        key=KEY,
+        number=number,
+        from_offset=number * 10,
+        to_offset=number * 10 + 10,
+        attempt=f"a{number}",
+        origin=Origin(group="billing"),
+    )
+    return Manifest(link, (DataFile(f"part-{number}.parquet", 10, 1234),))
+
+
+@pytest.mark.parametrize("hint", [None, 1, 160], ids=["no hint", "a hint that is old", "a hint far behind"])
+def test_fault_61_parquet_start_reads_few_files_at_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hint: int | None
+) -> None:
+    short = landed(tmp_path / "short", SHORT, hint=hint)
+    long = landed(tmp_path / "long", LONG, hint=hint)
+    calls = FileCalls(monkeypatch)
+    few = calls.of(short.publish_all)
+    many = calls.of(long.publish_all)
+    assert few < 100
+    assert many <= few + 30, "a doubling of the length costs a few look-ups more"
+    assert long.manifests.head(KEY) == manifest(LONG)
+    last = long.compactions.last()
+    assert last is not None
+    assert last.number == LONG // 10
+
+
+def test_fault_61_parquet_landing_asks_as_much_at_any_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = landed(tmp_path / "short", SHORT, hint=SHORT)
+    long = landed(tmp_path / "long", LONG, hint=LONG)
+    calls = FileCalls(monkeypatch)
+    few = calls.of(lambda: short.manifests.put(manifest(SHORT + 1)))
+    assert calls.of(lambda: long.manifests.put(manifest(LONG + 1))) == few
+    assert calls.of(lambda: short.manifests.head(KEY)) == calls.of(lambda: long.manifests.head(KEY))
+
+
+def test_compactions_newest_is_found_where_there_is_none(tmp_path: Path) -> None:
+    assert Compactions(tmp_path).last() is None
+
+
+@pytest.mark.parametrize("last", [0, 1, 2, 3, 15, 16, 17, 1000])
+@pytest.mark.parametrize("known", [0, 1, 14, 999])
+def test_last_number_is_found_from_any_known_one(last: int, known: int) -> None:
+    asked: list[int] = []
+
+    def is_there(number: int) -> bool:
+        asked.append(number)
+        return number <= last
+
+    if known <= last:
+        assert last_number(is_there, known) == last
+        assert len(asked) <= 2 * (last - known + 1).bit_length() + 1
