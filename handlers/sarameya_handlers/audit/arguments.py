@@ -37,8 +37,12 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def table_of(args: argparse.Namespace, *, must_exist: bool = False) -> Table:
-    """The table that is named. Raises ConfigError, also for a Parquet directory that `must_exist` and does not."""
+def table_of(args: argparse.Namespace) -> Table:
+    """Return the table that the arguments name.
+
+    Raises:
+        ConfigError: The name cannot be a table's, or the directory of a Parquet table does not exist.
+    """
     kind, _ = parse_table(args.table)
     options: dict[str, Any] = {}
     if args.staging:
@@ -48,9 +52,11 @@ def table_of(args: argparse.Namespace, *, must_exist: bool = False) -> Table:
     if kind == "delta" and getattr(args, "single_driver", False):
         options["single_driver"] = True
     table = table_named(args.table, options)
-    if isinstance(table, ParquetTable) and not table.path.is_dir() and (must_exist or table.path.exists()):
-        what = "is no directory, as a Parquet table is" if table.path.exists() else "is not there"
-        raise ConfigError("TABLE", args.table, f"{what}: give it as its sink has it")
+    if isinstance(table, ParquetTable) and not table.path.is_dir():
+        what = "is not a directory" if table.path.exists() else "does not exist"
+        raise ConfigError(
+            "TABLE", args.table, f"the directory {table.path} {what}: name the table as its sink's option `table` does"
+        )
     return table
 
 

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Raises SarameyaError."""
-    table = arguments.table_of(args, must_exist=True)
+    table = arguments.table_of(args)
     if not isinstance(table, ParquetTable):
         kind = table.name.partition(":")[0]
         raise HandlerError(f"{table.name} is compacted by its own means: {_OTHERS[kind]}; its chains stay as they are")

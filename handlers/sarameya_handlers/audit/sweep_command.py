@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             f"must be at least {age(SAFE_AGE)}: what is younger may be a landing on its way, which would fail and be "
             "tried again; --force allows it",
         )
-    table = arguments.table_of(args, must_exist=True)
+    table = arguments.table_of(args)
     plan, restate = trio.run(_sweep, args, table)
     shown = [swept.error for swept in plan if swept.error]
     show(

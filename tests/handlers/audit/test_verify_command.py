@@ -155,6 +155,7 @@ def test_links_alone_are_proved_where_that_is_wanted(table: ParquetTable, outcom
     ],
 )
 def test_what_must_change_is_told_in_a_line(argv: list[str], told: str, outcome: Call, tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
     code, out, err = outcome(
         *[str(tmp_path / "x") if word == "x" else word for word in argv], *["--quiet"][: len(argv) > 1]
     )
@@ -164,11 +165,18 @@ def test_what_must_change_is_told_in_a_line(argv: list[str], told: str, outcome:
     assert len(err.splitlines()) == 1
 
 
-def test_what_is_no_table_is_not_made_one(tmp_path: Path, outcome: Call) -> None:
-    code, out, _ = outcome("verify", str(tmp_path / "nothing"), "--quiet")
+def test_directory_that_does_not_exist_is_named_and_not_made(tmp_path: Path, outcome: Call) -> None:
+    code, out, err = outcome("verify", str(tmp_path / "nothing"), "--quiet")
+    assert (code, out) == (2, "")
+    assert f"the directory {tmp_path / 'nothing'} does not exist" in err
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_directory_without_chains_is_not_proved(tmp_path: Path, outcome: Call) -> None:
+    code, out, _ = outcome("verify", str(tmp_path), "--quiet")
     assert code == 1
     assert "unproved  no-chains: " in out
-    assert not (tmp_path / "nothing").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_group_and_log_are_held_against_the_table(
