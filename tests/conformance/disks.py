@@ -1,5 +1,5 @@
-"""A file system on which things go wrong at one call exactly: a process dies there, there is no room for a while, or a
-server of files does not answer, and carries it out later.
+"""A file system on which things go wrong at one call exactly: a process dies there, there is no room for a while, the
+call fails, or a server of files does not answer, and carries it out later.
 
 What is put in place of are the functions of `os` that change a file system, and pyarrow's writer. A process that has
 died changes nothing any more, in no `finally` either.
@@ -8,6 +8,7 @@ died changes nothing any more, in no `finally` either.
 from __future__ import annotations
 
 import errno
+import io
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,10 +21,16 @@ import pytest
 import trio
 
 CHANGING = ("link", "unlink", "rename", "replace", "mkdir", "rmdir", "fsync")
-GROWING = ("link", "mkdir", "fsync", "open", "write_table")
+GROWING = ("link", "mkdir", "fsync", "open", "write_table", "write", "flush")
 """What needs room."""
 NAMING = ("link", "mkdir", "rename")
 """What gives names: carried out late, it is a surprise."""
+
+
+LOOKING = ("stat", "lstat", "scandir", "listdir", "close")
+"""What fails, too, where a disk is broken or descriptors run out."""
+READING = ("read_metadata", "read_schema")
+"""Of pyarrow's."""
 
 
 class Died(BaseException):
@@ -43,15 +50,18 @@ class Disk:
     def put_in_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in CHANGING:
             monkeypatch.setattr(os, name, self._watched(name, getattr(os, name)))
-        opened = os.open
-
-        def watched_open(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
-            if not flags & os.O_CREAT:
-                return opened(path, flags, *args, **kwargs)
-            return self._call("open", lambda: opened(path, flags, *args, **kwargs), (path,))  # type: ignore[no-any-return]
-
-        monkeypatch.setattr(os, "open", watched_open)
+        monkeypatch.setattr(os, "open", self._watched_open(os.open, is_all=False))
         monkeypatch.setattr(pq, "write_table", self._watched("write_table", pq.write_table))
+
+    def put_in_place_of_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Watch every call that a landing makes to the file system, those that only look included."""
+        for name in LOOKING:
+            monkeypatch.setattr(os, name, self._watched(name, getattr(os, name)))
+        for name in READING:
+            monkeypatch.setattr(pq, name, self._watched(name, getattr(pq, name)))
+        monkeypatch.setattr(io, "open", self._watched("read", io.open))
+        wrapped = os.fdopen
+        monkeypatch.setattr(os, "fdopen", lambda *args, **kwargs: _WatchedFile(wrapped(*args, **kwargs), self))
 
     def dies(self, call: int, *, after: bool) -> None:
         """The process dies before the call is carried out, or right after it."""
@@ -85,6 +95,21 @@ class Disk:
 
         self._wrong = wrong
 
+    def fails(self, call: int, code: int) -> None:
+        """This call fails with this error, once, and nothing is carried out of it but half of what is written."""
+
+        def wrong(number: int, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+            if number != call:
+                return carry_out()
+            if name == "close":
+                carry_out()  # as Linux has it: the descriptor is gone
+            elif name == "write_table":
+                carry_out()
+                _forget_half(args[1])
+            raise OSError(code, os.strerror(code))
+
+        self._wrong = wrong
+
     def is_late(self, call: int) -> None:
         """The call fails for want of an answer, as on a mount that does not wait for ever. It is carried out when
         `catch_up` says so, whatever has happened meanwhile."""
@@ -103,12 +128,45 @@ class Disk:
         with suppress(OSError):
             self._late()
 
-    def _watched(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args, **kwargs: self._call(name, lambda: original(*args, **kwargs), args)
+    def _watched_open(self, opened: Callable[..., int], *, is_all: bool) -> Callable[..., int]:
+        def watched_open(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+            is_made = bool(flags & os.O_CREAT)
+            if not (is_made or is_all):
+                return opened(path, flags, *args, **kwargs)
+            name = "open" if is_made else "read"
+            return self.call(name, lambda: opened(path, flags, *args, **kwargs), (path,))  # type: ignore[no-any-return]
 
-    def _call(self, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+        return watched_open
+
+    def _watched(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: self.call(name, lambda: original(*args, **kwargs), args)
+
+    def call(self, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
         self.calls.append(name)
         return self._wrong(len(self.calls), name, carry_out, args) if self._wrong else carry_out()
+
+
+@attrs.define
+class _WatchedFile:
+    """A file that is written; its bytes are on their way to the disk when it is closed, at the latest."""
+
+    _file: Any
+    _disk: Disk
+
+    def __enter__(self) -> _WatchedFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._disk.call("close", self._file.close, ())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, content: bytes) -> Any:
+        return self._disk.call("write", lambda: self._file.write(content), ())
+
+    def flush(self) -> Any:
+        return self._disk.call("flush", self._file.flush, ())
 
 
 def _forget_half(file: int | str | Path) -> None:

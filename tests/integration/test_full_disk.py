@@ -1,4 +1,4 @@
-"""A disk that is full where Spark itself writes, of Delta's and Iceberg's: waited for, at no record's cost."""
+"""A disk that is really full: waited for, at no record's cost, and nothing that has landed is deleted."""
 
 from __future__ import annotations
 
@@ -16,10 +16,21 @@ AS_ROOT = ("unshare", "--mount")
 AS_ANYBODY = ("unshare", "--user", "--map-root-user", "--mount")
 
 
-def test_disk_that_is_full_while_spark_writes_is_waited_for(tmp_path: Path) -> None:
+def run(program: str, directory: Path) -> str:
+    """Run a program in a mount namespace of its own."""
     apart = AS_ROOT if os.geteuid() == 0 else AS_ANYBODY
     if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs a mount namespace, for a disk that is small")
-    command = [*apart, sys.executable, "-m", "tests.integration.full_disk", str(tmp_path)]
+    command = [*apart, sys.executable, "-m", program, str(directory)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{done.stdout[-5000:]}\n{done.stderr[-10000:]}"
+    return done.stdout
+
+
+def test_disk_that_is_full_while_spark_writes_is_waited_for(tmp_path: Path) -> None:
+    """Of Delta's and Iceberg's tables."""
+    run("tests.integration.full_disk", tmp_path)
+
+
+def test_fault_51_full_disk_costs_a_parquet_directory_no_linked_row(tmp_path: Path) -> None:
+    assert run("tests.integration.full_disk_chain", tmp_path).endswith("goes on\n")

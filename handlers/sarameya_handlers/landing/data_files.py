@@ -11,12 +11,13 @@ Whatever a manifest names is either hidden or in its place, and anybody may move
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from sarameya_handlers.landing.compactions import Compaction, Compactions
-from sarameya_handlers.landing.files import make_directory, sync
+from sarameya_handlers.landing.files import is_there, make_directory, sync
 from sarameya_handlers.landing.manifests import DataFile, Manifest, Manifests
 from sarameya_handlers.landing.schemas import Schemas
 
@@ -64,13 +65,19 @@ class DataFiles:
     # -- in their places -----------------------------------------------------------------------------
 
     def publish(self, attempt: str, files: Iterable[DataFile]) -> None:
-        """Have files that a manifest names in their places, as far as they are not there yet."""
+        """Move files that a manifest names to their places, as far as they are not there yet.
+
+        Raises:
+            OSError: Some may not have been moved. The next publisher goes on with those.
+        """
         directory = self.directory(attempt)
-        if not directory.exists():  # as it is for all but the newest
+        if not is_there(directory):  # as it is for all but the newest
             return
-        for file in files:
-            _move(directory / file.name, self.root / file.name)
-        shutil.rmtree(directory, ignore_errors=True)
+        names = {file.name for file in files}
+        for name in names:
+            _move(directory / name, self.root / name)
+        if names.isdisjoint(_names_below(directory)):  # a file that a link names is never deleted
+            shutil.rmtree(directory, ignore_errors=True)
 
     def publish_link(self, manifest: Manifest) -> Manifest:
         self.publish(manifest.link.attempt, manifest.files)
@@ -79,7 +86,7 @@ class DataFiles:
     def publish_compaction(self, compaction: Compaction) -> None:
         """What it has replaced goes first: a reader of the plain directory misses rows for a moment, and sees none
         twice."""
-        if not self.directory(compaction.attempt).exists():
+        if not is_there(self.directory(compaction.attempt)):
             return
         for name in compaction.replaced:
             _move(self.root / name, self.replaced / str(compaction.number) / name)
@@ -110,11 +117,23 @@ class DataFiles:
             for attempt, file in source:
                 if file.name not in replaced:
                     hidden = self.directory(attempt) / file.name
-                    yield file, hidden if hidden.exists() else self.root / file.name
+                    yield file, hidden if is_there(hidden) else self.root / file.name
+
+
+def _names_below(directory: Path) -> Iterator[str]:
+    """Raises OSError, where a listing is not complete."""
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # somebody else removes it
+            raise error
+
+    for parent, _, names in os.walk(directory, onerror=fail):
+        for name in names:
+            yield str(Path(parent, name).relative_to(directory))
 
 
 def _move(file: Path, to: Path) -> None:
-    if not file.exists():
+    if not is_there(file):
         return
     make_directory(to.parent)
     try:

@@ -60,28 +60,59 @@ def sync(path: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make it, with those above it, and have each new name on the disk. Nothing happens if it is there."""
-    if directory.exists():
+    """Make a directory and its parents, each name synced to the disk. Do nothing if the directory exists.
+
+    Raises:
+        OSError: A directory cannot be made, or its name cannot be synced. Then it is removed again, so that nobody
+            takes the name for a durable one.
+    """
+    if is_there(directory):
         return
     missing = [directory]
-    while not missing[-1].parent.exists():
+    while not is_there(missing[-1].parent):
         missing.append(missing[-1].parent)
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
-        sync(path.parent)
+        try:
+            sync(path.parent)
+        except OSError:
+            with suppress(OSError):  # somebody else has put something into it
+                path.rmdir()
+            raise
+
+
+def is_there(path: Path) -> bool:
+    """Return whether a file or a directory exists.
+
+    Path.exists returns False for some errors, in newer versions of Python for all. A disk that does not answer must not
+    be taken for one that has no such file.
+
+    Raises:
+        OSError: The file system does not say.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def put_if_absent(path: Path, content: bytes) -> bool:
-    """Have a file with this content, durably and whole, if there is none of its name; False where there is one.
+    """Put a file with this content, durably and whole, if no file has its name. Of all who try, one succeeds.
 
-    Of all who try, one succeeds. Raises OSError: it was not put, and will not be; UnansweredError: that is not known.
+    Returns:
+        True if this call has put the file; False if another file has its name.
+
+    Raises:
+        UnansweredError: Whether the file was put is not known, nor whether it will be.
+        OSError: The file was not put, and will not be.
     """
     make_directory(path.parent)
     temporary = _written(path.parent, content)
     try:
         os.link(temporary, path)
     except FileExistsError:
-        return False
+        return _is_same(temporary, path)
     except OSError as error:
         if error.errno in _UNNAMED:
             raise
@@ -95,6 +126,18 @@ def put_if_absent(path: Path, content: bytes) -> bool:
     except OSError as error:
         raise _unanswered(error) from error
     return True
+
+
+def _is_same(temporary: Path, path: Path) -> bool:
+    """Return whether the name is that of our own file: an NFS client may send a call twice, and the second one fails.
+
+    Raises:
+        UnansweredError: The name was said to be taken, and what it names cannot be seen.
+    """
+    try:
+        return path.samefile(temporary)
+    except OSError as error:
+        raise _unanswered(error) from error
 
 
 def _unanswered(error: OSError) -> UnansweredError:
@@ -121,12 +164,13 @@ def put_over(path: Path, content: bytes) -> None:
     try:
         os.replace(temporary, path)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a sweep removes it
+            temporary.unlink()
         raise
 
 
 def _written(directory: Path, content: bytes, *, durably: bool = True) -> Path:
-    """A temporary file with this content. Where there is no room for it, nothing of it is left."""
+    """Write a temporary file. If that fails, remove what was written of it."""
     # Not mkstemp's, which nobody else may read: who reads the table may be another user.
     temporary = directory / f"{TEMPORARY}{uuid4().hex}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -137,6 +181,7 @@ def _written(directory: Path, content: bytes, *, durably: bool = True) -> Path:
                 file.flush()
                 os.fsync(file.fileno())
     except OSError:
-        os.unlink(temporary)
+        with suppress(OSError):  # a sweep removes it; why the file was not written is more important
+            os.unlink(temporary)
         raise
     return temporary

@@ -10,6 +10,7 @@ mounted POSIX file systems; who loses hears of it, but nobody needs to: `since` 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,9 +20,11 @@ import attrs
 import msgspec
 
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.files import TEMPORARY, put_if_absent, put_over
+from sarameya_handlers.landing.files import TEMPORARY, put_if_absent, put_over, sync
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.numbered import last_number
+
+logger = logging.getLogger("sarameya.spark")
 
 _DIGITS = 20
 _HEAD = "head"
@@ -51,6 +54,8 @@ class Manifests:
 
     def __init__(self, root: Path) -> None:
         self._root = root / "links"
+        self._synced: dict[ChainKey, int] = {}
+        """The newest link of each chain that is known to be on the disk."""
 
     def put(self, manifest: Manifest) -> bool:
         """Put it if there is none of its number, durably; False where there is one, whoever's that is.
@@ -61,9 +66,21 @@ class Manifests:
         directory = self._directory(link.key)
         if not put_if_absent(directory / _name(link.number), msgspec.json.encode(manifest, order="deterministic")):
             return False
+        # From here on the link is there for good: nothing that fails may be taken for a failure of the put.
+        self._synced[link.key] = link.number
         if link.number % _HINT_EVERY == 0:
             self._hint(directory, link.number)
         return True
+
+    def sync(self, link: Link) -> None:
+        """Bring a link that was found to the disk: whoever put it may have died, or failed, before doing so.
+
+        Raises:
+            OSError: The link may be lost when the machine goes down.
+        """
+        if link.number > self._synced.get(link.key, 0):
+            sync(self._directory(link.key))
+            self._synced[link.key] = link.number
 
     def get(self, key: ChainKey, number: int) -> Manifest | None:
         """The manifest of this link; None if there is none. Raises BrokenChainError for one that cannot be read."""
@@ -106,8 +123,11 @@ class Manifests:
         return self._root / _quoted(key.sink) / _quoted(key.topic) / str(key.partition)
 
     def _hint(self, directory: Path, number: int) -> None:
-        """Say where to begin to look for the head. It may lag behind, never be ahead; only time depends on it."""
-        put_over(directory / _HEAD, str(number).encode())
+        """Write where to begin to look for the head. It may lag behind, never be ahead; only time depends on it."""
+        try:
+            put_over(directory / _HEAD, str(number).encode())
+        except OSError as error:
+            logger.info("%s: no hint for link %d, which only costs time: %s", directory, number, error)
 
     def _hinted(self, key: ChainKey) -> int:
         directory = self._directory(key)

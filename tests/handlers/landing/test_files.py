@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sarameya_handlers.landing.files import UnansweredError, put_if_absent, put_over
+from sarameya_handlers.landing.files import UnansweredError, is_there, make_directory, put_if_absent, put_over
 
 
-def failing(call: Callable[..., None], code: int, *, before: bool = False) -> Callable[..., None]:
-    def fail(*args: object) -> None:
+def failing(call: Callable[..., object], code: int, *, before: bool = False) -> Callable[..., None]:
+    def fail(*args: object, **kwargs: object) -> None:
         if before:
-            call(*args)
+            call(*args, **kwargs)
         raise OSError(code, os.strerror(code))
 
     return fail
@@ -71,3 +71,45 @@ def test_files_are_for_all_who_may_read_what_the_process_makes(
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+def test_name_given_by_a_call_that_was_sent_twice_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has carried out the first call, and the client hears of the second one only."""
+
+    def twice(source: str, name: str) -> None:
+        link(source, name)
+        link(source, name)
+
+    link = os.link
+    monkeypatch.setattr(os, "link", twice)
+    assert put_if_absent(tmp_path / "7", b"mine")
+    assert not put_if_absent(tmp_path / "7", b"mine")
+
+
+def test_name_said_to_be_taken_that_is_not_seen_is_unanswered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "link", failing(os.link, errno.EEXIST))
+    with pytest.raises(UnansweredError):
+        put_if_absent(tmp_path / "7", b"mine")
+
+
+def test_directory_whose_name_is_not_synced_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next caller takes the name for a durable one."""
+    with monkeypatch.context() as broken:
+        broken.setattr("sarameya_handlers.landing.files.sync", failing(lambda path: None, errno.EIO))
+        with pytest.raises(OSError, match="Input/output error"):
+            make_directory(tmp_path / "a" / "b")
+    assert not list(tmp_path.iterdir())
+    make_directory(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_file_on_a_disk_that_does_not_answer_is_not_taken_for_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    assert is_there(tmp_path / "file")
+    assert not is_there(tmp_path / "other")
+    assert not is_there(tmp_path / "file" / "below")
+    monkeypatch.setattr(os, "stat", failing(os.stat, errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        is_there(tmp_path / "file")

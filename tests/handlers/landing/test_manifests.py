@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 from pathlib import Path
@@ -131,3 +132,30 @@ def test_manifest_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypa
     done.clear()
     manifests.put(attrs.evolve(manifest(2)))
     assert done == ["sync", "link", "sync"]
+
+
+def test_fault_51_hint_that_is_not_written_is_no_failure_of_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    manifests = Manifests(tmp_path)
+    monkeypatch.setattr(os, "replace", full)
+    for number in range(1, 34):
+        assert manifests.put(manifest(number))
+    assert Manifests(tmp_path).head(KEY) == manifest(33)
+
+
+def test_link_that_another_process_has_put_is_synced_when_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its putter may have been killed between link(2) and the sync of the directory."""
+    first, second = Manifests(tmp_path), Manifests(tmp_path)
+    first.put(manifest(1))
+    done: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    [directory] = tmp_path.glob("links/*/*/*")
+    for manifests in (first, second, second):
+        manifests.sync(manifest(1).link)
+    assert done == [str(directory)], "once, by whom has not put it"

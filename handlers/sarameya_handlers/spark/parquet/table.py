@@ -30,7 +30,7 @@ import attrs
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.data_files import DataFiles
-from sarameya_handlers.landing.files import UnansweredError, names_are_given_once
+from sarameya_handlers.landing.files import UnansweredError, is_there, names_are_given_once
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.manifests import DataFile, Manifest
 from sarameya_handlers.spark.errors import LandingError, of_directory
@@ -120,10 +120,10 @@ class ParquetTable(Table):
 
     def heads(self, spark: SparkSession, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
         heads = {key: self._manifests.head(key) for key in keys}
-        return {key: self._files.publish_link(manifest).link for key, manifest in heads.items() if manifest is not None}
+        return {key: self._published(manifest) for key, manifest in heads.items() if manifest is not None}
 
     def links(self, spark: SparkSession, key: ChainKey, since: int) -> Sequence[Link]:
-        return [self._files.publish_link(manifest).link for manifest in self._manifests.since(key, since)]
+        return [self._published(manifest) for manifest in self._manifests.since(key, since)]
 
     def land(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
         untried = list(landings)
@@ -182,23 +182,35 @@ class ParquetTable(Table):
     def _manifest(self, landing: Landing, files: tuple[DataFile, ...]) -> Manifest:
         rows, size = sum(file.rows for file in files), sum(file.size for file in files)
         manifest = Manifest(attrs.evolve(landing.link, rows=rows, size_bytes=size), files)
-        if not all((self._files.directory(landing.link.attempt) / file.name).exists() for file in files):
+        if not all(is_there(self._files.directory(landing.link.attempt) / file.name) for file in files):
             raise LandingError(f"{landing}: what was written of it was swept away while it slept")
         return manifest
 
     def _link(self, manifest: Manifest) -> None:
-        """Put it, and its files in their places; or remove them, unless it is not known which."""
+        """Put a manifest, and its files in their places. Delete the files only if the chain is known not to name them.
+
+        Raises:
+            UnansweredError: The manifest may be there, or appear later. Whoever sees it publishes its files; a sweep
+                takes its number before it removes them.
+            OSError: The manifest was refused, or its files are not all in their places yet.
+        """
         link = manifest.link
+        refusal: OSError | None = None
         try:
             self._manifests.put(manifest)
         except UnansweredError:
-            raise  # it may name them, now or later: who sees it publishes them; a sweep takes its number first
-        except OSError:
-            self._files.forget(link.attempt)
             raise
-        # By what is there, not by what was told: of a call that was sent twice the second one fails.
+        except OSError as error:
+            refusal = error
+        # What is there counts, not what the call returned: of a call that was sent twice the second one fails.
         winner = self._manifests.get(link.key, link.number)
         if winner is not None and winner.link.attempt == link.attempt:
             self._files.publish_link(winner)
-        elif winner is not None:
+        elif winner is not None or refusal is not None:
             self._files.forget(link.attempt)
+        if refusal is not None:
+            raise refusal
+
+    def _published(self, manifest: Manifest) -> Link:
+        self._manifests.sync(manifest.link)
+        return self._files.publish_link(manifest).link

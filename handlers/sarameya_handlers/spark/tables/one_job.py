@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.reach import is_here, rows_below, spark_path
 from sarameya_handlers.spark.tables.settings import changed
@@ -102,7 +103,7 @@ def _write_together(
             _writer(union, (_ATTEMPT, *partition_by)).parquet(spark_path(together))
         for attempt in attempts if together.is_dir() else ():
             written = together / f"{_ATTEMPT}={attempt}"
-            if written.exists():
+            if is_there(written):
                 written.rename(into / attempt)
             else:
                 (into / attempt).mkdir()  # it has no rows

@@ -1,0 +1,84 @@
+"""A Parquet directory whose disk is really full, at each size of what is left, over its links 15 to 18.
+
+In a mount namespace of its own: python -m tests.integration.full_disk_chain DIRECTORY
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.dataset as ds
+
+from sarameya_handlers import ParquetTable
+from sarameya_handlers.landing.chain import Outcome
+from sarameya_handlers.landing.files import is_there
+from sarameya_handlers.landing.manifests import Manifests
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from tests.conformance.owners import KEY, Owner
+from tests.conformance.proof import chain_of
+from tests.integration.full_disk import fill
+
+FIRST, LAST = 15, 40
+RECORDS = 3
+PAGE = 4096
+MOST_PAGES = 12
+"""More than all files of a landing take on a tmpfs."""
+
+
+def land(owner: Owner) -> None:
+    assert owner.append(RECORDS).outcome is Outcome.LANDED, owner.error
+
+
+def land_with(left: int, disk: Path, owner: Owner, root: Path) -> int:
+    """Land while so many bytes are left, then while there is room. Return how many of five tries were in vain."""
+    ballast, number = disk / "ballast", owner.chain.next_number
+    fill(ballast, left)
+    failed = 0
+    while failed < 5 and owner.append(RECORDS).outcome is Outcome.ABSENT:
+        failed += 1
+    ballast.unlink()
+    for manifest in Manifests(root / "_sarameya").since(KEY, 1):
+        for file in manifest.files:
+            places = (root / file.name, root / "_sarameya" / "landing" / manifest.link.attempt / file.name)
+            assert any(map(is_there, places)), f"{manifest.link}: {file.name} is gone"
+    while owner.chain.next_number <= number:
+        land(owner)
+    return failed
+
+
+def proves(table: ParquetTable) -> None:
+    links = chain_of(table, None, KEY)
+    rows = ds.dataset(table.path, format="parquet").to_table(columns=["offset"])
+    assert Counter(rows["offset"].to_pylist()) == dict.fromkeys(range(len(links) * RECORDS), 1)
+    assert len(links) == LAST
+
+
+def main(directory: Path) -> None:
+    disk = directory / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)], check=True)
+    for pages in range(MOST_PAGES + 1):
+        root = disk / "table"
+        table = ParquetTable(root)
+        table.open(None)  # type: ignore[arg-type]
+        owner = Owner(table, None, Shaping())
+        while owner.chain.next_number < FIRST:
+            land(owner)
+        failed = [land_with(pages * PAGE, disk, owner, root) for _ in range(4)]
+        print(pages, "pages left, tries in vain:", failed, flush=True)
+        assert any(failed) == (failed[0] == 5), "room for one link is room for each"
+        assert pages or failed == [5, 5, 5, 5]
+        while owner.chain.next_number <= LAST:
+            land(owner)
+        proves(table)
+        shutil.rmtree(root)
+    assert not any(failed)
+    print("goes on", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
