@@ -90,7 +90,7 @@ from sarameya.protocol.assignors import (
 from sarameya.protocol.described_groups import DescribedGroup, DescribedMember, ListedGroup, Listing
 from sarameya.protocol.metadata import Broker, ClusterMetadata
 from sarameya.secret import Secret
-from sarameya.status import Activity, GroupStatus, PartitionStatus
+from sarameya.status import Activity, GroupStatus, OverdueHandler, PartitionStatus
 from sarameya.token import Token
 
 __all__ = [
@@ -154,6 +154,7 @@ __all__ = [
     "NoCommittedOffsetError",
     "Observer",
     "OffsetOutOfRangeError",
+    "OverdueHandler",
     "PartitionStatus",
     "Paused",
     "Producer",

@@ -39,6 +39,39 @@ class Activity(StrEnum):
     """It is assigned, and where it begins is being found out."""
 
 
+def held_text(partition: TopicPartition, offset: int, last_offset: int) -> str:
+    """Return the name of some records of a partition: `orders-3 offset 3001`, `orders-3 offsets 3001 to 3500`."""
+    offsets = f"offset {offset}" if last_offset <= offset else f"offsets {offset} to {last_offset}"
+    return f"{partition} {offsets}"
+
+
+def overdue_text(partition: TopicPartition, offset: int, last_offset: int, seconds: float) -> str:
+    """Return the line about a handler that holds records for too long."""
+    return f"handler has held {held_text(partition, offset, last_offset)} for {seconds:.0f} s"
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class OverdueHandler:
+    """Records that a handler has held for too long; `str` of it is a line for a person.
+
+    The limit is ten times `Config.max_processing_time`, and at least 30 seconds, without a sign of work: the handler
+    has not asked for more, marked anything, or reported what it does (`Claim.report`).
+    """
+
+    partition: TopicPartition
+    offset: int
+    """The first of the records."""
+    last_offset: int
+    """The last one; `offset` where the handler holds one message."""
+    seconds: float
+    """How long the handler has held them."""
+    stack: str = ""
+    """Where its task stands; empty where too many handlers are overdue."""
+
+    def __str__(self) -> str:
+        return overdue_text(self.partition, self.offset, self.last_offset, self.seconds)
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class PartitionStatus:
     """One assigned partition. Offsets are -1 where they are not known."""
@@ -81,6 +114,8 @@ class PartitionStatus:
     """For how long it is BACKPRESSURED, also where something else is its `activity`; 0 where it is not."""
     backpressure_seconds: float = 0.0
     """How long it was, in all, since it is read."""
+    overdue: OverdueHandler | None = None
+    """Records of it that its handler has held for too long."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -11,7 +11,16 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from prometheus_client.samples import Sample
 from trio.testing import MockClock
 
-from sarameya import ConsumerGroup, DeadLettered, Landed, LandingFailed, TopicPartition
+from sarameya import (
+    Claim,
+    ConsumerGroup,
+    DeadLettered,
+    Landed,
+    LandingFailed,
+    Message,
+    Session,
+    TopicPartition,
+)
 from sarameya.meters import ROWS
 from sarameya.observe import OffsetReset
 from sarameya.protocol.membership_states import State
@@ -149,4 +158,19 @@ async def test_units_and_bounds_are_written_as_the_library_s_own(autojump_clock:
         library_s = LibraryHistogram("rows", "Theirs.", buckets=ROWS, registry=own)
         library_s.observe(1)
         assert ours == {s.labels["le"] for family in own.collect() for s in family.samples if s.name == "rows_bucket"}
+        await member.close()
+
+
+async def test_overdue_handler_is_a_gauge_of_seconds(autojump_clock: MockClock) -> None:
+    async def hang(session: Session, claim: Claim, message: Message) -> None:
+        await trio.sleep(100)
+
+    async with orders(1) as cluster, deadline() as nursery:
+        member = await start_member(nursery, cluster, Recorder(hang))
+        await trio.sleep(5)
+        name, labels = "sarameya_partition_overdue_seconds", {"topic": "orders", "partition": "0"}
+        assert value(samples(registry_of(member.group)), name, **labels) == 0
+        cluster.produce("orders", 0, b"x")
+        await trio.sleep(60)
+        assert 55 <= value(samples(registry_of(member.group)), name, **labels) <= 60
         await member.close()

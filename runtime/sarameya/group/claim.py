@@ -106,6 +106,11 @@ class Claim:
         return self._present.position(self._behind)
 
     @property
+    def held_offsets(self) -> tuple[int, int]:
+        """The first and the last offset of what the handler was given last: a message, or a batch."""
+        return self._present.last_given or (self.position - 1, self.position - 1)
+
+    @property
     def from_offset(self) -> int:
         """Where the range of what comes next begins: the `MessageBatch.from_offset` of the next batch. So far it is the
         `next_offset` of what came last, and what lies between it and `position` holds nothing to hand out; where it is

@@ -70,6 +70,15 @@ class Claims:
         """The tasks that still read one of these, by name, for who has to say where they stand."""
         return {_name(r.claim): r.task for r in self._of(partitions) if r.task is not None}
 
+    def task_of(self, partition: TopicPartition) -> trio.lowlevel.Task | None:
+        """Return the task that reads this partition, None where none does."""
+        running = self._running.get(partition)
+        return None if running is None else running.task
+
+    def holder(self, claim: Claim) -> Claim:
+        """Return the claim whose records the task that reads `claim` has: the same one."""
+        return claim
+
     def start(self, claims: Iterable[Claim]) -> None:
         """Start a task for each claim."""
         assert self._nursery is not None, "no nursery to run in"

@@ -7,7 +7,6 @@ stands; whoever asks then goes on without it.
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Callable, Mapping
 
 import trio
@@ -68,9 +67,3 @@ def most_of(deadline: float) -> float:
     """Until when something may go on that other things have to follow before `deadline`."""
     now = trio.current_time()
     return now + _SHARE * max(deadline - now, _LEAST_SECONDS)
-
-
-def stack_of(task: trio.lowlevel.Task) -> str:
-    """Where the task stands."""
-    frames = traceback.StackSummary.extract(task.iter_await_frames())
-    return f"{task.name}\n" + "".join(frames.format())

@@ -18,13 +18,15 @@ from sarameya.model import Message
 class PresentBatch:
     """One claim's, which may be none."""
 
-    __slots__ = ("_aside", "_batch", "_from", "_messages", "_until", "left")
+    __slots__ = ("_aside", "_batch", "_from", "_messages", "_until", "_whole_from", "left")
 
     def __init__(self) -> None:
         self._batch: MessageBatch | None = None
         self._messages: Sequence[Message] = ()
         # Where the messages of the turn's present piece begin, and end.
         self._from = self._until = 0
+        # The first of the messages that were taken all at once, as a batch.
+        self._whole_from = -1
         self.left: Iterator[Message] = iter(())
         """Those of the piece that are not taken yet."""
         # While paused: the batch, its messages, and how many of them are taken.
@@ -62,9 +64,18 @@ class PresentBatch:
             return batch.from_offset
         return messages[taken - 1].offset + 1 if taken < len(messages) else batch.next_offset
 
+    @property
+    def last_given(self) -> tuple[int, int] | None:
+        """The offsets of the first and the last message that were taken last; None where no batch has any taken."""
+        messages, taken = self._messages, self.taken
+        if not 0 < taken <= len(messages):
+            return None
+        last = messages[taken - 1].offset
+        return (last if self._whole_from < 0 else self._whole_from), last
+
     def begin(self, batch: MessageBatch) -> None:
         """This one is next, all of it; nothing of it is laid ready."""
-        self._batch, self._messages = batch, batch.messages
+        self._batch, self._messages, self._whole_from = batch, batch.messages, -1
 
     def clear(self) -> None:
         """There is none; what is set aside stays so."""
@@ -74,6 +85,7 @@ class PresentBatch:
     def begin_piece(self, most: int) -> None:
         """Lay ready so many of the messages that are not taken, one at least: the clock is looked at behind them."""
         taken = self._until - length_hint(self.left)
+        self._whole_from = -1
         self._from, self._until = taken, min(taken + max(most, 1), len(self._messages))
         messages = self._messages[taken : self._until]
         self.left = iter(messages if isinstance(messages, list) else list(messages))
@@ -88,6 +100,7 @@ class PresentBatch:
         batch, taken = self._batch, self.taken
         assert batch is not None
         self._until = len(self._messages)
+        self._whole_from = self._messages[taken].offset
         self.left = iter(())
         if not taken:
             return batch

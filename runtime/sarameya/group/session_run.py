@@ -31,7 +31,7 @@ import trio
 from sarameya.errors import CommitError, RebalanceDeadlineError, SarameyaError
 from sarameya.group.agenda import Agenda
 from sarameya.group.claim import Claim
-from sarameya.group.deadline import Deadline, Tasks, in_order, most_of, stack_of
+from sarameya.group.deadline import Deadline, Tasks, in_order, most_of
 from sarameya.group.failures import is_of_commits, reader_failure
 from sarameya.group.final_commits import FinalCommits
 from sarameya.group.handler import ConsumerGroupHandler
@@ -41,9 +41,11 @@ from sarameya.group.lifetime import live
 from sarameya.group.member import CloseWanted, NewAssignment, SubscriptionChanged
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.outcome import Outcome
+from sarameya.group.overdue import OverdueHandlers
 from sarameya.group.pauses import Pauses
 from sarameya.group.session import Session
 from sarameya.group.source import OpenSource, SessionMember, Surroundings
+from sarameya.group.stacks import stack_of
 from sarameya.group.starting import Answers, Begin, Committed
 from sarameya.group.starts import find_starts
 from sarameya.group.status import owned_status, partition_status
@@ -114,6 +116,7 @@ class SessionRun:
             observer=runtime.observer,
             pauses=pauses,
         )
+        self._overdue = OverdueHandlers(self._claims, self._offsets, runtime.config, runtime.observer)
         self._taking_on = TakingOn(
             runtime,
             source,
@@ -145,7 +148,13 @@ class SessionRun:
         """Of what is assigned, and of what is still being given up."""
         now, fetcher, offsets, held = trio.current_time(), self._fetcher, self._offsets, self._holdings
         read = {
-            claim.topic_partition: partition_status(claim, fetcher.feeding(claim._consumer), offsets, now)
+            claim.topic_partition: partition_status(
+                claim,
+                fetcher.feeding(claim._consumer),
+                offsets,
+                now,
+                overdue=self._overdue.of(self._claims.holder(claim), now),
+            )
             for claim in self._claims.claims
         }
         for partition in held.owned - read.keys():
@@ -338,6 +347,7 @@ class SessionRun:
     async def _start_services(self, nursery: trio.Nursery) -> None:
         await nursery.start(self._fetcher.run)
         nursery.start_soon(self._offsets.run)
+        nursery.start_soon(self._overdue.run)
         nursery.start_soon(self._watch_membership)
         nursery.start_soon(self._watch_deadline)
 

@@ -7,11 +7,19 @@ from sarameya.group.claim import Claim
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.report import Doing
 from sarameya.model import TopicPartition
-from sarameya.status import Activity, PartitionStatus
+from sarameya.status import Activity, OverdueHandler, PartitionStatus
+
+_NOT_HELD_UP = (Activity.FETCHING, Activity.RETRYING, Activity.RESETTING)
+"""Activities that a handler, however long it holds records, is not the reason of."""
 
 
-def partition_status(claim: Claim, feeding: Feeding, offsets: OffsetManager, now: float) -> PartitionStatus:
-    """What is going on with a partition that is being read."""
+def partition_status(
+    claim: Claim, feeding: Feeding, offsets: OffsetManager, now: float, *, overdue: OverdueHandler | None
+) -> PartitionStatus:
+    """Return what is going on with a partition that is being read.
+
+    `overdue` is what the task that reads it has held for too long, of this partition or of another one.
+    """
     doing = _doing(claim, feeding, offsets)
     consumer = claim._consumer
     marked, committed = offsets.ledger.known(claim.topic_partition)
@@ -20,7 +28,7 @@ def partition_status(claim: Claim, feeding: Feeding, offsets: OffsetManager, now
         partition=claim.topic_partition,
         activity=doing.activity,
         seconds=now - doing.since,
-        reason=doing.reason,
+        reason=doing.reason or ("" if overdue is None or doing.activity in _NOT_HELD_UP else str(overdue)),
         attempt=doing.attempt,
         attempts=doing.attempts,
         position=claim.position,
@@ -39,6 +47,7 @@ def partition_status(claim: Claim, feeding: Feeding, offsets: OffsetManager, now
         handler_seconds=claim.handler_seconds_until(now),
         backpressured_seconds=consumer.backpressured_for(now),
         backpressure_seconds=consumer.backpressure_seconds_until(now),
+        overdue=overdue if overdue is not None and overdue.partition == claim.topic_partition else None,
     )
 
 

@@ -88,6 +88,16 @@ class Streams:
             if running.task is not None and (self._ending or running.stream.index in reading)
         }
 
+    def task_of(self, partition: TopicPartition) -> trio.lowlevel.Task | None:
+        """Return the task that reads this partition, None where none does."""
+        read = self._read.get(partition)
+        return None if read is None else read.by.task
+
+    def holder(self, claim: Claim) -> Claim:
+        """Return the claim whose records the task that reads `claim` has; `claim` where it has none."""
+        read = self._read.get(claim.topic_partition)
+        return claim if read is None else read.by.stream._current or claim
+
     def start(self, claims: Iterable[Claim]) -> None:
         """Deal out these claims; the first time, start every stream's task, also those that get none yet."""
         assert self._nursery is not None, "no nursery to run in"

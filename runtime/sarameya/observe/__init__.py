@@ -43,6 +43,7 @@ from sarameya.observe.events import (
 from sarameya.observe.landings import DeadLettered, Landed, LandingFailed, LandingStarted
 from sarameya.observe.log import event_level, log_event
 from sarameya.observe.observers import Observer, Observers
+from sarameya.observe.overdue import HandlerOverdue, HandlerReturned
 
 __all__ = [
     "RETRIED",
@@ -59,6 +60,8 @@ __all__ = [
     "Event",
     "FetchBufferFull",
     "GroupLeft",
+    "HandlerOverdue",
+    "HandlerReturned",
     "InterceptorFailed",
     "InterceptorRecovered",
     "Landed",

@@ -8,6 +8,7 @@ import attrs
 
 from sarameya.observe import events
 from sarameya.observe.events import Event
+from sarameya.observe.overdue import HandlerOverdue, HandlerReturned
 
 logger = logging.getLogger("sarameya")
 
@@ -22,6 +23,8 @@ _LEVELS: dict[type[Event], int] = {
     events.CallCancelled: logging.WARNING,
     events.LeaveFailed: logging.WARNING,
     events.TaskStuck: logging.ERROR,
+    HandlerOverdue: logging.WARNING,
+    HandlerReturned: logging.INFO,
     events.OffsetReset: logging.WARNING,
     events.InterceptorFailed: logging.WARNING,
     events.InterceptorRecovered: logging.INFO,

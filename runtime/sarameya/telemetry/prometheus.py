@@ -125,6 +125,11 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
         "For how long its handler has taken nothing for so long that it is not fetched; 0 where it does.",
         labels=_PARTITION,
     )
+    overdue = GaugeMetricFamily(
+        "sarameya_partition_overdue_seconds",
+        "For how long its handler has held the same records without a sign of work; 0 until that is too long.",
+        labels=_PARTITION,
+    )
     activity = GaugeMetricFamily(
         "sarameya_partition_activity_seconds", "For how long it does what it does.", labels=[*_PARTITION, "activity"]
     )
@@ -135,8 +140,9 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
                 if (value := offset(one)) >= 0:
                     offsets[name].add_metric(labels, value)
             backpressured.add_metric(labels, one.backpressured_seconds)
+            overdue.add_metric(labels, 0.0 if one.overdue is None else one.overdue.seconds)
             activity.add_metric([*labels, str(one.activity)], one.seconds)
-    yield from (*offsets.values(), backpressured, activity)
+    yield from (*offsets.values(), backpressured, overdue, activity)
 
 
 def _topics(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from sarameya.observe import HandlerOverdue
 from sarameya.service.dashboard.merging import Kafkas, merged
 from sarameya.service.dashboard.reading import Document, status_of
 from sarameya.service.web.document import document, news
 from sarameya.service.web.health import Health
 from sarameya.service.web.recent import Recent
 from sarameya.service.web.series import Point, Series
+from sarameya.status import OverdueHandler
 from tests.service.dashboard.test_merging import group
-from tests.service.web.made import heard, partition
+from tests.service.web.made import ORDERS_0, ORDERS_1, heard, partition
 from tests.service.web.test_recent import landed
 
 
@@ -24,8 +26,10 @@ def told() -> Document:
     recent, series = Recent(lambda: 1000.0), Series()
     series.add(Point(1000.0, 5, 1.0, 2.0))
     recent(landed(5))
+    recent(HandlerOverdue(ORDERS_0, 5, 9, 66.0, "f\n"))
     recent.failed(ExceptionGroup("two", [ValueError("a"), OSError("b")]))
-    members = [heard(partition(), happenings=tuple(recent))]
+    overdue = OverdueHandler(partition=ORDERS_0, offset=5, last_offset=9, seconds=66.0, stack="f\n")
+    members = [heard(partition(overdue=overdue), partition(of=ORDERS_1), happenings=tuple(recent))]
     said = document("g", members, Health((), ()), series, wall_clock=1000.0, stopping="")
     document_of_it: Document = json.loads(json.dumps({**said, **news(members), "point": series.last}))
     return document_of_it
@@ -55,6 +59,15 @@ def test_status_of_another_group_is_refused() -> None:
     assert status_of(json.dumps({**told(), "group": "h"}).encode(), "g") == (
         "no status: its endpoint is one of the group 'h'"
     )
+
+
+def test_status_of_a_version_before_overdue_handlers_is_taken() -> None:
+    said = told()
+    for row in said["partitions"]:
+        del row["overdue"]
+    for event in said["events"]:
+        del event["stack"]
+    assert status_of(json.dumps(said).encode(), "g") == said
 
 
 def drop(*path: str | int) -> Callable[[Document], None]:

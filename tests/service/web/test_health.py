@@ -8,8 +8,8 @@ import pytest
 from sarameya.service.web.health import SILENT_AFTER, Health, health
 from sarameya.service.web.members import Heard, Restart
 from sarameya.service.web.progress import ProgressTracker
-from sarameya.status import Activity, PartitionStatus
-from tests.service.web.made import ORDERS_1, heard, partition
+from sarameya.status import Activity, OverdueHandler, PartitionStatus
+from tests.service.web.made import ORDERS_0, ORDERS_1, heard, partition
 
 STALL = 60.0
 
@@ -210,3 +210,19 @@ def test_commit_that_is_not_taken_is_named_whatever_else_goes_on(watch: Watch, a
     assert watch.see(heard(attrs.evolve(moving, uncommitted_seconds=60.5))).not_ready == (
         f"orders-0: no commit is taken, for 60 s: {activity} for 0 s",
     )
+
+
+def test_overdue_handler_is_named_with_its_stack_by_every_worker(watch: Watch) -> None:
+    overdue = OverdueHandler(partition=ORDERS_0, offset=3001, last_offset=3001, seconds=66.0, stack="f\n  line\n")
+    held = partition(Activity.IN_HANDLER, seconds=66.0, reason=str(overdue), overdue=overdue)
+    found = watch.see(heard(held), heard(partition(of=ORDERS_1), worker=2))
+    line = "worker 1: orders-0: in handler for 66 s: handler has held orders-0 offset 3001 for 66 s"
+    assert found.is_ready
+    assert found.explained == (line,)
+    assert found.stacks == ("handler has held orders-0 offset 3001 for 66 s; it stands at\n    f\n      line",)
+
+
+def test_overdue_handlers_beyond_ten_have_no_stack_in_readyz(watch: Watch) -> None:
+    overdue = OverdueHandler(partition=ORDERS_0, offset=1, last_offset=5, seconds=66.0, stack="f\n")
+    found = watch.see(heard(*[partition(Activity.IN_HANDLER, overdue=overdue)] * 12))
+    assert len(found.stacks) == 10

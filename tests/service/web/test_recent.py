@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sarameya import Landed, LandingFailed
-from sarameya.observe import ConnectionLost, Event, MembershipChanged, Retrying
+from sarameya.observe import ConnectionLost, Event, HandlerOverdue, MembershipChanged, Retrying
 from sarameya.service.web.recent import KEPT, LandingFacts, Recent, Tree, tree_of
 from tests.service.web.made import ORDERS_0
 
@@ -128,3 +128,12 @@ def test_error_that_is_below_itself_many_times_over_is_a_tree_as_large_as_any_ot
     for one in errors:
         one.__cause__ = ExceptionGroup("all", errors)
     assert size(tree_of(errors[0])) == 50
+
+
+def test_overdue_handler_has_its_stack_apart_from_its_line() -> None:
+    recent = Recent()
+    recent(HandlerOverdue(ORDERS_0, 3001, 3500, 66.0, "x" * 5000 + "\n  the innermost frame\n"))
+    (one,) = recent
+    assert (one.level, one.text) == ("warning", "handler has held orders-0 offsets 3001 to 3500 for 66 s")
+    assert one.stack.endswith("the innermost frame\n")
+    assert len(one.stack) == 4000

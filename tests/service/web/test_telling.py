@@ -16,12 +16,13 @@ from sarameya.service.web import telling
 from sarameya.service.web.health import health
 from sarameya.service.web.members import Restart
 from sarameya.service.web.progress import ProgressTracker
-from sarameya.service.web.recent import KEPT, Recent
+from sarameya.service.web.recent import KEPT, Happening, Recent
 from sarameya.service.web.roster import Roster
 from sarameya.service.web.telling import Ear, Line, tell
+from sarameya.status import OverdueHandler
 from sarameya.telemetry.snapshot import MemberSnapshot
 from tests.group.kit import Recorder, deadline, fill, orders, start_member
-from tests.service.web.made import heard, partition
+from tests.service.web.made import ORDERS_0, heard, partition
 from tests.service.web.test_recent import landed
 
 
@@ -29,6 +30,13 @@ from tests.service.web.test_recent import landed
 def pipe() -> tuple[int, int]:
     """Its two ends, which whoever is given them closes."""
     return os.pipe()
+
+
+def test_line_with_an_overdue_handler_comes_out_as_it_went_in() -> None:
+    overdue = OverdueHandler(partition=ORDERS_0, offset=3, last_offset=9, seconds=66.0, stack="f\n  line\n")
+    happening = Happening(number=1, at=7.0, kind="HandlerOverdue", level="warning", text="held", stack="f\n")
+    line = Line(heard(partition(overdue=overdue)).snapshot, "", (happening,))
+    assert Line.from_json(line.to_json()) == line
 
 
 def group() -> ConsumerGroup:

@@ -110,6 +110,12 @@ def _point(value: Any, where: str) -> None:
         _object(dict.fromkeys(("at", "lag", "records", "landed"), _number))(value, where)
 
 
+def _overdue(value: Any, where: str) -> None:
+    """None where the handler is not overdue."""
+    if value is not None:
+        _object(dict.fromkeys(("offset", "last_offset", "seconds"), _number))(value, where)
+
+
 _HAPPENING = {"worker": _number, "at": _number, "number": _number, "kind": _text, "text": _text}
 _MEMBER = _object(
     {"worker": _number, "state": _text},
@@ -125,7 +131,7 @@ _PARTITION = _object(
         **dict.fromkeys(("partition", "worker", "seconds", "attempt", "records_a_second"), _number),
         **dict.fromkeys(("position", "high_water_mark", "lag", "committed", "landed"), _number),
     },
-    {"attempts": _number},
+    {"attempts": _number, "overdue": _overdue},
 )
 _LANDING = _object(
     {
@@ -137,7 +143,7 @@ _DOCUMENT = _object(
     {
         "members": _list(_MEMBER),
         "partitions": _list(_PARTITION),
-        "events": _list(_object({**_HAPPENING, "level": _text}, {"tree": _tree})),
+        "events": _list(_object({**_HAPPENING, "level": _text}, {"tree": _tree, "stack": _text})),
         "landings": _list(_object({**_HAPPENING, "landing": _LANDING})),
         "reasons": _list(_text),
         "explained": _list(_text),

@@ -42,11 +42,11 @@ def make_app(board: Shown, names: Names) -> Starlette:
 
     async def healthz(request: Request) -> Response:
         found = board.health()
-        return _told("alive", found.not_alive, ())
+        return _told("alive", found.not_alive)
 
     async def readyz(request: Request) -> Response:
         found = board.health()
-        return _told("ready", found.not_ready, found.explained)
+        return _told("ready", found.not_ready, (*found.explained, *found.stacks))
 
     async def status(request: Request) -> Response:
         return JSONResponse(board.full_document(), headers=_HEADERS)
@@ -85,9 +85,9 @@ class _Feed:
         return f"data: {text}\n\n"
 
 
-def _told(what: str, bad: Sequence[str], explained: Sequence[str]) -> Response:
-    """A line of the answer, and one for each reason."""
-    lines = [f"not {what}" if bad else what, *bad, *explained]
+def _told(what: str, bad: Sequence[str], more: Sequence[str] = ()) -> Response:
+    """Return the answer: a line, one for each reason, and whatever else there is to know."""
+    lines = [f"not {what}" if bad else what, *bad, *more]
     return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if bad else 200, headers=_HEADERS)
 
 

@@ -11,7 +11,7 @@ from sarameya._version import __version__
 from sarameya.service.web.health import Health
 from sarameya.service.web.members import Heard
 from sarameya.service.web.series import Series
-from sarameya.status import PartitionStatus
+from sarameya.status import OverdueHandler, PartitionStatus
 
 
 def document(
@@ -81,7 +81,13 @@ def _partition(one: PartitionStatus) -> dict[str, Any]:
         "topic": one.partition.topic,
         "partition": one.partition.partition,
         "activity": str(one.activity),
+        "overdue": None if one.overdue is None else _overdue(one.overdue),
     }
+
+
+def _overdue(one: OverdueHandler) -> dict[str, Any]:
+    """Return it without its stack, which the event has: this is sent every second."""
+    return {"offset": one.offset, "last_offset": one.last_offset, "seconds": round(one.seconds, 1)}
 
 
 def _happenings(members: Sequence[Heard], *, is_landing: bool) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,8 @@ answers nothing at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from textwrap import indent
 
 import attrs
 
@@ -20,6 +22,7 @@ from sarameya.status import Activity, GroupStatus, PartitionStatus
 
 SILENT_AFTER = 10.0
 """Seconds after which a worker that tells each second is taken for silent."""
+_MOST_STACKS = 10
 _GIVEN_UP = "the group may have given its partitions to others"
 
 
@@ -59,6 +62,8 @@ class Health:
     """What does not get on, and need not or has time to: paused, rebalancing, at work for less than `stall_after`."""
     troubles: tuple[Trouble, ...] = ()
     """Of what is not ready or not alive, what is no matter of course."""
+    stacks: tuple[str, ...] = ()
+    """Where overdue handlers stand: a line of each, and its stack below."""
 
     @property
     def is_ready(self) -> bool:
@@ -86,7 +91,22 @@ def health(
                 told = (who + one.about, who + one.line, one.partition, one.is_usual)
                 troubles.append(Trouble("not ready", heard.worker, *told))
     silent = [*_silent(members, stall_after)]
-    return Health(tuple(bad), tuple(one.line for one in silent), tuple(explained), (*troubles, *silent))
+    return Health(
+        not_ready=tuple(bad),
+        not_alive=tuple(one.line for one in silent),
+        explained=tuple(explained),
+        troubles=(*troubles, *silent),
+        stacks=tuple(islice(_stacks(members), _MOST_STACKS)),
+    )
+
+
+def _stacks(members: Iterable[Heard]) -> Iterator[str]:
+    for heard in members:
+        if heard.snapshot is None or heard.age > SILENT_AFTER:
+            continue
+        for one in heard.snapshot.status.partitions:
+            if one.overdue is not None and one.overdue.stack:
+                yield f"{one.overdue}; it stands at\n{indent(one.overdue.stack.rstrip(), '    ')}"
 
 
 def _silent(members: Iterable[Heard], limit: float) -> Iterator[Trouble]:
@@ -132,7 +152,7 @@ def _of_partitions(
         elif stands > stall_after:
             about = f"{one.partition}: no progress"
             yield Reason(f"{about} for {stands:.0f} s: {described(one)}", True, about, one.partition)
-        elif one.activity not in (Activity.FETCHING, Activity.IN_HANDLER):
+        elif one.overdue is not None or one.activity not in (Activity.FETCHING, Activity.IN_HANDLER):
             yield Reason(f"{one.partition}: {described(one)}", False)
 
 

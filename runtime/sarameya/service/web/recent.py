@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from sarameya.observe import Event, Landed, LandingFailed, MembershipChanged, Retrying, event_level
+from sarameya.observe import Event, HandlerOverdue, Landed, LandingFailed, MembershipChanged, Retrying, event_level
 from sarameya.secret import masked_text
 from sarameya.service.failures import leaves
 
@@ -20,6 +20,8 @@ KEPT = 100
 
 _LONGEST = 2000
 """Characters of a text: stacks and Spark's causes have more, and all of it goes to every page each second."""
+_LONGEST_STACK = 4000
+"""Of a stack, whose end says the most."""
 _DEEPEST, _WIDEST, _MOST = 8, 16, 50
 """Of a tree: levels below the top, errors that one is made of, and errors in all."""
 
@@ -59,6 +61,8 @@ class Happening:
     text: str
     tree: Tree | None = None
     landing: LandingFacts | None = None
+    stack: str = ""
+    """Where a handler stands that is overdue."""
     series: str = ""
     """Of what is tried again and again, the same for all the tries: only the last one is kept."""
 
@@ -102,6 +106,9 @@ class Recent:
             case MembershipChanged(before=before, after=after, cause=cause):
                 states = f"{before} to {after}".lower().replace("_", " ")
                 self._kept.add(self._happening("MembershipChanged", "info", f"membership: {states}: {cause}"))
+            case HandlerOverdue():
+                stack = masked_text(event.stack)[-_LONGEST_STACK:]
+                self._kept.add(self._happening("HandlerOverdue", "warning", event.headline, stack=stack))
             case _ if event_level(event) >= logging.INFO:
                 level = logging.getLevelName(event_level(event)).lower()
                 self._kept.add(self._happening(type(event).__name__, level, str(event), series=self._series_of(event)))

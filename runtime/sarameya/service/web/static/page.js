@@ -45,10 +45,10 @@ function show(said) {
   const rows = new Map(said.partitions.map((row) => [nameOf(row), row]));
   head(said);
   lines(byId("reasons"), folded(said.reasons, rows));
-  // What a row says of itself while it works comes and goes; that it is paused stays.
+  // What a row says of itself while it works comes and goes; that it is paused, or its handler overdue, stays.
   const stays = (line) => {
     const found = parted(line, rows);
-    return !found || rows.get(found.name).activity === "paused";
+    return !found || rows.get(found.name).activity === "paused" || Boolean(rows.get(found.name).overdue);
   };
   lines(byId("explained"), folded(said.explained.filter(stays), rows));
   say(byId("total-lag"), total(said.partitions.map((row) => row.lag)));

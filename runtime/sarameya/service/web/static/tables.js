@@ -64,7 +64,7 @@ export function members(rows) {
 
 // First those that are named by a reason, or tried again: of many rows nobody looks at the last.
 export function partitions(rows, stuck) {
-  const tone = (row) => (stuck.has(nameOf(row)) ? "bad" : TONES[row.activity] || "");
+  const tone = (row) => (stuck.has(nameOf(row)) || row.overdue ? "bad" : TONES[row.activity] || "");
   const sorted = [...rows].sort((a, b) => (tone(b) === "bad") - (tone(a) === "bad") ||
     (a.topic < b.topic ? -1 : a.topic > b.topic ? 1 : 0) || a.partition - b.partition);
   say(byId("total-partitions"), count(rows.length));
@@ -104,6 +104,13 @@ function tree(error) {
   return item;
 }
 
+function folding(title, content) {
+  const details = document.createElement("details"), summary = document.createElement("summary");
+  summary.textContent = title;
+  details.append(summary, content);
+  return details;
+}
+
 function happening(event, several) {
   const item = document.createElement("li");
   item.dataset.key = `${who(event)}/${event.at}/${event.number}`;
@@ -126,13 +133,14 @@ function happening(event, several) {
   text.append(first, rest.length ? `: ${rest.join(": ")}` : "");
   item.append(time, text);
   if (event.tree && event.tree.inner.length) {
-    const details = document.createElement("details");
-    const summary = document.createElement("summary");
-    summary.textContent = "what it is made of";
     const list = document.createElement("ul");
     list.append(tree(event.tree));
-    details.append(summary, list);
-    item.append(details);
+    item.append(folding("what it is made of", list));
+  }
+  if (event.stack) {
+    const stack = document.createElement("pre");
+    stack.textContent = event.stack;
+    item.append(folding("where it stands", stack));
   }
   return item;
 }

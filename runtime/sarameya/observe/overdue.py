@@ -1,0 +1,49 @@
+"""Events of handlers that hold records for too long."""
+
+from __future__ import annotations
+
+import attrs
+
+from sarameya.model import TopicPartition
+from sarameya.observe.events import Event
+from sarameya.status import held_text, overdue_text
+
+
+@attrs.frozen(slots=True)
+class HandlerOverdue(Event):
+    """A handler has held the records from `offset` to `last_offset` for too long, and shows no sign of work on them.
+
+    It counts from when the handler got them. The limit is ten times `Config.max_processing_time`, and at least 30
+    seconds. `stack` is where its task stands, as `traceback` formats it; empty where too many handlers are overdue.
+    """
+
+    partition: TopicPartition
+    offset: int
+    last_offset: int
+    seconds: float
+    stack: str
+
+    @property
+    def headline(self) -> str:
+        """The line without the stack."""
+        return overdue_text(self.partition, self.offset, self.last_offset, self.seconds)
+
+    def __str__(self) -> str:
+        return f"{self.headline}; it stands at\n{self.stack.rstrip()}" if self.stack else self.headline
+
+
+@attrs.frozen(slots=True)
+class HandlerReturned(Event):
+    """A handler that was overdue no longer is: it asked for more, marked or reported something, or its claim ended.
+
+    Reported once it has not been overdue for a while. `seconds` is for how long it held the last overdue records.
+    """
+
+    partition: TopicPartition
+    offset: int
+    last_offset: int
+    seconds: float
+
+    def __str__(self) -> str:
+        held = held_text(self.partition, self.offset, self.last_offset)
+        return f"handler no longer holds {held}, after {self.seconds:.0f} s"
