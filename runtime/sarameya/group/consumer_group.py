@@ -27,7 +27,7 @@ from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.group.sessions import Sessions
 from sarameya.meters import Meter, Meters
-from sarameya.net.broker_pool import parse_bootstrap
+from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer, Observers
 from sarameya.protocol.assignors import ASSIGNORS
@@ -45,7 +45,8 @@ _LEAST_LEAVE_SECONDS = 1.0
 class ConsumerGroup(Pausing):
     """A member of a consumer group (KIP-62 and its kin), for the length of an `async with`.
 
-    `bootstrap_servers` are HOST:PORT strings. `observers` are called with every event (see `sarameya.observe`).
+    `bootstrap_servers` are HOST:PORT strings, or one string with commas between them. `observers` are called with
+    every event (see `sarameya.observe`).
     `interceptors` look at messages, or change them, before the handler is given them (see `ConsumerInterceptor`).
     `assignors`, best first, stand in for `Config.rebalance_strategies`: one's own among them. `transport` opens
     streams, TCP unless given; `run_sync` runs assignors, in a worker thread unless given; `rng` jitters retries, and

@@ -27,7 +27,7 @@ from sarameya.group.reading import CLOSED, Reading
 from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.group.starts import StartOffset, parse_start
 from sarameya.model import CommittedOffset, TopicPartition, is_offset
-from sarameya.net.broker_pool import parse_bootstrap
+from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.transport import Transport
 from sarameya.observe import CommitFailed, Observer, Observers
 from sarameya.offset_policy import OffsetPolicy, parse_policy

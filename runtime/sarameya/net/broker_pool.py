@@ -19,13 +19,13 @@ from kafka.protocol.api_message import ApiMessage
 from sarameya.config import Config
 from sarameya.errors import (
     AuthenticationError,
-    ConfigError,
     ConnectError,
     ConnectionLostError,
     RequestTimeoutError,
     SarameyaError,
     TokenError,
 )
+from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.connection import Answered, Connection, nobody_asks
 from sarameya.net.refusals import Refusals
 from sarameya.net.sasl_session import sasl_of
@@ -280,22 +280,3 @@ async def open_broker_pool(
     async with trio.open_nursery() as nursery:
         yield BrokerPool(nursery, bootstrap, config, secure, observer, answered)
         nursery.cancel_scope.cancel()
-
-
-def parse_bootstrap(servers: Iterable[str]) -> list[Broker]:
-    """`HOST:PORT` strings as brokers. Their node ids are negative, since they are not known yet.
-
-    Raises ConfigError naming the address that is wrong.
-    """
-    brokers: list[Broker] = []
-    servers = [servers] if isinstance(servers, str) else list(servers)
-    if any("@" in server for server in servers):  # all of them: a comma in a password has parted it
-        raise ConfigError("bootstrap_servers", servers, "must be HOST:PORT each, without a user or password")
-    for server in servers:
-        host, colon, port = server.strip().rpartition(":")
-        if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
-            raise ConfigError("bootstrap_servers", server, "must be HOST:PORT, for example localhost:9092")
-        brokers.append(Broker(-1 - len(brokers), host.strip("[]"), int(port)))
-    if not brokers:
-        raise ConfigError("bootstrap_servers", servers, "must name at least one HOST:PORT")
-    return brokers

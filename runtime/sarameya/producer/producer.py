@@ -13,7 +13,8 @@ import trio
 
 from sarameya.config import Config
 from sarameya.model import Headers
-from sarameya.net.broker_pool import open_broker_pool, parse_bootstrap
+from sarameya.net.bootstrap import parse_bootstrap
+from sarameya.net.broker_pool import open_broker_pool
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer, Observers

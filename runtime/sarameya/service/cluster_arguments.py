@@ -13,7 +13,7 @@ import attrs
 
 from sarameya.config import Config
 from sarameya.errors import ConfigError, SarameyaError
-from sarameya.net.broker_pool import parse_bootstrap
+from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.service.app_file import (
     MISSING,
     OF_RUNNING,
