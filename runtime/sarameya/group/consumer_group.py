@@ -19,7 +19,8 @@ import trio
 
 from sarameya.config import Config
 from sarameya.errors import ConfigError
-from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
+from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler_methods import check_handler
 from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
 from sarameya.group.leader import RunSync
 from sarameya.group.member import CloseWanted, Member
@@ -174,8 +175,7 @@ class ConsumerGroup(Pausing):
             raise RuntimeError("consume() is running already; a group is one member")
         if handler is None:
             raise TypeError("consume() needs a handler")
-        if isinstance(handler, StreamHandler):
-            handler._check()
+        check_handler(handler)
         wanted = checked(topics, pattern)
         self._idle = trio.Event()
         self._member = member = Member(

@@ -99,5 +99,6 @@ class StreamHandler(ConsumerGroupHandler):
         raise NotImplementedError("a StreamHandler reads through consume_stream")
 
     def _check(self) -> None:
+        """Raises ConfigError for what cannot be run as a stream."""
         if isinstance(self.streams, bool) or not isinstance(self.streams, int) or self.streams < 1:
             raise ConfigError("streams", self.streams, "must be a whole number of at least 1")

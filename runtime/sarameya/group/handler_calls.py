@@ -16,6 +16,7 @@ import trio
 from sarameya.group.claims import run_reader
 from sarameya.group.deadline import Deadline, Tasks, most_of
 from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler_methods import awaited
 from sarameya.group.session import Session
 from sarameya.model import TopicPartition
 
@@ -71,14 +72,16 @@ class HandlerCalls:
 
     async def setup(self) -> None:
         self.needs_cleanup = True
-        await self._in_time("setup", self._handler.setup(self._session))
+        await self._in_time("setup", awaited(self._handler.setup, self._session))
 
     async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Tell what the handler was not told of yet."""
         untold = [partition for partition in partitions if partition not in self.told]
         if untold:
             self.told |= frozenset(untold)
-            await self._in_time("partitions_assigned", self._handler.partitions_assigned(self._session, untold))
+            await self._in_time(
+                "partitions_assigned", awaited(self._handler.partitions_assigned, self._session, untold)
+            )
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Tell that these have been given up, while the session goes on. Cancelling `consume()` ends it, which leaves
@@ -86,7 +89,7 @@ class HandlerCalls:
         told = sorted(partitions)
         self.told -= frozenset(told)
         self._revoking = trio.CancelScope(shield=True, deadline=most_of(self._deadline.at))
-        await self._by("partitions_revoked", self._handler.partitions_revoked(self._session, told))
+        await self._by("partitions_revoked", awaited(self._handler.partitions_revoked, self._session, told))
 
     async def finish(self, *, lost: bool, deadline: float) -> None:
         """At the session's end: all that the handler was told of is gone; clean up. Cleanup needs what is left of the
@@ -96,9 +99,9 @@ class HandlerCalls:
             if lost:
                 name, tell = "partitions_lost", self._handler.partitions_lost
             self._revoking = trio.CancelScope(deadline=most_of(deadline))
-            await self._by(name, tell(self._session, told))
+            await self._by(name, awaited(tell, self._session, told))
         if self.needs_cleanup:
-            await self.call("cleanup", self._handler.cleanup(self._session))
+            await self.call("cleanup", awaited(self._handler.cleanup, self._session))
             self.needs_cleanup = False
 
     async def call(self, name: str, work: Awaitable[None], scope: trio.CancelScope | None = None) -> None:

@@ -7,6 +7,7 @@ that they decode; with no interceptors they do not.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -151,6 +152,9 @@ def check_interceptors(interceptors: Sequence[Any]) -> None:
             raise ConfigError("interceptors", interceptor, "must be ConsumerInterceptors")
         if interceptor.on_error not in ("raise", "skip"):
             raise ConfigError(f"on_error of {interceptor.name}", interceptor.on_error, "must be 'raise' or 'skip'")
+        for name in ("on_consume", "on_commit"):
+            if inspect.iscoroutinefunction(method := getattr(interceptor, name)):
+                raise ConfigError(f"{interceptor.name}.{name}", method, "must be a plain function: nothing awaits it")
 
 
 def _overrides(interceptor: ConsumerInterceptor, call: str) -> bool:

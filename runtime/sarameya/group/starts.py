@@ -12,6 +12,7 @@ from sarameya.config import Config
 from sarameya.consumer.offset_lookup import Lookup
 from sarameya.errors import HandlerError, NoCommittedOffsetError
 from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler_methods import awaited
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition, is_offset
 from sarameya.net.log_offsets import LogOffset
@@ -57,7 +58,7 @@ async def find_starts(
     policies: dict[TopicPartition, OffsetPolicy] = {}
     for partition, commit in committed.items():
         if partition not in answers:
-            answers[partition] = await handler.start_offset(partition, commit)
+            answers[partition] = await awaited(handler.start_offset, partition, commit)
         if (chosen := answers[partition]) is not None:
             known[partition] = _told(partition, chosen)
             if isinstance(chosen, CommittedOffset) and chosen.metadata:

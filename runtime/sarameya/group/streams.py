@@ -17,6 +17,7 @@ import trio
 from sarameya.group.claim import Claim
 from sarameya.group.claims import Claims, OnFailure, run_reader
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
+from sarameya.group.handler_methods import awaited
 from sarameya.group.pauses import Pauses
 from sarameya.group.session import Session
 from sarameya.group.stream import Stream
@@ -198,7 +199,7 @@ def readers(
     """One task a claim, or a task for several: as the handler wants it."""
     if isinstance(handler, StreamHandler):
         return Streams(
-            partial(handler.consume_stream, session),
+            partial(awaited, handler.consume_stream, session),
             handler.streams,
             on_failure=on_failure,
             on_return=on_return,
@@ -206,7 +207,7 @@ def readers(
             pauses=pauses,
         )
     return Claims(
-        partial(handler.consume_claim, session),
+        partial(awaited, handler.consume_claim, session),
         on_failure=on_failure,
         on_return=on_return,
         observer=observer,
