@@ -17,13 +17,14 @@ Edit = Callable[[Any, Any], None]
 """Called with the request and its answer, which it may change in place."""
 
 
-def edit_answers(monkeypatch: pytest.MonkeyPatch, api: Api, edit: Edit) -> None:
-    """Let `edit` change every answer of `api` before it goes out."""
+def edit_answers(monkeypatch: pytest.MonkeyPatch, api: Api, edit: Edit, broker_id: int | None = None) -> None:
+    """Let `edit` change every answer of `api` before it goes out; with `broker_id`, the answers of one broker."""
     handler = apis.HANDLERS[api]
 
     def answer(call: Call) -> None:
         def reply(response: Any) -> None:
-            edit(call.body, response)
+            if broker_id in (None, call.node_id):
+                edit(call.body, response)
             call.reply(response)
 
         handler.answer(attrs.evolve(call, reply=reply))

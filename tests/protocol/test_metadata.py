@@ -1,7 +1,3 @@
-import uuid
-
-import pytest
-
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.assignors import TopicLayout
 from sarameya.protocol.metadata import Broker, ClusterMetadata, Partition, Topic
@@ -30,37 +26,3 @@ def test_layout_leaves_out_brokers_that_are_away_or_have_no_rack():
 def test_layouts_leave_out_topics_that_are_not_known():
     metadata = ClusterMetadata({}, {"gone": Topic("gone", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)})
     assert metadata.layouts(["gone", "never heard of"]) == {}
-
-
-FIRST_ID, SECOND_ID = uuid.UUID(int=1), uuid.UUID(int=2)
-
-
-def told(*epochs, topic_id=FIRST_ID):
-    """A topic with partitions of these epochs, each led by the node that has its epoch's number; and one of those."""
-    partitions = {number: Partition(leader=epoch, leader_epoch=epoch) for number, epoch in enumerate(epochs)}
-    last = max(epochs)
-    return ClusterMetadata({last: Broker(last, "host", 9092)}, {"t": Topic("t", ErrorCode.NONE, partitions, topic_id)})
-
-
-def epochs(metadata):
-    partitions = metadata.topics["t"].partitions
-    assert all(partition.leader == partition.leader_epoch for partition in partitions.values())
-    return [partitions[number].leader_epoch for number in sorted(partitions)]
-
-
-def test_leader_of_an_earlier_epoch_than_the_known_one_is_not_believed():
-    known, lagging = told(5, 5, 5), told(4, 5, 6)
-    merged = lagging.keeping_newer(known)
-    assert epochs(merged) == [5, 5, 6]
-    assert merged.brokers == lagging.brokers, "all else is as it was told last"
-
-
-@pytest.mark.parametrize(("before", "after"), [(FIRST_ID, SECOND_ID), (FIRST_ID, None), (None, FIRST_ID), (None, None)])
-def test_leader_of_an_earlier_epoch_is_believed_where_the_topic_may_be_another_one(before, after):
-    assert epochs(told(0, topic_id=after).keeping_newer(told(5, topic_id=before))) == [0]
-
-
-def test_what_is_not_told_of_any_more_is_not_kept():
-    known = told(5, 5)
-    assert epochs(told(4).keeping_newer(known)) == [5]
-    assert ClusterMetadata().keeping_newer(known) == ClusterMetadata()

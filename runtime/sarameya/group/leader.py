@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 import attrs
+import trio
 
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ProtocolError
@@ -41,7 +42,9 @@ class Leader:
         backoff: Backoff,
         run_sync: RunSync,
         growth: Growth,
+        look_up_timeout: float,
     ) -> None:
+        """`look_up_timeout`: seconds that an assignment may wait for fresh metadata."""
         self.watch = TopicWatch()
         self._group = group
         self._assignors = assignors
@@ -51,6 +54,7 @@ class Leader:
         self._backoff = attrs.evolve(backoff, max_attempts=LOOK_UPS, max_seconds=float("inf"))
         self._run_sync = run_sync
         self._growth = growth
+        self._look_up_timeout = look_up_timeout
         self._is_cooperative = all(RebalanceProtocol.COOPERATIVE in each.protocols for each in assignors.values())
 
     async def assign(self, command: Assign) -> Mapping[str, bytes]:
@@ -93,14 +97,15 @@ class Leader:
         retries = Retries(
             f"partitions to assign in group {self._group}", self._backoff, self._observer, kind="assignment"
         )
-        for _ in range(LOOK_UPS):
-            metadata = await self._metadata.refresh()
-            missing = metadata.missing(topics)
-            if not missing:
-                break
-            cause = ", ".join(f"{topic}: {ErrorCode.describe(code)}" for topic, code in sorted(missing.items()))
-            await retries.wait(cause)
-        return metadata.layouts(topics)
+        # All members wait for this. What is known must do where brokers do not answer; the watch sees what has changed.
+        with trio.move_on_after(self._look_up_timeout):
+            for _ in range(LOOK_UPS):
+                missing = (await self._metadata.refresh()).missing(topics)
+                if not missing:
+                    break
+                cause = ", ".join(f"{topic}: {ErrorCode.describe(code)}" for topic, code in sorted(missing.items()))
+                await retries.wait(cause)
+        return self._metadata.current.layouts(topics)
 
 
 def _subscriptions(members: Iterable[GroupMember]) -> dict[str, Subscription]:

@@ -112,7 +112,10 @@ class Member:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._metadata = metadata
         self._observer = observer
-        self._leader = Leader(group, self._assignors, metadata, observer, backoff, run_sync, self.growth)
+        look_up_timeout = config.session_timeout / 4
+        self._leader = Leader(
+            group, self._assignors, metadata, observer, backoff, run_sync, self.growth, look_up_timeout
+        )
         self._subscribed = Subscribed(
             wanted,
             self._assignors,
@@ -120,7 +123,7 @@ class Member:
             self._leader.watch,
             self.growth,
             config.rack_id,
-            look_up_timeout=config.session_timeout / 4,
+            look_up_timeout,
         )
         self._machine = Membership(
             MembershipOptions(

@@ -7,6 +7,7 @@ better ones. Retrying is the caller's, who knows what it wants.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from enum import Enum, auto
@@ -21,11 +22,14 @@ from sarameya.errors import (
     AuthenticationError,
     ConnectError,
     ConnectionLostError,
+    ProtocolError,
     RequestTimeoutError,
     SarameyaError,
     TokenError,
+    UnsupportedVersionError,
 )
 from sarameya.net.bootstrap import parse_bootstrap
+from sarameya.net.broker_rotation import BrokerRotation, seconds_each
 from sarameya.net.connection import Answered, Connection, nobody_asks
 from sarameya.net.refusals import Refusals
 from sarameya.net.sasl_session import sasl_of
@@ -60,6 +64,15 @@ class _Opening:
     error: SarameyaError | None = None
 
 
+@attrs.frozen(slots=True)
+class _Tried:
+    """The outcome of one broker's try: its answer, or the error."""
+
+    broker: Broker
+    answer: Any = None
+    error: SarameyaError | None = None
+
+
 Key = tuple[int, Purpose]
 
 
@@ -86,6 +99,7 @@ class BrokerPool:
         self._connections: dict[Key, Connection] = {}
         self._openings: dict[Key, _Opening] = {}
         self._refusals = Refusals(config)
+        self._rotation = BrokerRotation()
 
     def refusals(self, told: Callable[[AuthenticationError], None]) -> AbstractContextManager[None]:
         """For the length of a block, tell of each broker that does not take us, or is not the one it should be.
@@ -121,7 +135,7 @@ class BrokerPool:
     @property
     def addresses(self) -> list[str]:
         """Every address that may be asked."""
-        return [broker.address for broker in self._by_load()]
+        return [broker.address for broker in self._rotation.order(self._askable, trio.current_time())]
 
     def learn(self, broker: Broker) -> None:
         """Take over one broker's address, just told by something else than metadata, which may be old."""
@@ -142,25 +156,73 @@ class BrokerPool:
         `timeout` is in seconds, `Config.request_timeout` if left out; `fields` are those of `Connection.request`.
         Raises ConnectionLostError, RequestTimeoutError, ProtocolError.
         """
-        connection = await self.connection(node_id, purpose)
-        return await connection.request(message, timeout or self._config.request_timeout, **fields)
+        try:
+            connection = await self.connection(node_id, purpose)
+            return await connection.request(message, timeout or self._config.request_timeout, **fields)
+        except UnsupportedVersionError:
+            raise
+        except (ConnectionLostError, RequestTimeoutError, ProtocolError):
+            self._came_to_nothing(node_id)
+            raise
 
-    async def request_any(self, message: type[ApiMessage], timeout: float | None = None, **fields: Any) -> Any:
-        """Send a request to whichever broker is least busy; each known one is tried once.
+    async def request_any(self, message: type[ApiMessage], **fields: Any) -> Any:
+        """Send a request to any broker and return the first answer.
 
-        Raises ConnectError, which lists every address with its cause, if none answers, and from the first of them
-        AuthenticationError where it does not take us, TokenError where there is nothing to show it.
+        The brokers take turns. One that does not answer soon is not waited for: the next is asked as well, and so on,
+        until all have been asked. The late one is asked behind the others for a while.
+
+        Raises:
+            ConnectError: None answered within `Config.request_timeout`; lists every address with its cause.
+            AuthenticationError: A broker refused this client, as the others would.
+            TokenError: There is no token to show to a broker.
         """
-        causes: list[str] = []
-        for broker in self._by_load():
-            try:
-                return await self.request(broker.node_id, Purpose.METADATA, message, timeout, **fields)
-            except (AuthenticationError, TokenError):  # which another would not do, or could not be shown, either
-                raise
-            except SarameyaError as error:
-                text = str(error)
-                causes.append(text if text.startswith(broker.address) else f"{broker.address}: {text}")
-        raise ConnectError("no broker could be reached: " + "; ".join(causes))
+        config = self._config
+        brokers = self._rotation.next_order(message.__name__, self._askable, trio.current_time())
+        patience = seconds_each(len(brokers), min(config.request_timeout, config.bootstrap_timeout))
+        causes = {broker.address: "no answer" for broker in brokers}
+        send, receive = trio.open_memory_channel[_Tried](len(brokers))
+        unasked, awaited = iter(brokers), 0
+        with trio.move_on_after(config.request_timeout):
+            while True:
+                if (broker := next(unasked, None)) is not None:
+                    self._nursery.start_soon(self._try, broker, message, fields, send)
+                    awaited += 1
+                elif not awaited:
+                    break
+                with trio.CancelScope() as scope:
+                    scope.relative_deadline = patience if broker is not None else math.inf
+                    tried = await receive.receive()
+                    if tried.error is None:
+                        return tried.answer
+                    # Another broker would refuse this client, too, and a token cannot be shown to it either.
+                    if isinstance(tried.error, AuthenticationError | TokenError):
+                        raise tried.error
+                    causes[tried.broker.address] = str(tried.error).removeprefix(f"{tried.broker.address}: ")
+                    awaited -= 1
+                if scope.cancelled_caught and broker is not None:
+                    self._came_to_nothing(broker.node_id)
+        raise ConnectError(
+            "no broker could be reached: " + "; ".join(f"{address}: {cause}" for address, cause in causes.items())
+        )
+
+    async def _try(
+        self, broker: Broker, message: type[ApiMessage], fields: Any, tried: trio.MemorySendChannel[_Tried]
+    ) -> None:
+        """Send a request to one broker and report the outcome.
+
+        Goes on when nobody waits any more: the deadline of the request then closes a connection that is dead.
+        """
+        outcome = _Tried(broker, error=ConnectionLostError(f"{broker.address}: the pool was closed"))
+        try:
+            outcome = _Tried(broker, await self.request(broker.node_id, Purpose.METADATA, message, **fields))
+        except SarameyaError as error:
+            outcome = _Tried(broker, error=error)
+        finally:
+            tried.send_nowait(outcome)
+
+    def _came_to_nothing(self, node_id: int) -> None:
+        if (broker := self.broker(node_id)) is not None:
+            self._rotation.failed(broker.address, trio.current_time())
 
     async def connection(self, node_id: int, purpose: Purpose) -> Connection:
         """The open connection for (node, purpose); one attempt serves all who ask at the same time."""
@@ -184,15 +246,10 @@ class BrokerPool:
         if connection is not None:
             connection.close()
 
-    def _by_load(self) -> list[Broker]:
-        """Every broker worth asking: connected ones first, the least busy before the others."""
-
-        def load(broker: Broker) -> tuple[bool, int]:
-            connection = self._connections.get((broker.node_id, Purpose.METADATA))
-            is_open = connection is not None and connection.is_open
-            return not is_open, connection.in_flight if connection is not None and is_open else 0
-
-        known = sorted(self._brokers.values(), key=load)
+    @property
+    def _askable(self) -> list[Broker]:
+        """Every broker that metadata names, and the bootstrap servers whose addresses it does not name."""
+        known = sorted(self._brokers.values(), key=lambda broker: broker.node_id)
         addresses = {broker.address for broker in known}
         return known + [broker for broker in self._bootstrap.values() if broker.address not in addresses]
 

@@ -6,10 +6,12 @@ What an answer means is the machine's (`protocol/membership.py`) and the offset 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
+import trio
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import (
     HeartbeatRequest,
@@ -22,7 +24,7 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sarameya.config import Config
-from sarameya.errors import RequestTimeoutError
+from sarameya.errors import ConnectError, ConnectionLostError, RequestTimeoutError, SarameyaError
 from sarameya.model import CommittedOffset, TopicPartition, by_topic
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.protocol.membership_messages import (
@@ -73,11 +75,12 @@ class CoordinatorClient:
         self._pool = pool
         self._group = group
         self._config = config
+        self._key = {"key": group, "key_type": 0}
 
     async def find(self) -> Located:
         """Ask any broker where the group's coordinator is; the pool learns the address. Raises ConnectError if none
         answers."""
-        answer = await self._pool.request_any(FindCoordinatorRequest, key=self._group, key_type=0)
+        answer = await self._pool.request_any(FindCoordinatorRequest, **self._key)
         code, message, host = answer.error_code, answer.error_message or "", answer.host or ""
         if not code:
             self._pool.learn(Broker(answer.node_id, host, answer.port))
@@ -156,10 +159,40 @@ class CoordinatorClient:
         """The answer to what the coordinator may hold, or Unanswered: that says nothing against it, while a connection
         that cannot be had does (and is raised)."""
         connection = await self._pool.connection(node_id, Purpose.COORDINATOR)
-        try:
-            return await connection.request(message, patience, **fields)
-        except RequestTimeoutError as error:
-            return Unanswered(token, str(error))
+        lost: list[str] = []
+
+        async def watch() -> None:
+            lost.append(await self._until_lost(node_id))
+            # The broker reads no more of this connection while it holds the request.
+            connection.close(RequestTimeoutError(lost[0]))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            answer = await _answer_or_error(connection.request(message, patience, **fields))
+            nursery.cancel_scope.cancel()
+        if isinstance(answer, RequestTimeoutError):
+            return Unanswered(token, str(answer))
+        if isinstance(answer, SarameyaError):
+            raise answer
+        return answer
+
+    async def _until_lost(self, node_id: int) -> str:
+        """Wait until the group's coordinator is another broker, or does not answer any more; return the reason.
+
+        A held request says nothing about the broker that holds it. Every third of `Config.request_timeout` the broker
+        is asked something that it answers at once, and another one who the coordinator is.
+        """
+        seconds = self._config.request_timeout / 3
+        while True:
+            await trio.sleep(seconds)
+            with suppress(ConnectError):
+                located = await self.find()
+                if not located.code and located.node_id != node_id:
+                    return f"the coordinator is broker {located.node_id} now, not {node_id}"
+            try:
+                await self._pool.request(node_id, Purpose.METADATA, FindCoordinatorRequest, seconds, **self._key)
+            except (ConnectionLostError, RequestTimeoutError) as error:
+                return str(error)
 
     async def heartbeat(self, node_id: int, command: SendHeartbeat) -> HeartbeatAnswered:
         """One heartbeat; unanswered after half the session timeout, so that another can be tried in time."""
@@ -260,6 +293,14 @@ class CoordinatorClient:
                 for partition in topic.partitions
             },
         )
+
+
+async def _answer_or_error(answer: Awaitable[Any]) -> Any:
+    """Await an answer. Return its error rather than raise it, since a nursery would put it in a group."""
+    try:
+        return await answer
+    except SarameyaError as error:
+        return error
 
 
 def _milliseconds(seconds: float) -> int:

@@ -1,5 +1,8 @@
 """Keeps `ClusterMetadata` fresh: on demand, and when it has grown old. One task owns it; everyone may read it.
 
+The brokers take turns (`broker_rotation.py`), and one answer takes nothing back (`protocol/metadata_merger.py`): a
+broker that lags behind the others neither holds up news nor undoes them.
+
 A refresh that fails is tried again with backoff and said to the observer; it never replaces what is known (a
 failed look-up is not a change). One that is refused for who we are is tried again when it is asked for, or old.
 """
@@ -21,24 +24,30 @@ from sarameya.net.retries import Retries
 from sarameya.observe import Observer, Retrying
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.metadata import ClusterMetadata, from_response
+from sarameya.protocol.metadata_merger import CONFIRMATIONS, MetadataMerger
 
 
 class MetadataRefresher:
     """`current` is the newest metadata; `refresh()` waits for a newer one."""
 
     def __init__(self, pool: BrokerPool, config: Config, observer: Observer, backoff: Backoff | None = None) -> None:
-        self.current = ClusterMetadata()
         self._pool = pool
         self._config = config
         self._observer = observer
         # Without bounds: this task serves whoever asks, for as long as anybody may; askers have bounds of their own.
         self._backoff = attrs.evolve(backoff or Backoff.of(config), max_attempts=math.inf, max_seconds=math.inf)
+        self._merger = MetadataMerger()
         self._topics: set[str] = set()
         self._all_topics = False
         self._wanted = trio.Event()
         self._refreshed = trio.Event()
         self._updated = trio.Event()
         self._last_error: SarameyaError | None = None
+
+    @property
+    def current(self) -> ClusterMetadata:
+        """The newest metadata."""
+        return self._merger.current
 
     def follow(self, topics: Iterable[str]) -> None:
         """From now on look these topics up too."""
@@ -132,18 +141,20 @@ class MetadataRefresher:
         retries = Retries("metadata", self._backoff, self._observer, kind="metadata")
         while True:
             try:
-                metadata = await self._ask()
+                await self._ask()
+                for _ in range(CONFIRMATIONS - 1):
+                    if self._merger.has_doubts:  # the next broker confirms or denies
+                        await self._ask()
             except AuthenticationError:
                 raise
             except SarameyaError as error:
                 self._last_error = error
                 await retries.wait(str(error))
             else:
-                self.current = metadata
-                self._pool.update(metadata.brokers)
+                self._pool.update(self.current.brokers)
                 return
 
-    async def _ask(self) -> ClusterMetadata:
+    async def _ask(self) -> None:
         """One look-up. Raises ConnectError, or ProtocolError where the answer cannot be true."""
         asks_for_all = self._all_topics
         # Null means all of them, an empty list none.
@@ -155,11 +166,11 @@ class MetadataRefresher:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        metadata = from_response(answer).keeping_newer(self.current)
-        if not metadata.brokers:
+        told = from_response(answer)
+        if not told.brokers:
             # As a broker says that has just started; taken for true it would leave us nobody to ask.
             raise ProtocolError("the answer to a Metadata request names no broker")
-        return attrs.evolve(metadata, has_all_topics=asks_for_all)
+        self._merger.merge(attrs.evolve(told, has_all_topics=asks_for_all))
 
 
 _NEVER_APPEARS = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})

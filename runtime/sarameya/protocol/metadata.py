@@ -63,23 +63,6 @@ class ClusterMetadata:
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition) if topic else None
 
-    def keeping_newer(self, known: ClusterMetadata) -> ClusterMetadata:
-        """This, but for partitions of which `known` tells a later leader: a broker that lags behind has been asked, and
-        knows no better (KIP-320). Only of topics with the same id, since one made again counts its epochs anew."""
-        topics = dict(self.topics)
-        for name, topic in self.topics.items():
-            before = known.topics.get(name)
-            if topic.topic_id is None or before is None or before.topic_id != topic.topic_id:
-                continue
-            newer = {
-                number: partition
-                for number, partition in before.partitions.items()
-                if number in topic.partitions and partition.leader_epoch > topic.partitions[number].leader_epoch
-            }
-            if newer:
-                topics[name] = attrs.evolve(topic, partitions={**topic.partitions, **newer})
-        return attrs.evolve(self, topics=topics)
-
     def leader(self, partition: TopicPartition) -> int | None:
         """The node that leads the partition, if one does and its address is known."""
         found = self.partition(partition)

@@ -1,0 +1,42 @@
+"""The order in which brokers are asked what any of them can answer."""
+
+from __future__ import annotations
+
+from sarameya.net.broker_rotation import BEHIND, SOON, BrokerRotation, seconds_each
+from sarameya.protocol.metadata import Broker
+
+BROKERS = [Broker(number, "host", number) for number in (1, 2, 3)]
+
+
+def order(rotation: BrokerRotation, now: float = 0.0, kind: str = "metadata") -> list[int]:
+    return [broker.node_id for broker in rotation.next_order(kind, BROKERS, now)]
+
+
+def test_each_request_begins_with_the_next_broker() -> None:
+    rotation = BrokerRotation()
+    assert [order(rotation) for _ in range(4)] == [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]
+
+
+def test_each_kind_of_request_takes_turns_of_its_own() -> None:
+    """Two kinds that alternate would else have a favourite each, of two brokers."""
+    rotation = BrokerRotation()
+    assert [order(rotation, kind=kind)[0] for kind in ("a", "b", "a", "b")] == [1, 1, 2, 2]
+
+
+def test_broker_that_failed_comes_last_for_a_while() -> None:
+    rotation = BrokerRotation()
+    rotation.failed("host:1", 0.0)
+    assert [order(rotation, 1.0) for _ in range(3)] == [[2, 3, 1], [3, 2, 1], [2, 3, 1]]
+    assert order(rotation, BEHIND)[0] == 1
+
+
+def test_broker_that_failed_longest_ago_comes_first_of_those_that_did() -> None:
+    rotation = BrokerRotation()
+    for now, address in enumerate(("host:3", "host:1", "host:2")):
+        rotation.failed(address, float(now))
+    assert order(rotation, 3.0) == [3, 1, 2]
+
+
+def test_all_brokers_are_asked_within_the_time_that_there_is() -> None:
+    assert seconds_each(3, 10.0) == SOON
+    assert seconds_each(100, 10.0) * 100 < 10.0

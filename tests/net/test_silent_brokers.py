@@ -1,0 +1,192 @@
+"""Brokers that accept connections and answer nothing, or answer with what is out of date. Virtual time.
+
+Every broker of three takes its turn at being the faulty one, in each of its parts: bootstrap server, source of
+metadata, coordinator.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import trio
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from trio.testing import MockClock
+
+from sarameya import Config, ConnectError
+from sarameya.embedded import EmbeddedCluster
+from sarameya.net.broker_pool import open_broker_pool
+from sarameya.net.metadata_refresher import MetadataRefresher
+from sarameya.observe import Event, MembershipChanged
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers, on_request
+from tests.group.kit import Recorder, deadline, eventually, fill, orders, start_member
+
+BROKERS = (0, 1, 2)
+REQUEST_TIMEOUT = 30.0
+
+
+def lead_elsewhere(cluster: EmbeddedCluster, faulty: int) -> int:
+    """Move all partitions and the group's coordinator away from a broker; returns the coordinator."""
+    others = [broker for broker in BROKERS if broker != faulty]
+    for partition in range(3):
+        cluster.move_leader("orders", partition, others[partition % 2])
+    cluster.move_coordinator("g", others[0])
+    return others[0]
+
+
+@pytest.mark.parametrize("silent", BROKERS)
+async def test_fault_42_silent_bootstrap_server_delays_the_start_by_seconds(
+    autojump_clock: MockClock, silent: int
+) -> None:
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        lead_elsewhere(cluster, silent)
+        for partition in range(3):
+            fill(cluster, 5, partition)
+        cluster.freeze_broker(silent)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        with trio.fail_after(6.0):
+            await handler.received(15)
+        assert member.error is None
+
+
+@pytest.mark.parametrize("healthy", BROKERS)
+async def test_fault_42_start_asks_all_bootstrap_servers(autojump_clock: MockClock, healthy: int) -> None:
+    """Two of three accept the connection and answer nothing."""
+    async with orders(3, brokers=3) as cluster:
+        for broker in BROKERS:
+            if broker != healthy:
+                cluster.freeze_broker(broker)
+        async with (
+            open_broker_pool(cluster.bootstrap_servers, Config(), lambda event: None, cluster.transport) as pool,
+            trio.open_nursery() as nursery,
+        ):
+            metadata = MetadataRefresher(pool, Config(), lambda event: None)
+            nursery.start_soon(metadata.run)
+            assert (await metadata.reach_cluster(["orders"])).partition_counts(["orders"]) == {"orders": 3}
+            nursery.cancel_scope.cancel()
+
+
+async def test_cluster_in_which_nobody_answers_is_told_with_every_address(autojump_clock: MockClock) -> None:
+    async with orders(3, brokers=3) as cluster:
+        for broker in BROKERS:
+            cluster.freeze_broker(broker)
+        async with open_broker_pool(cluster.bootstrap_servers, Config(), lambda _: None, cluster.transport) as pool:
+            with pytest.raises(ConnectError) as caught:
+                await pool.request_any(MetadataRequest, topics=[])
+            assert all(address in str(caught.value) for address in cluster.bootstrap_servers)
+            assert trio.current_time() <= REQUEST_TIMEOUT
+
+
+@pytest.mark.parametrize("silent", BROKERS)
+async def test_fault_42_silent_metadata_source_does_not_hold_up_news(autojump_clock: MockClock, silent: int) -> None:
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        lead_elsewhere(cluster, silent)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, metadata_max_age=10.0)
+        await handler.until(lambda: bool(handler.sessions))
+        await trio.sleep(35)  # it has asked them all by now
+        cluster.freeze_broker(silent)
+        cluster.add_partitions("orders", 4)
+        for partition in range(4):
+            cluster.move_leader("orders", partition, (silent + 1) % 3)
+        fill(cluster, 1, 3)
+        with trio.fail_after(10.0 + 5.0):
+            await handler.until(lambda: handler.offsets("orders", 3) == [0])
+
+
+@pytest.mark.parametrize("silent", BROKERS)
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_fault_42_coordinator_that_hangs_is_given_up(
+    autojump_clock: MockClock, silent: int, strategy: str
+) -> None:
+    """The cluster elects another coordinator after nine seconds, as Kafka fences a broker that is not heard of."""
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        other = lead_elsewhere(cluster, silent)
+        cluster.move_coordinator("g", silent)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, rebalance_strategies=(strategy,))
+        await handler.until(lambda: bool(handler.sessions))
+        await trio.sleep(20)
+        cluster.freeze_broker(silent)
+        began = trio.current_time()
+        await trio.sleep(9)
+        cluster.move_coordinator("g", other)
+        await eventually(lambda: member.group.status().coordinator == other)
+        for partition in range(3):
+            fill(cluster, 1, partition)
+        await handler.received(3)
+        assert trio.current_time() - began < REQUEST_TIMEOUT
+
+
+@pytest.mark.parametrize("silent", BROKERS)
+async def test_fault_42_coordinator_that_hangs_with_a_join_is_given_up(autojump_clock: MockClock, silent: int) -> None:
+    """A join may be held for as long as the rebalance takes; nobody waits for that at a broker that hangs."""
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        other = lead_elsewhere(cluster, silent)
+        cluster.move_coordinator("g", silent)
+        cluster.drop_next(Api.JOIN_GROUP, 1, half="request", hang_up=False)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler)
+        await eventually(lambda: not cluster.faults)
+        cluster.freeze_broker(silent)
+        cluster.move_coordinator("g", other)
+        with trio.fail_after(REQUEST_TIMEOUT):
+            await handler.until(lambda: bool(handler.sessions))
+
+
+async def test_fault_42_leader_assigns_from_what_it_knows_without_metadata(autojump_clock: MockClock) -> None:
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        first, second = Recorder(), Recorder()
+        await start_member(nursery, cluster, first, client_id="first")
+        await first.until(lambda: bool(first.sessions))
+        await trio.sleep(5)
+        cluster.drop_next(Api.METADATA, None, hang_up=False, client_id="first")
+        await start_member(nursery, cluster, second, client_id="second")
+        # Heartbeats at least each 3 s tell of the rebalance; the assignment follows within half a session timeout.
+        with trio.fail_after(3.0 + 5.0):
+            await second.until(lambda: bool(second.sessions))
+
+
+@pytest.mark.parametrize("lagging", BROKERS)
+async def test_fault_42_lagging_broker_s_partition_counts_start_no_rebalance(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, lagging: int
+) -> None:
+    def as_it_was(request: Any, answer: Any) -> None:
+        for topic in answer.topics:
+            topic.partitions = [p for p in topic.partitions if p.partition_index < 3]
+
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, metadata_max_age=5.0)
+        await handler.until(lambda: bool(handler.sessions))
+        edit_answers(monkeypatch, Api.METADATA, as_it_was, broker_id=lagging)
+        cluster.add_partitions("orders", 6)
+        await handler.until(lambda: sum(len(c) for c in handler.sessions[-1].claims.values()) == 6)
+        await trio.sleep(120)
+        rebalances = [e for e in member.seen(MembershipChanged) if e.after == "PREPARING_REBALANCE"]
+        assert len(rebalances) == 2, "the first join, and the one for the partitions that were added"
+
+
+async def test_fault_42_look_ups_take_every_broker_in_turn(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Counter[int] = Counter()
+    async with orders(3, brokers=3) as cluster:
+        config, events = Config(), list[Event]()
+        async with open_broker_pool(cluster.bootstrap_servers, config, events.append, cluster.transport) as pool:
+            answer = await pool.request_any(MetadataRequest, topics=[])
+            metadata = MetadataRefresher(pool, config, events.append)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(metadata.run)
+                await metadata.refresh()
+                assert {b.node_id for b in answer.brokers} == set(BROKERS)
+                on_request(monkeypatch, Api.METADATA, lambda call: asked.update([call.node_id]))
+                on_request(monkeypatch, Api.FIND_COORDINATOR, lambda call: asked.update([call.node_id]))
+                for _ in range(15):
+                    await metadata.refresh()
+                    await pool.request_any(FindCoordinatorRequest, key="g", key_type=0)
+                nursery.cancel_scope.cancel()
+    assert dict(asked) == dict.fromkeys(BROKERS, 10)
