@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 IN_PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit soak check bench docs api diagrams configuration cli constraints clean java java-maven-kcat-chromium-kerberos java-maven-go
+.PHONY: help demo test unit soak check bench chaos docs api diagrams configuration cli constraints clean java java-maven java-maven-kcat-chromium-kerberos java-maven-go
 
 help:
 	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
@@ -15,6 +15,7 @@ help:
 	@echo "make unit    the tests that start no other programs, but for the hours of churn in virtual time"
 	@echo "make check   ruff, mypy, import-linter"
 	@echo "make soak    a hundred virtual hours of churn over fresh seeds, the models and hostile bytes at length; what fails can be replayed"
+	@echo "make chaos   real Kafka, services of ours, faults for MINUTES (10); tables compared with the log by other readers; SEED again"
 	@echo "make bench   side by side with the peers, in about an hour; docs/benchmarks.md says what and how"
 	@echo "make docs    the documentation as pages, in build/docs; a broken link or a missing docstring is an error"
 	@echo "make api     write tests/api.txt anew, which says what is public; a change of it is one for the users"
@@ -37,6 +38,11 @@ soak: $(VENV)/dev.stamp
 	SARAMEYA_SOAK=40 $(BIN)/python -m pytest tests/model
 	SARAMEYA_SOAK=5 $(BIN)/python -m pytest tests/fuzz tests/group/test_breaking_connections.py
 	$(BIN)/python -m tests.fuzz --minutes 20
+
+MINUTES := 10
+
+chaos: java-maven $(VENV)/dev.stamp
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -69,7 +75,7 @@ build/class-data/spark.jsa: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.integration.make_class_data
 
 # What is not installed here but by the machine's owner is asked for first, before anything takes time.
-java java-maven-kcat-chromium-kerberos java-maven-go:
+java java-maven java-maven-kcat-chromium-kerberos java-maven-go:
 	@.ci/need $(subst -, ,$@)
 
 # A stamp says which extra is installed; it is made again when what is to be installed changes. The modules beside the

@@ -97,16 +97,21 @@ def children(name: str, of: int | None = None) -> list[int]:
 
 def marked(mark: str) -> list[str]:
     """The command lines of those that have `mark` in their environment, as all have that one with it starts."""
-    return [
-        (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return list(marked_processes(mark).values())
+
+
+def marked_processes(mark: str) -> dict[int, str]:
+    """The ids and the command lines of those that `marked` finds."""
+    return {
+        int(entry.name): _bytes(entry / "cmdline").replace(b"\0", b" ").decode()
         for entry in Path("/proc").iterdir()
-        if entry.name.isdecimal() and mark.encode() in _environment(entry)
-    ]
+        if entry.name.isdecimal() and mark.encode() in _bytes(entry / "environ")
+    }
 
 
-def _environment(entry: Path) -> bytes:
+def _bytes(file: Path) -> bytes:
     try:
-        return (entry / "environ").read_bytes()
+        return file.read_bytes()
     except OSError:  # it has just ended
         return b""
 

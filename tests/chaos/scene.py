@@ -1,0 +1,165 @@
+"""A chaos run's cluster, disks and services, and what has been found wrong with them."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import attrs
+import trio
+
+from tests.chaos.disks import Disk
+from tests.chaos.plan import SERVICES
+from tests.chaos.producing import Producing
+from tests.chaos.services import App, Ending, Service
+from tests.chaos.watching import Watch
+from tests.integration.connect_server import ConnectServer
+from tests.integration.lakes import ICEBERG_CATALOG, lake_properties
+from tests.integration.outcome import Outcome
+from tests.integration.peers.running import ROOT
+from tests.integration.real_kafka import RealKafka
+
+TOPIC = "chaos"
+PARTITIONS = 6
+DISK_MEGABYTES = 1024
+COMMAND_SECONDS = 180.0
+CONFIGURATION = 2
+"""The exit code by which a service says that a person must change something: no fault here asks for that."""
+
+_TRANSFORM = 'transform_sql = "select topic, partition, offset, key, value, timestamp from batch"'
+_ICEBERG = {
+    # Each snapshot's metadata names all before it: of these files, and of snapshots, only an hour's are kept.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+    "history.expire.max-snapshot-age-ms": "3600000",
+}
+
+
+@attrs.define
+class Scene:
+    """All that faults are done to."""
+
+    seed: int
+    directory: Path
+    kafka: RealKafka
+    server: ConnectServer
+    producing: Producing
+    services: Mapping[str, Service]
+    disks: Mapping[str, Disk]
+    tables: Mapping[str, Path]
+    tmp: Disk
+    watch: Watch
+    iceberg: str
+    """The name of Iceberg's table."""
+    violations: list[str]
+    last_codes: dict[str, int]
+    """The exit code of each service's latest process that has ended."""
+
+    def say(self, text: str) -> None:
+        """Print a line, and keep it in the run's directory."""
+        line = f"{self.watch.now():8.1f}  {text}"
+        print(line, flush=True)
+        self._keep("run.txt", line)
+
+    def violation(self, text: str) -> None:
+        self.violations.append(f"at {self.watch.now():.1f} s: {text}")
+        self.say(f"VIOLATION: {text}")
+
+    def ended(self, ending: Ending) -> None:
+        """Judge the end of a service's process."""
+        asked = "asked to" if ending.is_asked else "by itself"
+        self.say(f"{ending.service} ended with {ending.code}, {asked} ({ending.log.name})")
+        self.last_codes[ending.service] = ending.code
+        if ending.code == CONFIGURATION:
+            self.violation(f"{ending.service} ended with exit code 2: {_last_line(ending.log)}")
+
+    async def command(self, name: str, *arguments: str, component: str = "parquet") -> Outcome:
+        """Run `sarameya NAME TABLE ARGUMENTS` on a component's table, to its end, and keep what it says."""
+        service = self.services[component]
+        command = [sys.executable, "-m", "sarameya.service", name, service.app.table, *service.app.spark, *arguments]
+        done = await trio.run_process(
+            ["timeout", "--signal=KILL", str(COMMAND_SECONDS), *command],
+            env=service.environment,
+            cwd=ROOT,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+        outcome = Outcome.of(done)
+        self._keep("commands.log", f"$ {name} {component}: {outcome.code}\n{outcome.out}{outcome.err}")
+        return outcome
+
+    def _keep(self, name: str, text: str) -> None:
+        with Path(self.directory, name).open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+
+@contextmanager
+def scene(seed: int, directory: Path) -> Iterator[Scene]:
+    """Start the cluster and the Connect server; services start when their `keep` runs."""
+    rng = random.Random(f"{seed} scene")
+    with ExitStack() as stack:
+        disks = {component: Disk.mount(directory / component, DISK_MEGABYTES) for component in SERVICES}
+        properties = {"min.insync.replicas": "2", "group.initial.rebalance.delay.ms": "1000"}
+        kafka = stack.enter_context(RealKafka(directory / "kafka", brokers=3, properties=properties))
+        kafka.create_topic(TOPIC, PARTITIONS)
+        server = stack.enter_context(_iceberg_server(directory, disks["iceberg"].path))
+        services = {}
+        for app in _apps(rng, disks, server):
+            file = directory / f"{app.name}.toml"
+            app.write(file, kafka.bootstrap_servers, TOPIC)
+            services[app.name] = Service(app, file, f"{directory.name}-{time.time_ns()}")
+        groups = {name: service.app.group for name, service in services.items()}
+        yield Scene(
+            seed=seed,
+            directory=directory,
+            kafka=kafka,
+            server=server,
+            producing=Producing(",".join(kafka.bootstrap_servers), TOPIC, PARTITIONS, seed),
+            services=services,
+            disks=disks,
+            tables={
+                "parquet": disks["parquet"].path / "orders",
+                "delta": disks["delta"].path / "orders",
+                "iceberg": disks["iceberg"].path / "iceberg" / "db" / "orders",
+            },
+            tmp=Disk(Path("/tmp")),
+            watch=Watch(kafka.bootstrap_servers, groups, trio.current_time()),
+            iceberg=f"{ICEBERG_CATALOG}.db.orders",
+            violations=[],
+            last_codes={},
+        )
+
+
+def _apps(rng: random.Random, disks: Mapping[str, Disk], server: ConnectServer) -> Iterator[App]:
+    """The three services; the seed says how each is assigned its partitions, and whether Spark transforms records."""
+    small = {"spark.driver.memory": "512m", "spark.ui.enabled": "false"}
+    delta = disks["delta"].path
+    for name, table, master, conf in (
+        ("parquet", f"parquet:{disks['parquet'].path}/orders", "local[1]", small),
+        ("delta", f"delta:{delta}/orders", "local[1]", {**lake_properties(delta), **small}),
+        ("iceberg", f"iceberg:{ICEBERG_CATALOG}.db.orders", server.url, {}),
+    ):
+        strategy = rng.choice(("range", "cooperative-sticky"))
+        more = rng.choice(("", _TRANSFORM))
+        workers, age = (2, 4.0) if name == "parquet" else (1, 15.0 if name == "iceberg" else 4.0)
+        yield App(name, table, master, conf, strategy, workers, age, more)
+
+
+def _iceberg_server(directory: Path, warehouse: Path) -> ConnectServer:
+    defaults = {f"spark.sql.catalog.{ICEBERG_CATALOG}.table-default.{key}": value for key, value in _ICEBERG.items()}
+    properties = {**lake_properties(warehouse), **defaults, "spark.driver.memory": "1g"}
+    # What its kills leave behind is not a service's.
+    tmp = directory / "server-tmp"
+    tmp.mkdir()
+    properties |= {"spark.local.dir": str(tmp), "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={tmp}"}
+    return ConnectServer(directory / "server", properties)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "")
