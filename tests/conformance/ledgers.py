@@ -3,12 +3,13 @@ example's; there is no Spark, since the callback reads what was staged."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import Column, Engine, Integer, LargeBinary, MetaData, String, Table, create_engine, event, select
+from sqlalchemy import Column, Engine, Integer, LargeBinary, MetaData, NullPool, String, Table, create_engine, select
 
 from examples.ledger import SqlLedger, links
 from examples.ledger import tables as ledger_tables
@@ -32,16 +33,15 @@ class LedgerTable(ForeachBatch):
     needs_spark = False
 
     def __init__(self, directory: Path) -> None:
-        self._database = _database(directory / "landed.db")
+        self._file = directory / "landed.db"
+        self._database = _database(self._file)
         self._sql_ledger = SqlLedger(self._database)
         super().__init__(self._add, staging=directory / "staging", ledger=self._sql_ledger)
 
     def open(self, spark: Any) -> None:
         self.staging.mkdir(parents=True, exist_ok=True)
-        with self._database.begin() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")  # of two members that look for the tables, one makes them
-            for tables in (ledger_tables, _tables):
-                tables.create_all(connection)
+        if not self._file.exists():
+            _make(self._file)
         super().open(spark)
 
     def keys(self, spark: Any) -> Sequence[ChainKey]:
@@ -64,10 +64,21 @@ class LedgerTable(ForeachBatch):
 
 def _database(path: Path) -> Engine:
     # Two landings may write at once, and SQLite lets one of them wait.
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30.0})
+    return create_engine(f"sqlite:///{path}", connect_args={"timeout": 30.0})
 
-    @event.listens_for(engine, "connect")
-    def _(connection: sqlite3.Connection, _: object) -> None:
-        connection.execute("PRAGMA journal_mode=WAL")
 
-    return engine
+def _make(path: Path) -> None:
+    """Make a database whose readers hold up no writer; of several that do, one gives it its name.
+
+    SQLite does not wait to change to a write-ahead log: of two that do so in one file, one is told that the database is
+    locked, whatever its timeout.
+    """
+    with TemporaryDirectory(dir=path.parent) as directory:
+        unnamed = Path(directory, path.name)
+        engine = create_engine(f"sqlite:///{unnamed}", poolclass=NullPool)
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+        for tables in (ledger_tables, _tables):
+            tables.create_all(engine)
+        with suppress(FileExistsError):
+            path.hardlink_to(unnamed)
