@@ -56,11 +56,17 @@ from sarameya.secret import masked
 class SarameyaError(Exception):
     """The root of everything raised here. `retriable`: trying the same again may succeed.
 
+    `permanent`: a person has to change something first (the app file, an argument, credentials, a permission, the
+    table, a group's offset). `sarameya run` then ends with exit code 2, and never retries. Every other error passes,
+    also one that is not Sarameya's: it is retried with backoff under `on_failure = "restart"`, and exit code 1 under
+    `stop`.
+
     `args` are always a class's own arguments, so that an error can be pickled, and raised afresh to each of
     several waiters (`again`).
     """
 
     retriable: bool = False
+    permanent: bool = False
 
     def again(self) -> Self:
         """A fresh exception of the same content, for another waiter: tracebacks do not pile up on one object."""
@@ -77,6 +83,8 @@ class ConfigError(SarameyaError, ValueError):
     A value that is a secret, or looks like one by its option's name, is not in it: `***` stands in its place.
     """
 
+    permanent = True
+
     def __init__(self, option: str, value: object, allowed: str) -> None:
         value = masked(option, value)
         super().__init__(option, value, allowed)
@@ -91,6 +99,8 @@ class ConfigError(SarameyaError, ValueError):
 class PropertiesError(SarameyaError, ValueError):
     """Properties by Kafka's names that cannot be options here. `problems` holds one line for each, by name, value and
     reason, after the file's name where they come from one."""
+
+    permanent = True
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__(problems)
@@ -111,6 +121,8 @@ class AuthenticationError(SarameyaError):
 
     `address` is the broker's, `problem` what is wrong, `remedy` what can be done about it.
     """
+
+    permanent = True
 
     def __init__(self, address: str, problem: str, remedy: str = "") -> None:
         super().__init__(address, problem, remedy)
@@ -178,9 +190,13 @@ class UnknownTopicError(KafkaError):
 class TopicAuthorizationError(KafkaError):
     """The principal may not use the topic: it lacks the READ, WRITE or DESCRIBE ACL on it."""
 
+    permanent = True
+
 
 class TopicError(KafkaError):
     """The cluster does not make the topic, or change it, as asked for; its own words are in the advice."""
+
+    permanent = True
 
 
 class TopicExistsError(TopicError):
@@ -194,6 +210,8 @@ class MessageTooLargeError(KafkaError):
 class GroupError(KafkaError):
     """The group coordinator refused this member for good."""
 
+    permanent = True
+
 
 class GroupAuthorizationError(GroupError):
     """The principal may not use the group: it lacks the READ ACL on it."""
@@ -205,6 +223,8 @@ class FencedInstanceError(GroupError):
 
 class CommitError(GroupError):
     """Offsets were not committed, and trying again under this generation cannot help."""
+
+    permanent = False  # the next generation may commit
 
 
 class RetriesExhaustedError(SarameyaError):
@@ -242,6 +262,8 @@ class DeliveryTimeoutError(SarameyaError):
 class NoCommittedOffsetError(SarameyaError):
     """The group has committed nothing for these partitions, and `Config.offset_initial` is `fail`."""
 
+    permanent = True
+
     def __init__(self, group: str, partitions: tuple[TopicPartition, ...]) -> None:
         super().__init__(group, partitions)
         self.group = group
@@ -267,6 +289,8 @@ class OffsetOutOfRangeError(SarameyaError):
     """The position is outside the log and the policy is `fail`. `gone`: so many offsets behind it were deleted before
     they were read."""
 
+    permanent = True
+
     def __init__(self, partition: TopicPartition, offset: int, log_start: int, log_end: int) -> None:
         super().__init__(partition, offset, log_start, log_end)
         self.partition = partition
@@ -286,6 +310,8 @@ class OffsetOutOfRangeError(SarameyaError):
 class LogTruncatedError(SarameyaError):
     """The log was cut below the position, by an election of a leader that had less of it (KIP-320), and the policy is
     `fail`. What was read from `diverging_offset` on is not what stands in the log now (None: nobody knows where)."""
+
+    permanent = True
 
     def __init__(self, partition: TopicPartition, offset: int, diverging_offset: int | None) -> None:
         super().__init__(partition, offset, diverging_offset)
@@ -409,7 +435,10 @@ class RebalanceDeadlineError(SarameyaError):
 
 
 class HandlerError(SarameyaError):
-    """A handler could not be found, built or run as configured. Says what to install or change."""
+    """A handler could not be found, built or run as configured. Says what to install or change. A handler raises it for
+    what a person has to change first; everything else that it raises is retried."""
+
+    permanent = True
 
 
 ADVICE: dict[ErrorCode, str] = {

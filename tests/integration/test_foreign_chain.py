@@ -1,4 +1,4 @@
-"""`sarameya run` with a table that remembers a topic of another cluster, or of a broker that has been started anew."""
+"""`sarameya run` with a table that contradicts the topic, or the group's offset: one start, and exit code 2."""
 
 from __future__ import annotations
 
@@ -12,9 +12,20 @@ from tests.integration.test_run_command import app_file, errors_of
 pytestmark = pytest.mark.integration
 
 HANDLER = """
-from sarameya import ConsumerGroupHandler
+from sarameya import CommittedOffset, ConsumerGroupHandler
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.landing.starting import Log, begin
+
+class Moved(ConsumerGroupHandler):
+    "Does as the sink does where the group's offset was moved beyond the chain's end."
+    async def start_offset(self, partition, committed):
+        print("asked", flush=True)
+        key, origin = ChainKey("sarameya", *partition), Origin(group="g", topic_id="1" * 32)
+        head = Link(key=key, number=1, from_offset=0, to_offset=9, attempt="a", origin=origin, leader_epoch=0)
+        begin(key, origin, head, CommittedOffset(20), Log(start=0, end=30))
+
+    async def consume_claim(self, session, claim):
+        raise AssertionError("nothing may be read")
 
 class Foreign(ConsumerGroupHandler):
     "Does as the sink does that finds such a chain."
@@ -33,5 +44,16 @@ async def test_run_ends_with_what_must_change_first_though_the_app_says_restart(
     service = '[service]\non_failure = "restart"\nrestart_backoff = 0.1'
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers, handler="foreign:Foreign", extra=service)
-        (error,) = await errors_of(tmp_path, "run", app, code=2, within=15.0)
+        (error,) = await errors_of(tmp_path, "run", app, code=2, within=60.0)
     assert error.endswith("this is another cluster; land it as another sink, or in another table")
+
+
+async def test_fault_64_offset_moved_beyond_the_chain_ends_the_run_once(tmp_path: Path) -> None:
+    """A person must move it back: there is no restart, with another JVM each time."""
+    (tmp_path / "foreign.py").write_text(HANDLER)
+    service = '[service]\non_failure = "restart"\nrestart_backoff = 0.1'
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        app = app_file(tmp_path, cluster.bootstrap_servers, handler="foreign:Moved", extra=service)
+        (error,) = await errors_of(tmp_path, "run", app, code=2, within=60.0)
+    assert "the group's commit stands at 20, beyond it" in error
+    assert (tmp_path / "stdout").read_text() == "asked\n"

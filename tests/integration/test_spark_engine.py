@@ -22,7 +22,7 @@ from sarameya_handlers import SparkOptions
 from sarameya_handlers.spark.engines import jvm, pool
 from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.engine import AdoptedEngine, SparkEngine
-from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.errors import SparkGoneError, SparkStartError
 from tests.integration.processes import children, is_running
 
 pytestmark = [pytest.mark.integration, pytest.mark.cold]
@@ -329,7 +329,7 @@ def test_jvm_that_dies_between_its_context_and_its_session_leaves_room_for_anoth
 
     with monkeypatch.context() as dying:
         dying.setattr(jvm, "_choose_python", die)
-        with pytest.raises(HandlerError, match="Spark does not start"):
+        with pytest.raises(SparkStartError, match="Spark does not start"):
             jvm.start(OPTIONS)
     assert SparkContext._active_spark_context is None
     assert SparkContext._gateway is None

@@ -12,12 +12,17 @@ from sarameya.errors import (
     ConnectError,
     GroupAuthorizationError,
     HandlerError,
+    NoCommittedOffsetError,
+    OffsetOutOfRangeError,
     PropertiesError,
     SarameyaError,
 )
+from sarameya.group.failures import reader_failure
 from sarameya.model import TopicPartition
 from sarameya.service.app_file import AppFileError
 from sarameya.service.failures import ExitCode, error_lines, exit_code, report
+from sarameya_handlers.landing.errors import ForeignChainError, MovedCommitError
+from sarameya_handlers.spark.errors import SparkGoneError, SparkStartError
 
 
 def claim_error(partition: int, offset: int, cause: Exception) -> ClaimError:
@@ -90,13 +95,22 @@ def test_app_file_error_becomes_a_line_for_each_problem() -> None:
         (AppFileError(Path("a.toml"), ["no"]), ExitCode.CONFIGURATION),
         (GroupAuthorizationError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "join"), ExitCode.CONFIGURATION),
         (CommitError(ErrorCode.ILLEGAL_GENERATION, "commit"), ExitCode.FAILURE),
+        (OffsetOutOfRangeError(TopicPartition("orders", 0), 9, 0, 5), ExitCode.CONFIGURATION),
+        (NoCommittedOffsetError("g", (TopicPartition("orders", 0),)), ExitCode.CONFIGURATION),
+        (claim_error(0, 1, MovedCommitError("the group's commit stands beyond")), ExitCode.CONFIGURATION),
+        (claim_error(0, 1, ExceptionGroup("", [ForeignChainError("of another group")])), ExitCode.CONFIGURATION),
+        (SparkStartError("Spark's JVM was killed"), ExitCode.FAILURE),
+        (SparkGoneError("Spark's JVM has died"), ExitCode.FAILURE),
+        (OSError(28, "No space left on device"), ExitCode.FAILURE),
+        (reader_failure("run", None, 3, ValueError("a bug")), ExitCode.FAILURE),
+        (reader_failure("run", None, 3, HandlerError("no such column")), ExitCode.CONFIGURATION),
         (ConnectError("no broker"), ExitCode.FAILURE),
         (ValueError("bug"), ExitCode.FAILURE),
         (ExceptionGroup("", [ValueError(), ExceptionGroup("", [HandlerError("x")])]), ExitCode.CONFIGURATION),
         (ExceptionGroup("", [claim_error(0, 1, ValueError())]), ExitCode.FAILURE),
     ],
 )
-def test_exit_code_says_whether_a_restart_can_help(error: Exception, code: ExitCode) -> None:
+def test_fault_64_exit_code_2_is_for_what_a_person_must_change(error: Exception, code: ExitCode) -> None:
     assert exit_code(error) is code
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
+from sarameya.errors import HandlerError
+from sarameya.service.app_file import FailurePolicy, ServiceSection
+from sarameya.service.restarts import Restarts
 from sarameya.service.signals import Stop
-from sarameya.service.starting import entered
+from sarameya.service.starting import entered, entered_at_last
 
 
 @asynccontextmanager
@@ -91,3 +95,70 @@ async def test_what_the_block_raises_is_raised_as_it_is(autojump_clock: MockCloc
     with pytest.raises(ValueError, match="bug"):
         async with entered(plain(), Stop()):
             raise ValueError("bug")
+
+
+@attrs.define
+class Starts:
+    """A start that fails with these errors, one after the other, and then does."""
+
+    errors: list[Exception]
+    at: list[float] = attrs.field(factory=list)
+    told: list[tuple[str, int]] = attrs.field(factory=list)
+
+    @asynccontextmanager
+    async def make(self) -> AsyncIterator[str]:
+        self.at.append(trio.current_time())
+        await trio.sleep(1)
+        if self.errors:
+            raise self.errors.pop(0)
+        yield "value"
+
+    def failed(self, error: Exception, delay: float, failures: int) -> None:
+        self.told.append((str(error), failures))
+
+    def entered(self, stop: Stop, policy: FailurePolicy = "restart") -> AbstractAsyncContextManager[str | None]:
+        restarts = Restarts(ServiceSection(on_failure=policy, restart_backoff=10.0))
+        return entered_at_last("shared thing", self.make, stop, restarts, self.failed)
+
+
+async def test_fault_64_shared_start_that_fails_is_retried_with_backoff(autojump_clock: MockClock) -> None:
+    starts = Starts([ValueError("full"), OSError("refused")])
+    async with starts.entered(Stop()) as value:
+        assert value == "value"
+    assert len(starts.at) == 3
+    assert starts.at[1] - starts.at[0] >= 5
+    assert starts.told == [("full", 1), ("refused", 2)]
+
+
+@pytest.mark.parametrize(("policy", "error"), [("stop", ValueError("full")), ("restart", HandlerError("no Java"))])
+async def test_shared_start_that_is_final_is_raised_at_once(
+    autojump_clock: MockClock, policy: FailurePolicy, error: Exception
+) -> None:
+    starts = Starts([error])
+    with pytest.raises(type(error)):
+        async with starts.entered(Stop(), policy):
+            pytest.fail("it has not started")
+    assert len(starts.at) == 1
+
+
+async def test_stop_ends_the_wait_for_another_shared_start(autojump_clock: MockClock) -> None:
+    starts, stop = Starts([ValueError("full")]), Stop()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stopped_after, 3.0, stop)
+        async with starts.entered(stop) as value:
+            assert value is None
+    assert trio.current_time() <= 4.0
+
+
+async def test_error_of_the_block_is_no_failure_of_the_start(autojump_clock: MockClock) -> None:
+    starts = Starts([])
+    with pytest.raises(KeyError):
+        async with starts.entered(Stop()):
+            raise KeyError("of the block")
+    assert len(starts.at) == 1
+    assert starts.told == []
+
+
+async def stopped_after(seconds: float, stop: Stop) -> None:
+    await trio.sleep(seconds)
+    stop.ask("test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -135,6 +137,33 @@ async def test_killed_worker_under_policy_restart_is_started_again(tmp_path: Pat
         (first,) = await pids(tmp_path, "a", 1)
         os.kill(first, signal.SIGKILL)
         await pids(tmp_path, "a", 2)
+        stop.ask("test")
+    assert codes == [ExitCode.OK]
+
+
+async def test_fault_64_worker_that_cannot_be_started_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No memory, or no descriptor, for another process: as for one that has ended, and is started again."""
+    stop, refused = Stop(), list[int]()
+    start = trio.lowlevel.open_process
+
+    async def open_process(command: list[str], **more: Any) -> trio.Process:
+        if pids_of(tmp_path, "b") and not refused:
+            refused.append(1)
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        return await start(command, **more)
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", open_process)
+    commands = [worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", PATIENT)]
+    supervisor = Supervisor(commands, policy("restart"))
+    async with at_work(supervisor, stop) as codes:
+        (healthy,) = await pids(tmp_path, "a", 1)
+        (killed,) = await pids(tmp_path, "b", 1)
+        os.kill(killed, signal.SIGKILL)
+        await pids(tmp_path, "b", 2)
+        assert refused
+        assert is_running(healthy)
         stop.ask("test")
     assert codes == [ExitCode.OK]
 

@@ -6,7 +6,12 @@ from sarameya import HandlerError, SarameyaError
 
 
 class ChainError(SarameyaError):
-    """A partition cannot be landed in this table any further without losing or repeating records."""
+    """A partition cannot be landed in this table any further without losing or repeating records.
+
+    A person has to mend the table, the group's offset or the app file first: a retry finds the same.
+    """
+
+    permanent = True
 
 
 class BrokenChainError(ChainError):
@@ -22,10 +27,7 @@ class ForgottenChainError(ChainError):
 
 
 class ForeignChainError(ChainError, HandlerError):
-    """The table's links are another group's, another sink's, or those of a topic that has been made anew.
-
-    What is configured must change first: trying again, or starting the member anew, finds the same.
-    """
+    """The table's links are another group's, another sink's, or those of a topic that has been made anew."""
 
 
 class MovedCommitError(ChainError):

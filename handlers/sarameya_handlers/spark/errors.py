@@ -29,6 +29,23 @@ class SparkGoneError(LandingError):
         self.retriable = self.passes = is_ours
 
 
+class SparkStartError(LandingError):
+    """Spark has not started, and may another time: its JVM was killed, a disk is full, a file cannot be made."""
+
+
+_LINKAGE = re.compile(
+    r"(?:^|[\s(])java\.(?:lang\.(?:NoSuchMethodError|NoSuchFieldError|AbstractMethodError|IncompatibleClassChangeError"
+    # "Could not initialize class" is how a class fails whose native library found no room in /tmp.
+    r"|UnsupportedClassVersionError|ClassNotFoundException|NoClassDefFoundError(?!: Could not initialize class))"
+    r"|util\.ServiceConfigurationError)\b"
+)
+
+
+def is_linkage(text: str) -> bool:
+    """Return whether Java says that a class, or something in it, is missing: jars that are not there, or do not fit."""
+    return _LINKAGE.search(text) is not None
+
+
 def of_directory(told: str, error: OSError, remedy: str) -> HandlerError | LandingError:
     """What to raise where a directory, of which this is `told`, cannot be used: `remedy` says what else to choose, if
     what is said does not pass."""
@@ -39,13 +56,20 @@ def of_directory(told: str, error: OSError, remedy: str) -> HandlerError | Landi
     return LandingError(f"{told}; see to its disk, and start again")
 
 
+def text_of(error: BaseException) -> str | None:
+    """All that an error says; None where an error of Java's would have to ask a JVM for it that is gone."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  whatever py4j makes of a JVM that is gone
+        return None
+
+
 def cause_of(error: BaseException) -> str:
     """One line about an error of Spark, whose own text is often a hundred lines of Java stack."""
     if isinstance(error, LandingError):
         return str(error)
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001  an error of Java asks a JVM for its text, which may be gone
+    text = text_of(error)
+    if text is None:
         return f"{type(error).__name__} (its text was lost with Spark's JVM)"
     if raised := python_cause(text):
         return f"{type(error).__name__}: {raised}"

@@ -35,7 +35,7 @@ from sarameya_handlers.spark.landing import OnPhase, open_table
 from sarameya_handlers.spark.options import Limits, SparkOptions
 from sarameya_handlers.spark.parquet.table import ParquetTable
 from sarameya_handlers.spark.partition import Partition
-from sarameya_handlers.spark.poison.blame import passes
+from sarameya_handlers.spark.poison.blame import Blame, blame, passes
 from sarameya_handlers.spark.retry import Retry
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.sharing import open_shared
@@ -185,10 +185,10 @@ class SparkSink(ConsumerGroupHandler):
             raise
         except Exception as error:
             # Here, while Spark is there: afterwards such an error has no text any more.
-            raise LandingError(
-                f"{self._table.name} cannot be opened: {cause_of(error)}; "
-                "has Spark what the table needs (spark.conf: jars, catalogs)?"
-            ) from error
+            hint = (
+                "" if blame(error) is Blame.SPARK else "; has Spark what the table needs (spark.conf: jars, catalogs)?"
+            )
+            raise LandingError(f"{self._table.name} cannot be opened: {cause_of(error)}{hint}") from error
 
     async def setup(self, session: Session) -> None:
         if self._lander is None:

@@ -13,6 +13,7 @@ def reader_failure(name: str, claim: Claim | None, generation: int, error: Excep
         failure = ClaimError(claim.topic_partition, claim.position, generation, error)
     else:
         failure = HandlerError(f"{name}, generation {generation}: {type(error).__name__}: {error}")
+        failure.permanent = isinstance(error, SarameyaError) and error.permanent
     failure.__cause__ = error
     return failure
 

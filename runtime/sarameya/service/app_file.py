@@ -41,6 +41,8 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 class AppFileError(SarameyaError):
     """The app file cannot be used. `problems` holds one line for each mistake in it."""
 
+    permanent = True
+
     def __init__(self, path: Path, problems: list[str]) -> None:
         self.problems = tuple(f"{path}: {problem}" for problem in problems)
         super().__init__("\n".join(self.problems))

@@ -20,7 +20,7 @@ from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START
 from sarameya.protocol.subscription import Wanted, resolve
 from sarameya.service.app_file import App
-from sarameya.service.failures import needs_configuration
+from sarameya.service.failures import is_permanent
 from sarameya.service.progress import Display, display
 from sarameya.service.running import Watch
 from sarameya.service.signals import Stop
@@ -86,7 +86,7 @@ class CatchingUp:
                         await self._look(admin)
                         await trio.sleep(LOOK_EACH)
             except SarameyaError as error:
-                if self._until_end and needs_configuration(error):
+                if self._until_end and is_permanent(error):
                     raise
                 logger.debug("how far the group is cannot be told: %s", error)
                 await trio.sleep(LOOK_EACH)

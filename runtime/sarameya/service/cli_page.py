@@ -26,8 +26,8 @@ there is a table, `--json` prints a document in its place.
 | code | meaning |
 |---|---|
 | 0 | ended as asked, all drained, committed and left (by SIGINT, SIGTERM or the supervisor); all found, or done |
-| 1 | failed; the same again may succeed (so a supervisor may restart it). Of `verify`: not proved |
-| 2 | the command line, the configuration, a permission or the table must change first; a restart cannot help |
+| 1 | failed; the same may succeed later, by itself (so a supervisor may restart it). Of `verify`: not proved |
+| 2 | a person must change something first: arguments, the app file, credentials, a permission, the table, an offset |
 | 129, 130, 143 | ended at once by SIGHUP, SIGINT or SIGTERM |
 
 `run`, `land`, `broker` and `dashboard` end in order by the first signal and at once by the second; any other command

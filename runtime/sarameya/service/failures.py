@@ -3,8 +3,8 @@
 | exit code | meaning |
 |---|---|
 | 0 | ended as asked: by SIGINT, SIGTERM or the supervisor, everything drained, committed and left |
-| 1 | failed; the same again may succeed (so a supervisor may restart it) |
-| 2 | the command line, the app file or the group's configuration must change first; a restart cannot help |
+| 1 | failed; the same may succeed later, by itself (so a supervisor may restart it) |
+| 2 | a person must change something first: arguments, the app file, credentials, a permission, the table, an offset |
 | 128 + n | signal n ended it at once (129: SIGHUP, 130: SIGINT, 143: SIGTERM): nothing was drained |
 
 At once is by the second signal where the first asks for an orderly end (`run`, `land`, `broker`, `dashboard`), and by
@@ -21,17 +21,10 @@ from enum import IntEnum
 from typing import TypeGuard
 
 from sarameya.errors import (
-    AuthenticationError,
     ClaimError,
-    CommitError,
-    ConfigError,
     ConnectError,
-    GroupError,
-    HandlerError,
     PropertiesError,
     SarameyaError,
-    TopicAuthorizationError,
-    TopicError,
 )
 from sarameya.secret import masked_text
 from sarameya.service.app_file import AppFileError
@@ -52,18 +45,6 @@ class ExitCode(IntEnum):
         return 128 + signum
 
 
-_CONFIGURATION = (
-    AppFileError,
-    AuthenticationError,
-    ConfigError,
-    PropertiesError,
-    HandlerError,
-    TopicAuthorizationError,
-    TopicError,
-    GroupError,
-)
-
-
 def leaves(error: BaseException) -> Iterator[BaseException]:
     """The errors in an exception group, however deep; the error itself where it is none."""
     if isinstance(error, BaseExceptionGroup):
@@ -73,10 +54,9 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def needs_configuration(error: BaseException) -> bool:
-    """True if trying the same again cannot help: one of the failures is about the configuration."""
-    # A refused commit is a GroupError that ends with its generation; the next one may commit.
-    return any(isinstance(leaf, _CONFIGURATION) and not isinstance(leaf, CommitError) for leaf in _causes(error))
+def is_permanent(error: BaseException) -> bool:
+    """Return whether a person must change something first: one of the failures says so by its class."""
+    return any(isinstance(leaf, SarameyaError) and leaf.permanent for leaf in _causes(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -86,7 +66,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def exit_code(error: BaseException) -> ExitCode:
-    return ExitCode.CONFIGURATION if needs_configuration(error) else ExitCode.FAILURE
+    return ExitCode.CONFIGURATION if is_permanent(error) else ExitCode.FAILURE
 
 
 def error_lines(error: BaseException) -> list[str]:

@@ -17,7 +17,6 @@ import trio
 
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.service.app_file import App
-from sarameya.service.failures import error_lines, needs_configuration
 from sarameya.service.restarts import Restarts
 from sarameya.service.signals import Stop
 from sarameya.service.starting import entered
@@ -81,25 +80,21 @@ async def run_members(members: Iterable[Member], stop: Stop) -> None:
 async def run_member(member: Member, stop: Stop) -> None:
     """One member until `stop`; failures restart it, handler and all, if the app says so.
 
-    Raises what `consume` raised under the policy `stop`, and under any policy where a restart cannot help.
+    Raises what `consume` raised under the policy `stop`, and under any policy where a person must act first.
     """
-    service = member.app.service
-    restarts = Restarts(service)
+    restarts = Restarts(member.app.service)
     while not stop.asked:
         started = trio.current_time()
         try:
             await run_once(member, stop)
         except Exception as error:
             _told(partial(member.on_failure, error))
-            if service.on_failure == "stop" or needs_configuration(error) or stop.asked:
+            if restarts.is_final(error, stop):
                 raise
-            delay = restarts.delay_after(trio.current_time() - started)
-            _told(partial(member.on_restart, delay, restarts.failures_in_a_row))
-            for line in error_lines(error):
-                logger.error("member failed: %s", line)
-            logger.warning("restarting the member in %.1f s (failures in a row: %d)", delay, restarts.failures_in_a_row)
-            with trio.move_on_after(delay):
-                await stop.wait()
+            lived = trio.current_time() - started
+            await restarts.wait_after(
+                "member", error, lived, stop, lambda *due: _told(partial(member.on_restart, *due))
+            )
         else:
             return
 

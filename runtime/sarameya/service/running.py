@@ -22,10 +22,11 @@ from sarameya.service.handlers import build_handler
 from sarameya.service.layers import Layers
 from sarameya.service.log_lines import add_log_format_argument, configure_logging
 from sarameya.service.otel import open_otel
+from sarameya.service.restarts import Restarts
 from sarameya.service.runner import Member, run_members
 from sarameya.service.shared import open_shared, to_environment, with_shared
 from sarameya.service.signals import Stop
-from sarameya.service.starting import entered
+from sarameya.service.starting import entered_at_last
 from sarameya.service.systemd import Notifier
 from sarameya.service.troubles import watch_troubles
 from sarameya.service.unfinished import Unfinished
@@ -192,7 +193,11 @@ async def _supervise(
         nursery.start_soon(notifier.run, stop, supervisor.ear)
         nursery.start_soon(watch_troubles, supervisor.ear, stop, app.service.stall_after)
         _start_others(nursery, app, until_eof, watch, stop)
-        async with entered(open_shared(app.handler), stop) as options, open_pages(app, supervisor.ear, stop):
+        shared = entered_at_last(
+            "shared Spark", partial(open_shared, app.handler), stop, Restarts(app.service), supervisor.ear.none_began
+        )
+        # The pages first: they say why workers are waited for.
+        async with open_pages(app, supervisor.ear, stop), shared as options:
             code = await supervisor.run(stop, to_environment(options or {}))
         nursery.cancel_scope.cancel()
     return code

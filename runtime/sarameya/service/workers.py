@@ -63,12 +63,16 @@ class Supervisor:
         restarts = Restarts(self._policy)
         while not stop.asked:
             started = trio.current_time()
-            code = await self._run_once(number, command, stop)
+            try:
+                code = await self._run_once(number, command, stop)
+                how = _ending(code)
+            except OSError as error:  # no memory, or no descriptor, for another process: the others go on
+                code, how = ExitCode.FAILURE, f"could not be started: {error}"
             if stop.asked or code == ExitCode.OK:
                 self._codes.append(code)
                 return
-            logger.error("worker %d %s", number, _ending(code), extra=_about(number))
-            self.ear.ended(number, _ending(code))
+            logger.error("worker %d %s", number, how, extra=_about(number))
+            self.ear.ended(number, how)
             if self._policy.on_failure == "stop" or code == ExitCode.CONFIGURATION:
                 self._codes.append(code)
                 stop.ask(f"worker {number} failed")

@@ -703,24 +703,23 @@ async def test_table_that_cannot_be_opened_keeps_spark_from_starting(table: Fake
 
 
 @pytest.mark.parametrize(
-    ("error", "cause"),
+    ("error", "told"),
     [
         (
             Py4JJavaError("An error occurred while calling o61.tableExists.\n: no route to the catalog\n\tat org.Hive"),
-            "Py4JJavaError: no route to the catalog",
+            "Py4JJavaError: no route to the catalog; has Spark what the table needs (spark.conf: jars, catalogs)?",
         ),
         (TimeoutError("timed out"), "TimeoutError: timed out"),
     ],
 )
 async def test_error_of_sparks_at_the_start_says_in_a_line_what_it_was_and_what_may_be_missing(
-    table: FakeTable, error: Exception, cause: str
+    table: FakeTable, error: Exception, told: str
 ) -> None:
     table.error = error
-    told = f"fake:table cannot be opened: {cause}; has Spark what the table needs (spark.conf: jars, catalogs)?"
     with pytest.raises(LandingError) as raised:
         async with sink_to(table):
             pass
-    assert (str(raised.value), raised.value.__cause__) == (told, error)
+    assert (str(raised.value), raised.value.__cause__) == (f"fake:table cannot be opened: {told}", error)
 
 
 async def test_position_behind_a_tail_that_nobody_may_read_is_marked_though_nothing_has_landed(

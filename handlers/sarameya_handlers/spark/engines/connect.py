@@ -42,8 +42,12 @@ _CHANNEL = (
 )
 _FORGOTTEN = ("INVALID_HANDLE", "NO_ACTIVE_SESSION")
 """Conditions by which a server, or pyspark itself, says that it knows a session no more."""
-_PASSING = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "RESOURCE_EXHAUSTED"})
-"""gRPC's codes for a server that cannot be reached now, or has no room."""
+_PERMANENT = {
+    "UNAUTHENTICATED": "give its token along: sc://host:port/;token=...",
+    "PERMISSION_DENIED": "have its owner let this user in",
+    "UNIMPLEMENTED": "is it one, of Spark 4.1 or later?",
+}
+"""gRPC's codes for a server that will not have us until a person has changed something, and what that is."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -132,19 +136,15 @@ class ConnectDriver(Driver):
         _close(session.client)
 
     def _refusal(self, error: Exception) -> Exception:
-        """What to raise where no session was opened."""
+        """What to raise where no session was opened: HandlerError where the server says that a person must act."""
         code, condition = _code(error), _condition(error)
-        if code in _PASSING or condition.startswith(_FORGOTTEN):
-            return SparkGoneError(f"{self.name} {_words(error)}", begun=False)
         if condition.startswith("CANNOT_MODIFY"):
-            hint = "; give the server itself what is no setting of a session"
-        elif code == "UNAUTHENTICATED":
-            hint = "; give its token along: sc://host:port/;token=..."
-        elif code == "UNIMPLEMENTED":
-            hint = "; is it one, of Spark 4.1 or later?"
+            hint = "give the server itself what is no setting of a session"
         else:
-            hint = ""
-        return HandlerError(f"{self.name} opens no session for us: {_said(error)}{hint}")
+            hint = _PERMANENT.get(code, "")
+        if hint and not condition.startswith(_FORGOTTEN):
+            return HandlerError(f"{self.name} opens no session for us: {_said(error)}; {hint}")
+        return SparkGoneError(f"{self.name} {_words(error)}", begun=False)
 
 
 @contextmanager

@@ -150,7 +150,8 @@ class SparkEngine(Engine):
         return self._options.max_jobs
 
     async def __aenter__(self) -> Self:
-        """Raises HandlerError where Spark does not start, SparkGoneError where a server does not answer in a minute."""
+        """Raises HandlerError where a person must change something first, SparkStartError where Spark does not start,
+        SparkGoneError where a server does not answer in a minute."""
         global _shared
         async with _changing:
             if _shared is None:

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.errors import cause_of
+from sarameya_handlers.landing.files import is_refusal
+from sarameya_handlers.spark.errors import SparkStartError, cause_of
 
 OLDEST_JAVA = 17
 
@@ -39,7 +40,8 @@ def require_connect() -> None:
 
 
 def require_java() -> None:
-    """Raise HandlerError unless the Java that Spark will use is there and new enough."""
+    """Raise HandlerError unless the Java that Spark will use is there and new enough, SparkStartError where that cannot
+    be found out now."""
     home = os.environ.get("JAVA_HOME")
     # Spark's own rule (bin/spark-class).
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
@@ -47,12 +49,18 @@ def require_java() -> None:
         raise HandlerError(f"Spark needs Java, and there is none on this machine: {_INSTALL}")
     try:
         # In a process group of its own: a terminal's Ctrl-C is for us, and would make of it a Java that tells nothing.
-        told = subprocess.run(
+        done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False, process_group=0
-        ).stderr
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise HandlerError(f"Spark needs Java, and {java} cannot be run ({error}): {_INSTALL}") from error
+        told = f"Spark needs Java, and {java} cannot be run ({error})"
+        if isinstance(error, OSError) and is_refusal(error):
+            raise HandlerError(f"{told}: {_INSTALL}") from error
+        raise SparkStartError(told) from error
+    told = done.stderr
     version = java_version(told)
+    if version is None and (done.returncode < 0 or "Error occurred during initialization of VM" in told):
+        raise SparkStartError(f"Spark needs Java, and {java} has not come up (it says {told.strip()!r})")
     if version is None:
         raise HandlerError(f"Spark needs Java, and {java} tells no version (it says {told.strip()!r}): {_INSTALL}")
     if version < OLDEST_JAVA:

@@ -18,7 +18,8 @@ from sarameya import HandlerError
 from sarameya_handlers.spark.engines.java import require_packages
 from sarameya_handlers.spark.engines.jvm_launch import end_process, launch
 from sarameya_handlers.spark.engines.jvm_output import Output
-from sarameya_handlers.spark.errors import cause_of
+from sarameya_handlers.spark.engines.start_failures import of_text
+from sarameya_handlers.spark.errors import SparkStartError, cause_of, text_of
 from sarameya_handlers.spark.options import SparkOptions
 from sarameya_handlers.spark.tables.lease import share_leases
 
@@ -92,7 +93,8 @@ def start(
     launched: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
     check: Callable[[], None] = lambda: None,
 ) -> Jvm:
-    """Start Spark as `options` say. Raises HandlerError where something is missing, or in Spark's own words.
+    """Start Spark as `options` say. Raises HandlerError where a person must change something first, SparkStartError for
+    every other reason, in Spark's own words.
 
     `environment` is the JVM's, beside ours. `launched` is told of its process once there is one: who kills that has
     `start` fail. Until Spark itself starts in it, `check` is called again and again, and may raise.
@@ -116,12 +118,19 @@ def start(
         share_leases()
         return Jvm(SparkSession(context), gateway, output)
     except Exception as error:
-        cause = cause_of(error)  # while there is a JVM to tell it
+        failure = _failure(gateway, error)  # while there is a JVM to tell it
         if gateway:
             # Also one whose JVM was killed when its context was there, and its session not yet.
             _forget(SparkContext._active_spark_context)
             _end(gateway)
-        raise HandlerError(f"Spark does not start: {cause}") from error
+        raise failure from error
+
+
+def _failure(gateway: Any, error: Exception) -> HandlerError | SparkStartError:
+    """Spark's own words for why it has not started in a JVM that answered."""
+    told, text = f"Spark does not start: {cause_of(error)}", text_of(error)
+    has_died = gateway is not None and gateway.proc.poll() is not None
+    return SparkStartError(told) if has_died or text is None else of_text(told, text)
 
 
 def _quieten() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sarameya import HandlerError
+from sarameya_handlers.spark.errors import SparkStartError
 
 # By SIGTERM a JVM takes its own temporary directories away. What ends us must not end the guard: a supervisor's SIGTERM
 # goes to all that there is, as a closed terminal's SIGHUP may, and nobody reads what it says when we have ended.
@@ -54,19 +54,19 @@ class Guard:
         self.directory = directory
 
     def watch(self, jvm: subprocess.Popen[bytes]) -> None:
-        """From here on `jvm`, with its group, goes as well if we end. Raises HandlerError if the guard was killed."""
+        """From here on `jvm`, with its group, ends with us. Raises SparkStartError if the guard was killed."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(b"%d\n" % jvm.pid)
         except BrokenPipeError as error:
-            raise HandlerError(_KILLED) from error
+            raise SparkStartError(_KILLED) from error
 
 
 @contextmanager
 def guarding() -> Iterator[Guard]:
     """A directory for the length of the block, and what is watched in it: if we end without leaving the block, both go.
 
-    Raises HandlerError where no directory can be made, FileNotFoundError where there is no place for temporary files.
+    Raises SparkStartError where no directory can be made, FileNotFoundError where there is no place for one.
     """
     directory = Path(tempfile.gettempdir(), f"sarameya-{secrets.token_hex(8)}")
     guard = _started(directory)
@@ -75,7 +75,7 @@ def guarding() -> Iterator[Guard]:
     try:
         if (said := guard.stdout.readline()) != b"made\n":
             *_, why = [b"", *(said + guard.stdout.read()).splitlines()]
-            raise HandlerError(
+            raise SparkStartError(
                 f"Spark's JVM has no place to answer at: {why.decode(errors='replace')}" if why else _KILLED
             )
         yield Guard(guard, directory)

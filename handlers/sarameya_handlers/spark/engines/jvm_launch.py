@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sarameya import HandlerError
 from sarameya_handlers.spark.engines.java import require_java
 from sarameya_handlers.spark.engines.jvm_guard import guarding
 from sarameya_handlers.spark.engines.jvm_output import Output
+from sarameya_handlers.spark.engines.start_failures import of_exit
+from sarameya_handlers.spark.errors import SparkStartError
 
 logger = logging.getLogger("sarameya.spark")
 
@@ -35,7 +36,8 @@ def launch(
     launched: Callable[[subprocess.Popen[bytes]], None],
     check: Callable[[], None],
 ) -> Any:
-    """pyspark's gateway to a new JVM, whose process is its `proc`. Raises HandlerError in the JVM's own words.
+    """pyspark's gateway to a new JVM, whose process is its `proc`. Raises HandlerError or SparkStartError in the JVM's
+    own words.
 
     `launched` is told of the process at once; as long as it does not answer, `check` is called, and may raise.
     """
@@ -61,9 +63,11 @@ def launch(
                 end_process(process)
                 raise
             end_process(process)
+    except OSError as error:  # no place for temporary files, no memory for another process, no file descriptor
+        raise SparkStartError(f"Spark's JVM is not started: {error}") from error
     finally:
         os.close(output.write_end)
-    raise HandlerError(f"Spark's JVM does not start: {output.complaints()}")
+    raise of_exit(process.returncode, output.complaints())
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:

@@ -15,7 +15,7 @@ import trio
 
 from sarameya import HandlerError
 from sarameya_handlers.spark.engines.pool import Pool
-from sarameya_handlers.spark.errors import LandingError, SparkGoneError
+from sarameya_handlers.spark.errors import LandingError, SparkGoneError, SparkStartError
 
 logger = logging.getLogger("sarameya.spark")
 
@@ -63,10 +63,16 @@ class Keeper:
     _changing: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def open(self) -> None:
-        """Start it for the first time. Raises HandlerError, SparkGoneError where a server does not answer in time."""
+        """Start it for the first time.
+
+        Raises:
+            HandlerError: A person must change something first.
+            SparkStartError: It has not started. Whoever opens it decides when to retry.
+            SparkGoneError: A server does not answer in time.
+        """
         deadline = trio.current_time() + OPEN_TIMEOUT
         try:
-            await self._living(deadline, HandlerError)
+            await self._living(deadline, (HandlerError, SparkStartError))
         except SparkGoneError as error:
             raise SparkGoneError(f"{error}; start it, or correct `master`", begun=False) from error
 
@@ -79,7 +85,7 @@ class Keeper:
         if pool is not None:
             await self._stop(pool, True)
 
-    async def _living(self, deadline: float, fatal: type[Exception] | tuple[()]) -> Pool:
+    async def _living(self, deadline: float, fatal: tuple[type[Exception], ...]) -> Pool:
         while True:
             if self._pool is not None and self._pool.died is None:
                 return self._pool
@@ -91,7 +97,7 @@ class Keeper:
                 if trio.current_time() >= self._lives.not_before:
                     await self._replace(fatal)
 
-    async def _replace(self, fatal: type[Exception] | tuple[()]) -> None:
+    async def _replace(self, fatal: tuple[type[Exception], ...]) -> None:
         if self._pool is not None:
             if self._pool.died is None:
                 return

@@ -14,7 +14,7 @@ from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.connect import ConnectDriver
 from sarameya_handlers.spark.engines.java import require_connect, require_packages
 from sarameya_handlers.spark.engines.pool import Pool
-from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.errors import SparkGoneError, SparkStartError
 from sarameya_handlers.spark.options import SparkOptions
 
 logger = logging.getLogger("sarameya.spark")
@@ -28,7 +28,8 @@ END_TIMEOUT = 10.0
 async def start(options: SparkOptions) -> Pool:
     """Spark as `options` say: a JVM of ours, or a first session of a server.
 
-    Raises HandlerError where something is missing or Spark does not start, SparkGoneError where a server is silent.
+    Raises HandlerError where a person must change something first, SparkStartError where Spark does not start,
+    SparkGoneError where a server is silent.
     """
     if options.is_connect:
         return await _connect(options)
@@ -54,7 +55,7 @@ async def stop(pool: Pool, at_work: bool = True) -> None:
 async def start_jvm(options: SparkOptions, environment: dict[str, str] | None = None) -> jvm.Jvm:
     """Classic Spark in a JVM of ours. Cancelled, it leaves none behind."""
     running: jvm.Jvm | None = None
-    failure: HandlerError | None = None
+    failure: HandlerError | SparkStartError | None = None
     launched: list[subprocess.Popen[bytes]] = []
     begin = partial(
         jvm.start, options, environment=environment, launched=launched.append, check=trio.from_thread.check_cancelled
@@ -65,7 +66,7 @@ async def start_jvm(options: SparkOptions, environment: dict[str, str] | None = 
             try:
                 # Not abandoned: a JVM that nobody owns would stay.
                 running = await trio.to_thread.run_sync(begin)
-            except HandlerError as error:
+            except (HandlerError, SparkStartError) as error:
                 failure = error
             launched.clear()
             nursery.cancel_scope.cancel()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import Enum, auto
 
 from sarameya import SarameyaError
-from sarameya_handlers.spark.errors import LandingError, SparkGoneError, python_cause
+from sarameya_handlers.spark.errors import LandingError, SparkGoneError, is_linkage, python_cause, text_of
 
 
 class Blame(Enum):
@@ -111,6 +111,11 @@ def passes(error: BaseException) -> bool:
     return blame(error) in (Blame.SPARK, Blame.UNKNOWN)
 
 
+def passes_by_text(text: str) -> bool:
+    """Whether what Java says is of a disk, a connection or a memory that has no room now."""
+    return _OF_SPARK.search(text) is not None
+
+
 def blame(error: BaseException) -> Blame:
     """Whose fault it seems to be."""
     if isinstance(error, SparkGoneError):
@@ -126,7 +131,7 @@ def blame(error: BaseException) -> Blame:
     by_class = next((_CLASSES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CLASSES), None)
     if by_class in (Blame.SPARK, Blame.STATEMENT):
         return by_class
-    text = _text(error)
+    text = text_of(error)
     if text is None:
         return Blame.SPARK  # nobody is there to ask for it
     if is_python:
@@ -158,6 +163,8 @@ def _by_text(text: str, own: Blame | None) -> Blame:
         return Blame.RECORD
     if _OF_SPARK.search(text):
         return Blame.SPARK
+    if is_linkage(text):
+        return Blame.STATEMENT
     return next((found for found in (Blame.STATEMENT, Blame.SPARK) if found in states), Blame.UNKNOWN)
 
 
@@ -173,10 +180,3 @@ def _own_state(error: BaseException) -> str | None:
             state = ask()
             return state if isinstance(state, str) and len(state) == 5 else None
     return None
-
-
-def _text(error: BaseException) -> str | None:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - an error of Java asks a JVM for its text, which may be gone
-        return None

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from sarameya import HandlerError, SarameyaError
+from sarameya import SarameyaError
 from sarameya_handlers.spark.errors import LandingError, of_directory
 
 T = TypeVar("T")
@@ -48,7 +48,8 @@ _taking = threading.Lock()
 def take_lease(file: Path, refusal: str) -> None:
     """Make this process the only one that holds it, on this machine; `refusal` is said where another does.
 
-    Gone with the process and its JVM, however they end. Raises HandlerError, LandingError for what may pass.
+    Gone with the process and its JVM, however they end. Raises LandingError where another one holds it, which may end;
+    HandlerError where nothing can be written.
     """
     with _taking:
         if not holds_lease(file):
@@ -82,9 +83,9 @@ def _taken(file: Path, refusal: str) -> int:
     try:
         # Of the process, not of the descriptor: a fork has none, and another open file of ours would end it.
         if not _locks(descriptor, _OWN):
-            raise HandlerError(f"{refusal} ({file} is locked)")
+            raise LandingError(f"{refusal} ({file} is locked)")
         it_stays = f"{refusal} ({file} is locked by the JVM of a process that has died, and it does not end: kill it)"
-        _soon(lambda: _locks(descriptor, _JVMS), HandlerError(it_stays))
+        _soon(lambda: _locks(descriptor, _JVMS), LandingError(it_stays))
         fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, _JVMS)
     except BaseException:
         os.close(descriptor)

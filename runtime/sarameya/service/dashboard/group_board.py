@@ -21,7 +21,7 @@ from sarameya.service.cluster_arguments import Cluster
 from sarameya.service.dashboard.endpoints import Endpoints, ask_all
 from sarameya.service.dashboard.merging import Kafkas, merged
 from sarameya.service.dashboard.reading import Document
-from sarameya.service.failures import needs_configuration
+from sarameya.service.failures import is_permanent
 from sarameya.service.web.health import Health
 from sarameya.service.web.looks import Looks
 from sarameya.service.web.series import Point, Series
@@ -79,7 +79,7 @@ class GroupBoard(Looks):
                         await self.look_at_kafka(admin)
                         await trio.sleep(INTERVAL)
             except SarameyaError as error:
-                if needs_configuration(error):
+                if is_permanent(error):
                     raise
                 if not self._why:  # told once each way, and not at each look
                     logger.warning("Kafka does not answer: %s", error)

@@ -16,7 +16,7 @@ from cattrs.preconf.json import make_converter
 
 from sarameya.model import TopicPartition
 from sarameya.service.web.members import Due, Heard, Restart
-from sarameya.service.web.recent import Happening, Kept, line_of
+from sarameya.service.web.recent import Happening, Kept, line_of, told_in_a_line
 from sarameya.service.web.roster import Roster
 from sarameya.telemetry.snapshot import MemberSnapshot
 
@@ -108,6 +108,12 @@ class Ear:
     def restarts(self, worker: int, delay: float, failures: int) -> None:
         """It is started again in so many seconds, after so many failures in a row."""
         self._workers[worker].due = Due(trio.current_time() + delay, failures)
+
+    def none_began(self, error: Exception, delay: float, failures: int) -> None:
+        """Note that no worker has started, since what they share has not; it is started again in `delay` seconds."""
+        for worker in self._workers:
+            self.ended(worker, f"waits for what workers share: {told_in_a_line(error)}")
+            self.restarts(worker, delay, failures)
 
     async def listen(self, worker: int, fd: int) -> None:
         """Hear a worker until its pipe ends; takes `fd` over."""

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from sarameya import HandlerError
 from sarameya_handlers.spark.engines import jvm_guard
 from sarameya_handlers.spark.engines.jvm_guard import guarding
+from sarameya_handlers.spark.errors import SparkStartError
 from tests.integration.processes import children
 
 STARTING = """
@@ -138,7 +138,7 @@ def test_guard_that_is_killed_is_told(temporary: Path) -> None:
     with subprocess.Popen(["true"]) as process, guarding() as guard:
         guard._process.kill()
         guard._process.wait()
-        with pytest.raises(HandlerError, match=r"the shell that would guard it was killed; start again$"):
+        with pytest.raises(SparkStartError, match=r"the shell that would guard it was killed; start again$"):
             guard.watch(process)
     assert os.listdir(temporary) == []
 
@@ -151,6 +151,6 @@ def test_what_a_shell_says_of_itself_is_no_failure(monkeypatch: pytest.MonkeyPat
 
 def test_directory_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setattr(jvm_guard.tempfile, "gettempdir", lambda: str(temporary / "missing"))
-    with pytest.raises(HandlerError, match=r"^Spark's JVM has no place to answer at: .*No such file or directory"):
+    with pytest.raises(SparkStartError, match=r"^Spark's JVM has no place to answer at: .*No such file or directory"):
         with guarding():
             pytest.fail("there is none")

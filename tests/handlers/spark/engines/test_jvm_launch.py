@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from sarameya import HandlerError
 from sarameya_handlers.spark.engines import jvm_launch
 from sarameya_handlers.spark.engines.jvm_launch import end_process, launch
 from sarameya_handlers.spark.engines.jvm_output import Output
+from sarameya_handlers.spark.errors import SparkStartError
 
 Script = Callable[[str], None]
 
@@ -55,14 +55,14 @@ class Launched:
 def test_jvm_that_ends_before_it_answers_is_told_in_its_own_words(script: Script) -> None:
     script("echo 'Exception in thread main: no such master' >&2; exit 1")
     launched = Launched()
-    with pytest.raises(HandlerError, match="JVM does not start: Exception in thread main: no such master"):
+    with pytest.raises(SparkStartError, match="JVM does not start: Exception in thread main: no such master"):
         launched.launch()
     assert launched.process.returncode == 1
 
 
 def test_jvm_gets_its_conf_as_arguments_and_what_is_secret_by_its_environment(script: Script, tmp_path: Path) -> None:
     script(f'echo "$@" > {tmp_path}/arguments; echo "$TOKEN" > {tmp_path}/token; exit 1')
-    with pytest.raises(HandlerError):
+    with pytest.raises(SparkStartError):
         Launched().launch({"spark.master": "local[1]", "spark.a": "b c"}, {"TOKEN": "s3cret"})
     assert (tmp_path / "arguments").read_text() == "--conf spark.master=local[1] --conf spark.a=b c pyspark-shell\n"
     assert (tmp_path / "token").read_text() == "s3cret\n"
@@ -72,7 +72,7 @@ def test_jvm_gets_its_conf_as_arguments_and_what_is_secret_by_its_environment(sc
 def test_jvm_stands_in_a_process_group_of_its_own(script: Script, tmp_path: Path) -> None:
     script(f"ps -o pgid= -p $$ > {tmp_path}/group; exit 1")
     launched = Launched()
-    with pytest.raises(HandlerError):
+    with pytest.raises(SparkStartError):
         launched.launch()
     assert int((tmp_path / "group").read_text()) == launched.process.pid
 
@@ -103,7 +103,7 @@ def test_jvm_that_is_killed_while_it_starts_is_one_that_does_not_start(script: S
             super().launched(process)
             threading.Timer(0.1, process.kill).start()
 
-    with pytest.raises(HandlerError, match="JVM does not start"):
+    with pytest.raises(SparkStartError, match="was killed by signal 9 while it started; out of memory"):
         Killing().launch()
 
 

@@ -56,7 +56,7 @@ def test_lease_is_taken_once_and_again_by_the_same_process(tmp_path: Path) -> No
 def test_lease_of_another_process_is_refused_until_it_has_ended_however_that_was(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     with holding(HOLD, file) as other:
-        with pytest.raises(HandlerError, match=r"^somebody else has it \(.*lock is locked\)$"):
+        with pytest.raises(LandingError, match=r"^somebody else has it \(.*lock is locked\)$"):
             take_lease(file, "somebody else has it")
         other.kill()
     take_lease(file, "somebody else has it")
@@ -80,7 +80,7 @@ def test_jvm_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     file = tmp_path / "lock"
     monkeypatch.setattr(lease, "ORPHAN_ENDS_WITHIN", 0.0)
     with holding(ORPHAN, file) as orphan:
-        with pytest.raises(HandlerError, match=r"somebody else has it .*JVM of a process that has died.* kill it"):
+        with pytest.raises(LandingError, match=r"somebody else has it .*JVM of a process that has died.* kill it"):
             take_lease(file, "somebody else has it")
         orphan.kill()
     take_lease(file, "somebody else has it")
@@ -112,7 +112,7 @@ def test_lease_goes_with_the_directory_that_it_was_in(tmp_path: Path) -> None:
     assert not holds_lease(file)
     file.parent.mkdir()
     with holding(HOLD, file) as other:
-        with pytest.raises(HandlerError, match="somebody else has it"):
+        with pytest.raises(LandingError, match="somebody else has it"):
             take_lease(file, "somebody else has it")
         other.kill()
     take_lease(file, "somebody else has it")

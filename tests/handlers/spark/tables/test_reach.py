@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,8 +11,10 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JError
 
 from sarameya import HandlerError
+from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 
 
@@ -96,13 +100,38 @@ def test_spark_of_this_machine_is_not_asked(tmp_path: Path, master: str) -> None
     ("fake", "found"),
     [
         (spark(sees_each=2), "8 rows of 16"),
-        (spark(error=OSError("does not exist")), "OSError: does not exist"),
+        (spark(error=FileNotFoundError(2, "none", "x")), "FileNotFoundError: [Errno 2] none: 'x'"),
+        (spark(error=Py4JError("FileNotFoundException: file:/d/probe-1 is not there")), "FileNotFoundException"),
     ],
 )
 def test_spark_that_does_not_read_is_told_with_what_to_do(tmp_path: Path, fake: FakeSpark, found: str) -> None:
     with pytest.raises(HandlerError) as raised:
         check_reads(fake, tmp_path)
-    assert str(raised.value).startswith(f"Spark does not read what this process writes to {tmp_path} ({found}): choose")
+    assert str(raised.value).startswith(f"Spark does not read what this process writes to {tmp_path} (")
+    assert found in str(raised.value)
+    assert "): choose a directory" in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+PASSING = [
+    OSError(errno.ENOSPC, "No space left on device"),
+    Py4JError("java.io.FileNotFoundException: file:/d/probe-1 (No space left on device)"),
+    Py4JError("java.io.FileNotFoundException: /tmp/blockmgr-1/0c (No such file or directory)"),
+    ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
+    ValueError("unheard of"),
+]
+
+
+@pytest.mark.parametrize("error", PASSING, ids=str)
+@pytest.mark.parametrize("check", [check_reads, check_writes])
+def test_fault_64_probe_that_fails_of_anything_else_is_no_configuration(
+    tmp_path: Path, check: Callable[[Any, Path], None], error: Exception
+) -> None:
+    """A full disk, a server that dies in the middle: nobody is told to choose another directory."""
+    with pytest.raises(LandingError) as raised:
+        check(spark(error=error), tmp_path)
+    assert not raised.value.permanent
+    assert "choose" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,13 +148,16 @@ def test_spark_elsewhere_that_writes_where_we_read_is_taken_and_nothing_is_left(
     ("fake", "found"),
     [
         (spark(sees_each=4), "4 rows of 16"),
-        (spark(error=OSError("permission denied")), "OSError: permission denied"),
+        (spark(error=PermissionError(13, "denied", "x")), "PermissionError: [Errno 13] denied: 'x'"),
+        (spark(error=Py4JError("Permission denied: file:/d/probe-1/part-0")), "Permission denied"),
     ],
 )
 def test_spark_that_writes_elsewhere_is_told_with_what_to_do(tmp_path: Path, fake: FakeSpark, found: str) -> None:
     with pytest.raises(HandlerError) as raised:
         check_writes(fake, tmp_path)
-    assert str(raised.value).startswith(f"this process does not read what Spark writes to {tmp_path} ({found}): choose")
+    assert str(raised.value).startswith(f"this process does not read what Spark writes to {tmp_path} (")
+    assert found in str(raised.value)
+    assert "): choose a directory" in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,60 @@
+"""Why a JVM has not started, by its exit code and by what it said."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.engines.start_failures import of_exit, of_text
+from sarameya_handlers.spark.errors import SparkStartError
+
+
+@pytest.mark.parametrize(
+    ("code", "complaints"),
+    [
+        (-9, ""),
+        (137, "line 73: 12 Killed"),  # of a shell whose child the kernel has killed
+        (-9, 'Exception in thread "main" java.lang.IllegalArgumentException: half a word'),
+        (1, ""),
+        (1, "cannot create temp file for here-document: No space left on device"),
+        (1, "Could not reserve enough space for object heap\nError: Could not create the Java Virtual Machine."),
+        (1, 'Exception in thread "main" java.io.IOException: Failed to create a temp directory'),
+        (1, 'Exception in thread "main" java.net.BindException: Cannot assign requested address'),
+        (1, "java.lang.RuntimeException: [unresolved dependency: a#b;1: not found]"),
+        (1, "java.lang.IllegalArgumentException\nCaused by: java.io.IOException: No space left on device"),
+        (1, "java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy"),
+    ],
+)
+def test_fault_64_start_that_may_do_another_time_passes(code: int, complaints: str) -> None:
+    failure = of_exit(code, complaints)
+    assert isinstance(failure, SparkStartError)
+    assert not failure.permanent
+
+
+@pytest.mark.parametrize(
+    "complaints",
+    [
+        "Invalid maximum heap size: -Xmxlittle\nError: Could not create the Java Virtual Machine.",
+        "Unrecognized option: -nonsense",
+        "Unrecognized VM option 'UseNothing'",
+        'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or start with spark',
+        "java.lang.NumberFormatException: Size must be specified as bytes (b)",
+        "java.lang.ClassNotFoundException: no.such.Plugin",
+        "java.lang.NoSuchMethodError: 'void a.B.c()'",
+        "org.apache.spark.SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY]",
+    ],
+)
+def test_start_that_a_person_must_correct_is_permanent(complaints: str) -> None:
+    failure = of_exit(1, complaints)
+    assert isinstance(failure, HandlerError)
+    assert complaints in str(failure)
+
+
+def test_signal_is_named() -> None:
+    assert str(of_exit(-9, "")) == "Spark's JVM was killed by signal 9 while it started; out of memory?"
+    assert str(of_exit(143, "")) == "Spark's JVM was killed by signal 15 while it started"
+
+
+def test_text_is_told_and_all_of_it_is_looked_at() -> None:
+    failure = of_text("Spark does not start: a", "a\nCaused by: java.lang.ClassNotFoundException: x")
+    assert (type(failure), str(failure)) == (HandlerError, "Spark does not start: a")

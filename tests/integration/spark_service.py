@@ -1,0 +1,230 @@
+"""`sarameya run` with a Spark sink as a real process, whose Spark, disk or server a test takes away for a while."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import attrs
+import pyarrow.parquet as pq
+import pytest
+import trio
+
+from bench.land.landed import files
+from sarameya.embedded import EmbeddedCluster
+from tests.integration.real_kafka.node import free_ports
+from tests.integration.test_run_command import SARAMEYA, Running
+
+DEADLINE = 300.0
+ROOT = Path(__file__).parents[2]
+
+
+@attrs.frozen(kw_only=True)
+class Service:
+    """A service that runs, its cluster, and its table."""
+
+    running: Running
+    cluster: EmbeddedCluster
+    table: Path
+    mark: str
+    port: int
+
+    @property
+    def log(self) -> str:
+        """All that it has logged."""
+        return self.running.stderr
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.running.process.returncode
+
+    def jvms(self) -> list[int]:
+        """Process ids of its JVMs in which Spark starts or runs."""
+        commands = {pid: _read(pid, "cmdline") for pid in self.processes("java")}
+        # The launcher's, which only prints a command, has it among its arguments.
+        return [pid for pid, line in commands.items() if b"SparkSubmit" in line and b"launcher.Main" not in line]
+
+    def processes(self, name: str = "") -> list[int]:
+        """Process ids of all that it has started, or of those called `name`."""
+        everything = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+        ours = [pid for pid in everything if self.mark.encode() in _read(pid, "environ")]
+        return [pid for pid in ours if not name or _read(pid, "comm").strip() == name.encode()]
+
+    def workers(self) -> list[int]:
+        """Process ids of the workers that run now."""
+        return [pid for pid in self.processes() if b"--worker\0" in _read(pid, "cmdline")]
+
+    async def disk(self, place: Path) -> Path:
+        """Wait until the service has a small disk of its own at `place`; return its path from here."""
+        seen = Path(f"/proc/{self.running.process.pid}/root{place}")
+        await self.until(lambda: os.path.ismount(seen))
+        return seen
+
+    async def until(self, condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
+        """Wait for `condition`; fail if the service ends before."""
+        try:
+            with trio.fail_after(seconds):
+                while not condition():
+                    assert self.exit_code is None, f"it has ended with exit code {self.exit_code}:\n{self.log}"
+                    await trio.sleep(0.05)
+        except trio.TooSlowError:
+            raise AssertionError(self.log) from None
+
+    async def produce_and_land(self, count: int) -> None:
+        """Produce so many records more, and wait until all that there are have landed, each once."""
+        for number in range(count):
+            self.cluster.produce("orders", number % 2, b"value-%d" % number)
+        total = sum(end for end in ends(self.cluster).values())
+        await self.until(lambda: sum(o.offset for o in self.cluster.committed("g").values()) >= total)
+        landed: Counter[tuple[int, int]] = Counter()
+        for file in files("parquet", self.table):
+            rows = pq.read_table(file, columns=["partition", "offset"])
+            landed.update(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+        assert landed == {(p, offset): 1 for p, end in ends(self.cluster).items() for offset in range(end)}
+
+    async def not_ready(self) -> str:
+        """What `/readyz` says; empty if it is ready, or does not answer yet."""
+        return await trio.to_thread.run_sync(_not_ready, self.port)
+
+    async def until_not_ready(self, part: str) -> None:
+        """Wait until `/readyz` names a reason that has `part` in it."""
+        with trio.fail_after(DEADLINE):
+            while part not in (said := await self.not_ready()):
+                assert self.exit_code is None, self.log
+                await trio.sleep(0.1)
+                del said
+
+
+def ends(cluster: EmbeddedCluster) -> dict[int, int]:
+    return {number: cluster.log("orders", number).high_watermark for number in range(2)}
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:  # it has just ended
+        return b""
+
+
+def _not_ready(port: int) -> str:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10):
+            return ""
+    except urllib.error.HTTPError as answer:
+        return answer.read().decode()
+    except OSError:
+        return ""
+
+
+@asynccontextmanager
+async def spark_service(
+    directory: Path,
+    *,
+    table: Path | None = None,
+    spark: str = 'master = "local[2]"',
+    conf: str = "",
+    workers: int = 1,
+    on_failure: str = "restart",
+    before: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
+    options: str = "",
+) -> AsyncIterator[Service]:
+    """A service that lands in `table`, with Spark's options as lines of TOML, started by what stands `before` it, and
+    killed at the end, with its workers."""
+    table, mark, (port,) = table or directory / "landed", uuid.uuid4().hex, free_ports(1)
+    app = directory / "app.toml"
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        app.write_text(
+            f"""
+            bootstrap_servers = {json.dumps(cluster.bootstrap_servers)}
+            group = "g"
+            topics = ["orders"]
+            [handler]
+            name = "spark"
+            [handler.options]
+            table = "parquet:{table}"
+            max_age = 0.5
+            transform_sql = "select * from batch"
+            {options}
+            [handler.options.spark]
+            {spark}
+            conf = {{ {conf} }}
+            [config]
+            offset_initial = "oldest"
+            session_timeout = 10.0
+            [service]
+            workers = {workers}
+            http = "127.0.0.1:{port}"
+            log_format = "text"
+            on_failure = "{on_failure}"
+            restart_backoff = 0.5
+            restart_backoff_max = 2.0
+            """
+        )
+        outputs = directory / "stdout", directory / "stderr"
+        with outputs[0].open("wb") as stdout, outputs[1].open("wb") as stderr:
+            process = await trio.lowlevel.open_process(
+                [*before, SARAMEYA, "run", str(app)],
+                cwd=directory,
+                env={**os.environ, "MARK_OF_THIS_TEST": mark, **(environment or {})},
+                stdout=stdout,
+                stderr=stderr,
+            )
+        service = Service(running=Running(process, *outputs), cluster=cluster, table=table, mark=mark, port=port)
+        try:
+            yield service
+        finally:
+            with trio.CancelScope(shield=True):
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
+                with trio.move_on_after(30):
+                    while service.processes():
+                        await trio.sleep(0.05)
+
+
+@contextmanager
+def outside_tmp() -> Iterator[Path]:
+    """A directory that stays in sight where something else is mounted at /tmp."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    directory = Path(tempfile.mkdtemp(dir=ROOT / "build"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+def with_small_disks(*places: Path, options: str = "", go: Path | None = None, cwd: Path | None = None) -> list[str]:
+    """The command before another, which is to have small disks of its own at these places; it starts once `go` is
+    there, in the directory `cwd`."""
+    apart = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs a mount namespace, for disks that are small")
+    steps = [f"mount -t tmpfs -o size=64m{options} tmpfs {place}" for place in places]
+    steps += [f"while [ ! -e {go} ]; do sleep 0.1; done"] if go else []
+    steps += [f"cd {cwd}"] if cwd else []
+    return [*apart, "sh", "-c", " && ".join([*steps, 'exec "$0" "$@"'])]
+
+
+def fill(directory: Path, left: int = 0) -> Path:
+    """Fill the disk of `directory` but for so many bytes; return the file to be removed."""
+    ballast = directory / "ballast"
+    with ballast.open("wb") as file:
+        free = os.statvfs(directory)
+        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - left)
+    return ballast
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
