@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import attrs
 import trio
 
+from sarameya.error_codes import ErrorCode
 from sarameya.errors import KafkaError, SarameyaError
 from sarameya.model import TopicPartition
+from sarameya.protocol.reactions import Reaction, Request, reaction_to
+from sarameya.protocol.subscription import LOOK_UPS
 
 Partitions = frozenset[TopicPartition] | None
 """Some partitions; None: all of them."""
@@ -26,10 +30,19 @@ class Round:
     """Every mark goes out, whoever waits."""
     _waiters: list[Partitions] = attrs.field(factory=list)
     _left: list[Partitions] = attrs.field(factory=list)
+    _unknown: Counter[TopicPartition] = attrs.field(factory=Counter)
+    """How often the coordinator has not known a partition's topic."""
 
     def takes(self, partition: TopicPartition) -> bool:
         """Whether this partition's mark goes out."""
         return self.takes_all or _is_in_any(partition, [*self._waiters, *self._left])
+
+    def is_final(self, partition: TopicPartition, code: int) -> bool:
+        """Whether this answer is raised. A topic that the coordinator does not know is asked for a few times."""
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._unknown[partition] += 1
+            return self._unknown[partition] >= LOOK_UPS
+        return reaction_to(Request.COMMIT, code) is Reaction.RAISE
 
     async def wait(self, partitions: Partitions) -> None:
         """Take these marks too, and wait until it is done; raises what broke it off, or what was refused of these."""

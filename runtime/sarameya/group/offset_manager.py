@@ -30,6 +30,7 @@ from sarameya.net.coordinator import FetchedOffsets
 from sarameya.net.retries import Retries
 from sarameya.observe import CommitFailed, Committed, Observer
 from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.commit_metadata import metadata_fault
 from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost
 from sarameya.protocol.offset_ledger import OffsetLedger
 from sarameya.protocol.reactions import Reaction, Request, reaction_to
@@ -263,6 +264,9 @@ class OffsetManager:
             self._under_way = (frozenset(left), began)
             for partition in left:
                 self._not_taken.setdefault(partition, began)
+            self._refuse_unsendable(left, this)
+            if not left:
+                break
             codes, cause = await self._send_once(left)
             taken = {tp: left[tp] for tp, code in codes.items() if code == 0}
             for partition in taken:
@@ -272,11 +276,19 @@ class OffsetManager:
                 self._observer(Committed(self.group, {tp: offset.offset for tp, offset in taken.items()}))
                 self._on_commit(taken)
             for partition, code in codes.items():
-                if reaction_to(Request.COMMIT, code) is Reaction.RAISE:
+                if this.is_final(partition, code):
                     this.refused[partition] = kafka_error(code, f"commit of {partition} by group {self.group!r}")
             if not left.keys() - taken.keys() - this.refused.keys():
                 break  # what has been marked meanwhile is the next round's
             await retries.wait(cause)
+
+    def _refuse_unsendable(self, offsets: dict[TopicPartition, CommittedOffset], this: Round) -> None:
+        """Take out what no request can carry. In a request with the others it would fail all of them, for ever."""
+        for partition, offset in tuple(offsets.items()):
+            if (fault := metadata_fault(offset.metadata)) is not None:
+                del offsets[partition]
+                what = f"commit of {partition} at offset {offset.offset} by group {self.group!r}"
+                this.refused[partition] = CommitError(fault.code, what, fault.advice)
 
     async def _send_once(
         self, offsets: Mapping[TopicPartition, CommittedOffset]

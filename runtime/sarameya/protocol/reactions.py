@@ -59,7 +59,8 @@ _FOR: dict[tuple[Request, ErrorCode], Reaction] = {
     (Request.JOIN, ErrorCode.MEMBER_ID_REQUIRED): Reaction.ADOPT_MEMBER_ID,
     (Request.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE): Reaction.RETRY,
     (Request.COMMIT, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
-    (Request.COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RAISE,
+    # Said while the coordinator's metadata lags behind; raised after some tries (`OffsetManager`).
+    (Request.COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
     (Request.COMMIT, ErrorCode.OFFSET_METADATA_TOO_LARGE): Reaction.RAISE,
     (Request.COMMIT, ErrorCode.INVALID_COMMIT_OFFSET_SIZE): Reaction.RAISE,
     (Request.COMMIT, ErrorCode.TOPIC_AUTHORIZATION_FAILED): Reaction.RAISE,
