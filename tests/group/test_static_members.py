@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Claim, FencedInstanceError, Message, Session
+from sarameya import Claim, FencedInstanceError, Message, Session, UnsupportedVersionError
+from sarameya.protocol import versions
+from sarameya.protocol.versions import Api, VersionRange
 from tests.group.kit import CutOff, committed, deadline, eventually, fill, orders, start_member
 from tests.group.test_cooperative import COOPERATIVE, Partitions
 
@@ -118,3 +121,23 @@ async def test_member_is_fenced_while_its_join_is_held(autojump_clock: MockClock
         assert isinstance(first.error, FencedInstanceError)
         await eventually(lambda: len(two.claims) == 1)
         assert not second.ended.is_set()
+
+
+async def test_fault_48_static_member_is_refused_by_a_broker_before_2_3(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The versions of Kafka 2.2.
+    monkeypatch.setitem(versions.CLIENT_VERSIONS, Api.JOIN_GROUP, VersionRange(2, 4))
+    monkeypatch.setitem(versions.CLIENT_VERSIONS, Api.SYNC_GROUP, VersionRange(0, 2))
+    monkeypatch.setitem(versions.CLIENT_VERSIONS, Api.HEARTBEAT, VersionRange(0, 2))
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 1)
+        static = await start_member(nursery, cluster, Partitions(), group_instance_id="i-1")
+        with trio.fail_after(5.0):
+            await static.ended.wait()
+        assert isinstance(static.error, UnsupportedVersionError)
+        assert re.search(r"group_instance_id = 'i-1': .*JoinGroup up to version 4.*Kafka 2\.3", str(static.error))
+        assert cluster.describe_group("g").members == ()
+        dynamic = Partitions()
+        await start_member(nursery, cluster, dynamic)
+        await dynamic.received(1)

@@ -24,7 +24,13 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sarameya.config import Config
-from sarameya.errors import ConnectError, ConnectionLostError, RequestTimeoutError, SarameyaError
+from sarameya.errors import (
+    ConnectError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    SarameyaError,
+    UnsupportedVersionError,
+)
 from sarameya.model import CommittedOffset, TopicPartition, by_topic
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.protocol.membership_messages import (
@@ -41,12 +47,17 @@ from sarameya.protocol.membership_messages import (
 )
 from sarameya.protocol.metadata import Broker
 from sarameya.protocol.rebalance import PROTOCOL_TYPE
+from sarameya.protocol.versions import Api
 
 _PATIENCE = (0.5, 0.5, 1.0, 2.0)
 """Session timeouts to wait for a join or sync that may be held or lost: at first, after one silence, after two ..."""
 
 _JOIN_MARGIN = 5.0
 """Seconds beyond the rebalance timeout before a held join counts as unanswered; Kafka's own clients use five."""
+
+
+_STATIC_SINCE = 5
+"""The version of JoinGroup that names static members (KIP-345)."""
 
 
 @attrs.frozen(slots=True)
@@ -95,6 +106,8 @@ class CoordinatorClient:
         owns nothing waits, however long the others take to give up theirs.
         """
         config = self._config
+        if config.group_instance_id is not None:
+            await self._check_static(node_id)
         answer = await self._held(
             command.token,
             node_id,
@@ -123,6 +136,20 @@ class CoordinatorClient:
             members=tuple(GroupMember(m.member_id, m.group_instance_id, m.metadata) for m in answer.members),
             skip_assignment=bool(answer.skip_assignment),
         )
+
+    async def _check_static(self, node_id: int) -> None:
+        """Refuse a broker that knows no static members: it would take this one for a dynamic member, without a word.
+
+        Raises UnsupportedVersionError.
+        """
+        connection = await self._pool.connection(node_id, Purpose.COORDINATOR)
+        version = connection.version_of(Api.JOIN_GROUP)
+        if version < _STATIC_SINCE:
+            raise UnsupportedVersionError(
+                f"group_instance_id = {self._config.group_instance_id!r}: the coordinator, broker {node_id} at "
+                f"{connection.address}, speaks JoinGroup up to version {version}, and static membership needs version "
+                f"{_STATIC_SINCE} (Kafka 2.3); leave group_instance_id out, or upgrade the broker"
+            )
 
     async def sync(self, node_id: int, command: SendSync) -> SyncAnswered | Unanswered:
         """Send the leader's assignments (a follower's are empty); held until the leader's have come.
