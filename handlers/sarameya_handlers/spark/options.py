@@ -15,6 +15,7 @@ import attrs
 
 from sarameya import ConfigError
 from sarameya_handlers.options import check_known
+from sarameya_handlers.spark.session_settings import check_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,6 +74,7 @@ def _conf(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
             raise ConfigError(f"{attribute.name}.{key}", setting, "a Spark property's name begins with 'spark.'")
         if not isinstance(setting, str | int | float):
             raise ConfigError(f"{attribute.name}.{key}", setting, "must be a string, a number, true or false")
+        check_conf(key, setting)
 
 
 @attrs.frozen(slots=True, kw_only=True)

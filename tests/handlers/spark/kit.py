@@ -97,6 +97,9 @@ class FakeSpark:
     def schema(self, columns: str) -> Self:
         return self
 
+    def options(self, **options: str) -> Self:
+        return self
+
     def parquet(self, path: str) -> FakeFrame:
         table = pq.read_table(path.removeprefix("file://"))
         return FakeFrame(table) if self._sees_files else FakeFrame(table.slice(0, 0), [])

@@ -16,6 +16,7 @@ import attrs
 
 from sarameya_handlers.spark.delta.place import hidden
 from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.shaping.staged import require_all_read
 from sarameya_handlers.spark.tables.columns import Columns, of_arrow
 from sarameya_handlers.spark.tables.one_job import GoneError, write_each
 from sarameya_handlers.spark.tables.table import Landing, Shape
@@ -69,6 +70,7 @@ def written(
     try:
         landed, rows = [landing for landing, _ in fit], [frame for _, frame in fit]
         write_each(spark, writing(root), landed, rows, settings=_SETTINGS)
+        require_all_read(spark, landed)
         for landing, frame in fit:
             file = _file(writing(root) / landing.link.attempt)
             made[landing.link.attempt] = _rows(file, frame.schema.jsonValue())

@@ -19,6 +19,7 @@ from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.shaping.conforming import conform
 from sarameya_handlers.spark.shaping.partitions import require_few_partitions, require_partition_columns
 from sarameya_handlers.spark.shaping.schemas import compare
+from sarameya_handlers.spark.shaping.staged import require_readable
 from sarameya_handlers.spark.tables.evaluating import Evaluate, checked, to_nowhere
 from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
 
@@ -90,6 +91,7 @@ class Writer:
         if landing.staged is None:
             frame = table.limit(0)
         else:
+            require_readable(spark, landing)  # the job that reads them is the commit
             frame = self.fitted(shape.frame(spark, landing), table.schema)
             if partitioned_by:
                 require_few_partitions(frame, partitioned_by, self.layout.max_partitions)

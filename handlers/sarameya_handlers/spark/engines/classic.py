@@ -11,6 +11,7 @@ import attrs
 from sarameya_handlers.spark.engines.driver import Driver
 from sarameya_handlers.spark.engines.jvm import Jvm
 from sarameya_handlers.spark.errors import SparkGoneError, cause_of
+from sarameya_handlers.spark.session_settings import make_safe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,7 @@ class ClassicDriver(Driver):
             # newSession() would start from the driver's own settings, without what was set in the session since.
             java_session = self.base._jsparkSession.cloneSession()
             session = type(self.base)(self.base.sparkContext, java_session)
+            make_safe(session)
             if self.jvm is None:
                 session.conf.set(_GIVEN, "true")
             return session

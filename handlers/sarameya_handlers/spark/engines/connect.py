@@ -23,6 +23,7 @@ from sarameya import HandlerError
 from sarameya_handlers.spark.engines.driver import Driver
 from sarameya_handlers.spark.errors import SparkGoneError, cause_of
 from sarameya_handlers.spark.options import without_token
+from sarameya_handlers.spark.session_settings import make_safe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +93,7 @@ class ConnectDriver(Driver):
             self._open.append(session)
             for key, value in self._settings.items():
                 session.conf.set(key, value)
-            _ask(session)
+            make_safe(session)
         except Exception as error:
             if session is not None:
                 self._leave(session)

@@ -36,6 +36,7 @@ from sarameya_handlers.spark.iceberg.look import Look, Looker, exists, refresh
 from sarameya_handlers.spark.iceberg.marks import Mark
 from sarameya_handlers.spark.iceberg.schema import partitioning, same_partitioning
 from sarameya_handlers.spark.poison.blame import passes
+from sarameya_handlers.spark.shaping.staged import require_all_read
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 from sarameya_handlers.spark.tables.reach import check_reads
 from sarameya_handlers.spark.tables.settings import changed
@@ -221,6 +222,7 @@ class IcebergTable(Table):
         else:
             frame = publishing.fitted(spark, self._name, frame, self._partitioned_by or (), self._layout)
         publishing.stage(spark, self._name, landing.link, frame)
+        require_all_read(spark, [landing])
 
     def _check_session(self, spark: SparkSession) -> None:
         """Whether links can be published by it, and by nobody else's driver that must not be."""

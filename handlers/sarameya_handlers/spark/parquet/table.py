@@ -37,6 +37,7 @@ from sarameya_handlers.spark.errors import LandingError, of_directory
 from sarameya_handlers.spark.parquet import leftovers, writing
 from sarameya_handlers.spark.parquet.reading import batches, read_landing
 from sarameya_handlers.spark.parquet.schema import DirectorySchema, Fit
+from sarameya_handlers.spark.shaping.staged import require_all_read
 from sarameya_handlers.spark.tables.one_job import TOGETHER
 from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
@@ -177,7 +178,9 @@ class ParquetTable(Table):
             for landing in landings:
                 writing.adopt(self._files, landing)
             return fit
-        return writing.write(spark, self._files, landings, shape, self._layout, self._schema)
+        fit = writing.write(spark, self._files, landings, shape, self._layout, self._schema)
+        require_all_read(spark, landings)
+        return fit
 
     def _manifest(self, landing: Landing, files: tuple[DataFile, ...]) -> Manifest:
         rows, size = sum(file.rows for file in files), sum(file.size for file in files)

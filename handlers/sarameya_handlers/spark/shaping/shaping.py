@@ -115,7 +115,7 @@ class Shaping:
         if not plans:
             return ()
         records = staged_columns(staged, ["offset", *plans])
-        frame = staged_frame(spark, staged)
+        frame = staged_frame(spark, landing)
         found: dict[int, str] = {}
         for column, plan in plans.items():
             bad = _bad_in(column, getattr(self, column).format, plan, self._codecs[column], frame, records)
@@ -171,7 +171,7 @@ class Shaping:
         }
 
     def _shaped(self, spark: SparkSession, landing: Landing, plans: Mapping[str, Plan]) -> DataFrame:
-        frame = staged_frame(spark, _file_of(landing))
+        frame = staged_frame(spark, landing)
         decoded = said_in_a_line("decoding", lambda: _decoded(frame, plans))
         return self._transformed(spark, flattened(decoded) if self.flatten else decoded)
 

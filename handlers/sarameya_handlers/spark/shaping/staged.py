@@ -2,32 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.tables.row_count import RowCount
+from sarameya_handlers.spark.tables.table import Landing
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 KAFKA_COLUMNS = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp_ltz, "
     "timestampType int, headers array<struct<key: string, value: binary>>"
 )
 """`sarameya.arrow.kafka_schema()` in Spark's words: the columns of Spark's own Kafka source."""
+_READ_OPTIONS = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "mergeSchema": "false",
+    # The file says nothing of the calendar that its timestamps are in: settings of the session would.
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+"""Whatever the session's settings say, a file that cannot be read whole is an error."""
 
 
-def staged_frame(spark: SparkSession, staged: Path) -> DataFrame:
-    """The records of a staged file. Raises LandingError where Spark does not see it.
+def staged_frame(spark: SparkSession, landing: Landing) -> DataFrame:
+    """Return the records of a landing's staged file, counted as they are read (`Landing.reads`).
 
-    By its URL: Spark's default file system may be another, and Hadoop decodes no %-escapes.
+    Args:
+        spark: The session that reads them.
+        landing: A landing that has records.
+
+    Returns:
+        A frame with `KAFKA_COLUMNS`.
+
+    Raises:
+        LandingError: Spark does not see the file.
     """
-    frame = spark.read.schema(KAFKA_COLUMNS).parquet(f"file://{staged}")
+    frame = _read(spark, landing)
     if not frame.inputFiles():
-        raise LandingError(f"Spark does not see the staged file {staged}; can it read that directory?")
-    return frame
+        raise LandingError(f"Spark does not see the staged file {landing.staged}; can it read that directory?")
+    count = RowCount.of(frame)
+    landing.reads.append(count)
+    return count.frame
+
+
+def require_all_read(spark: SparkSession, landings: Iterable[Landing]) -> None:
+    """Check that the jobs which have run read each record of these landings, before anything of them lands.
+
+    A transform may need few of them (`limit 10`), or read them twice: a count that differs is no proof, and is
+    followed by a job that counts them all.
+
+    Args:
+        spark: The session that the jobs ran in.
+        landings: Landings whose rows were computed.
+
+    Raises:
+        LandingError: Spark reads fewer records, or more, than were staged.
+    """
+    for landing in landings:
+        if landing.staged is not None and not (landing.reads and landing.reads[-1].rows == landing.records):
+            require_readable(spark, landing)
+
+
+def require_readable(spark: SparkSession, landing: Landing) -> None:
+    """Check, with a job of its own, that Spark reads each record that was staged.
+
+    For rows whose job is also the commit, or somebody else's: nothing can be counted in between.
+
+    Args:
+        spark: A session to read with.
+        landing: Nothing is done for one that has no records.
+
+    Raises:
+        LandingError: Spark reads fewer records, or more, than were staged.
+    """
+    if landing.staged is None:
+        return
+    # All columns, or Spark would count what the footer says, and read none of them.
+    frame = _read(spark, landing)
+    row = frame.selectExpr("count(1)", *(f"count(`{name}`)" for name in frame.columns)).first()
+    assert row is not None, "an aggregate is one row"
+    if row[0] != landing.records:
+        raise LandingError(
+            f"{landing}: Spark reads {row[0]} of {landing.records} records that were staged for it in "
+            f"{landing.staged}, and nothing was landed: is it the same directory on each of Spark's machines, and does "
+            "an extension of Spark (spark.sql.extensions) leave rows out?"
+        )
+
+
+def _read(spark: SparkSession, landing: Landing) -> DataFrame:
+    # By its URL: Spark's default file system may be another, and Hadoop decodes no %-escapes.
+    return spark.read.schema(KAFKA_COLUMNS).options(**_READ_OPTIONS).parquet(f"file://{landing.staged}")
 
 
 def staged_columns(staged: Path, columns: Sequence[str]) -> pa.Table:

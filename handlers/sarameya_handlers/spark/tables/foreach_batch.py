@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.errors import of_directory
+from sarameya_handlers.spark.shaping.staged import require_readable
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ class ForeachBatch(Table):
             link = landing.link
             if self._ledger is not None and self._ledger.links(link.key, link.number):
                 continue  # somebody else's already
+            require_readable(spark, landing)  # what a callback reads, and when, is its own matter
             frame = shape.frame(spark, landing) if landing.staged is not None else None
             checkpoint(Phase.READY, [landing])
             if frame is not None:

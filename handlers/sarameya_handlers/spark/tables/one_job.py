@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
-
-import attrs
+from typing import TYPE_CHECKING
 
 from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.reach import is_here, rows_below, spark_path
+from sarameya_handlers.spark.tables.row_count import RowCount, functions_for
 from sarameya_handlers.spark.tables.settings import changed
 from sarameya_handlers.spark.tables.table import Landing
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, Observation, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 TOGETHER = 32
 """Landings that share a job at most: each is a task of its own."""
@@ -51,7 +50,7 @@ def write_each(
     `into`/<attempt>. The frames have the same columns, by name and in order. Raises LandingError where what was written
     is not seen."""
     attempts = [landing.link.attempt for landing in landings]
-    counted = {} if is_here(spark) else dict(zip(attempts, map(_Counted.of, frames), strict=True))
+    counted = {} if is_here(spark) else dict(zip(attempts, map(RowCount.of, frames), strict=True))
     frames = [count.frame for count in counted.values()] or frames
     single = [frame.coalesce(1) for frame in frames]
     with changed(spark, settings):
@@ -63,38 +62,17 @@ def write_each(
         if not (into / attempt).is_dir():
             raise GoneError(f"what Spark has written into {into / attempt} is not there: was it swept away?")
     for attempt, count in counted.items():
-        if (seen := rows_below(into / attempt)) != (rows := count.rows):
+        if (seen := rows_below(into / attempt)) != (rows := count.rows or 0):
             raise GoneError(
                 f"of {rows} rows that Spark has written into {into / attempt} {seen} are there: "
                 "have all of its machines that directory mounted?"
             )
 
 
-@attrs.frozen(slots=True)
-class _Counted:
-    """Rows that are counted by who writes them, perhaps into a directory of its own where the mount should be."""
-
-    frame: DataFrame
-    _observed: Observation
-
-    @classmethod
-    def of(cls, frame: DataFrame) -> Self:
-        from pyspark.sql import Observation
-        from pyspark.sql.functions import count, lit
-
-        observed = Observation()
-        return cls(frame.observe(observed, count(lit(1)).alias("rows")), observed)
-
-    @property
-    def rows(self) -> int:
-        return int(self._observed.get["rows"])
-
-
 def _write_together(
     spark: SparkSession, into: Path, attempts: Sequence[str], frames: Sequence[DataFrame], partition_by: tuple[str, ...]
 ) -> None:
-    from pyspark.sql.functions import lit
-
+    lit = functions_for(frames[0]).lit
     marked = [frame.withColumn(_ATTEMPT, lit(attempt)) for frame, attempt in zip(frames, attempts, strict=True)]
     together = into / f"{attempts[0]}-and-others"
     try:

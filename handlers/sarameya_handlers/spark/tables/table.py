@@ -17,6 +17,7 @@ import attrs
 
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
+from sarameya_handlers.spark.tables.row_count import RowCount
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +50,8 @@ class Landing:
     """The link's records, a Parquet file with the columns of `KAFKA_COLUMNS`; None for a link that brings none."""
     records: int = 0
     """How many there are in it; a transform may make more or fewer rows of them."""
+    reads: list[RowCount] = attrs.field(factory=list, eq=False, repr=False)
+    """Counts of the records that Spark reads of the file, one for each frame that was made of it."""
 
     def __str__(self) -> str:
         return str(self.link)

@@ -62,6 +62,10 @@ class FakeSession:
 class FakeConf(dict[str, str]):
     set = dict.__setitem__
 
+    @property
+    def getAll(self) -> dict[str, str]:
+        return dict(self)
+
 
 @attrs.define(eq=False)
 class FakeJavaSession:

@@ -1,0 +1,76 @@
+"""Settings of Spark sessions under which rows would be lost or changed without an error, and what sinks need instead.
+
+A sink's sessions are its own: they are given the first value that is allowed wherever another one was set. Options that
+ask for another one are refused, with the way out. What a reader of staged files can say itself stands in
+`shaping/staged.py`. No Spark here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from sarameya import ConfigError
+
+
+@attrs.frozen(slots=True)
+class _Rule:
+    allowed: tuple[str, ...]
+    way_out: str
+
+
+_CALENDAR = _Rule(("CORRECTED", "EXCEPTION"), "convert old dates in the transform")
+_RULES: Mapping[str, _Rule] = {
+    "spark.sql.ansi.enabled": _Rule(
+        ("true",), "use try_cast, try_add and the like in the transform, where null is wanted for what does not fit"
+    ),
+    "spark.sql.storeAssignmentPolicy": _Rule(("ANSI", "STRICT"), "cast in the transform"),
+    "spark.sql.files.ignoreCorruptFiles": _Rule(("false",), "set it in the session that reads other files"),
+    "spark.sql.files.ignoreMissingFiles": _Rule(("false",), "set it in the session that reads other files"),
+    "spark.sql.timestampType": _Rule(("TIMESTAMP_LTZ",), "write timestamp_ntz where it is wanted"),
+    "spark.sql.mapKeyDedupPolicy": _Rule(("EXCEPTION",), "make the keys of a map unique in the transform"),
+    "spark.sql.legacy.timeParserPolicy": _Rule(("CORRECTED", "EXCEPTION"), "give patterns of Spark 3 and later"),
+    "spark.sql.parquet.binaryAsString": _Rule(("false",), "cast in the transform"),
+    "spark.sql.parquet.outputTimestampType": _Rule(
+        ("TIMESTAMP_MICROS", "INT96"), "round timestamps in the transform (date_trunc)"
+    ),
+    "spark.sql.parquet.datetimeRebaseModeInRead": _CALENDAR,
+    "spark.sql.parquet.datetimeRebaseModeInWrite": _CALENDAR,
+    "spark.sql.parquet.int96RebaseModeInRead": _CALENDAR,
+    "spark.sql.parquet.int96RebaseModeInWrite": _CALENDAR,
+    "spark.sql.avro.datetimeRebaseModeInRead": _CALENDAR,
+}
+
+
+def check_conf(key: str, value: Any) -> None:
+    """Refuse a setting under which rows would be lost or changed.
+
+    Raises:
+        ConfigError: `key` is such a setting, and `value` none of those allowed. Says what to do instead.
+    """
+    rule = _RULES.get(key)
+    if rule is not None and not _is_allowed(rule, value):
+        allowed = " or ".join(map(repr, rule.allowed))
+        raise ConfigError(f"conf.{key}", value, f"must be {allowed}, or rows could be lost or changed: {rule.way_out}")
+
+
+def corrections(found: Mapping[str, str]) -> dict[str, str]:
+    """Return what to set in a session whose settings are `found`.
+
+    Settings that were never set are set, too: defaults differ between releases of Spark.
+    """
+    return {
+        key: rule.allowed[0] for key, rule in _RULES.items() if key not in found or not _is_allowed(rule, found[key])
+    }
+
+
+def make_safe(session: Any) -> None:
+    """Give a session that is the sink's own the settings that its rows need."""
+    for key, value in corrections(session.conf.getAll).items():
+        session.conf.set(key, value)
+
+
+def _is_allowed(rule: _Rule, value: Any) -> bool:
+    return str(value).upper() in map(str.upper, rule.allowed)

@@ -1,0 +1,47 @@
+"""Settings of Spark under which rows would be lost or changed: refused in options, mended in sessions."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarameya import ConfigError
+from sarameya_handlers import SparkOptions
+from sarameya_handlers.spark.session_settings import corrections
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "way_out"),
+    [
+        ("spark.sql.ansi.enabled", False, "use try_cast"),
+        ("spark.sql.files.ignoreCorruptFiles", "true", "in the session that reads other files"),
+        ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS", "round timestamps in the transform"),
+        ("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY", "convert old dates in the transform"),
+    ],
+)
+def test_fault_54_option_that_would_lose_rows_is_refused(key: str, value: str | bool, way_out: str) -> None:
+    with pytest.raises(ConfigError, match=rf"conf\.{key} = .*rows could be lost or changed: .*{way_out}"):
+        SparkOptions(conf={key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.sql.ansi.enabled", True),
+        ("spark.sql.files.ignoreCorruptFiles", "FALSE"),
+        ("spark.sql.parquet.outputTimestampType", "INT96"),
+        ("spark.sql.parquet.datetimeRebaseModeInWrite", "exception"),
+        ("spark.sql.session.timeZone", "Europe/Berlin"),
+        ("spark.sql.caseSensitive", True),
+    ],
+)
+def test_setting_that_loses_nothing_is_allowed(key: str, value: str | bool) -> None:
+    assert key in SparkOptions(conf={key: value}).settings
+
+
+def test_sessions_are_given_what_they_lack_and_keep_what_is_safe() -> None:
+    found = {"spark.sql.ansi.enabled": "false", "spark.sql.parquet.outputTimestampType": "INT96", "spark.other": "x"}
+    made = corrections(found)
+    assert made["spark.sql.ansi.enabled"] == "true"
+    assert made["spark.sql.files.ignoreMissingFiles"] == "false"
+    assert made.keys().isdisjoint({"spark.sql.parquet.outputTimestampType", "spark.other"})
+    assert corrections(found | made) == {}
