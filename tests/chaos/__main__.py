@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import sys
 from itertools import islice
 
@@ -26,6 +27,8 @@ def main() -> int:
         _print_plan(arguments.seed, arguments.plan)
         return 0
     enter(["-m", "tests.chaos", "--minutes", str(arguments.minutes), "--seed", str(arguments.seed)])
+    # Ends as by Ctrl-C: brokers and services end, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     from tests.chaos.running import run
 
     directory = ROOT / "build" / "chaos" / str(arguments.seed)

@@ -161,5 +161,6 @@ def _iceberg_server(directory: Path, warehouse: Path) -> ConnectServer:
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "")
+    """The last error that a command's end prints, else the last line of the log."""
+    lines = log.read_text(errors="replace").strip().splitlines() or [""]
+    return next((line for line in reversed(lines) if line.startswith("sarameya: error")), lines[-1])
