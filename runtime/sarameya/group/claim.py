@@ -4,7 +4,7 @@ Decoding happens here, on the claim's own task, so that a corrupt batch fails th
 time into messages, or a few into the columns of one `MessageBatch`. Both views share one place in the log: whichever is
 used next goes on where the other stopped, and cancelling a read loses nothing. A claim that is paused hands out
 nothing: what is left of the batch it was in is set aside, so that asking for the next message costs no more for it.
-Handing out what is at hand takes no checkpoint, but for those between `turns`.
+Handing out what is at hand takes no checkpoint, but for those between time slices (`time_slices.py`).
 
 Left to others: what record batches become (`protocol/undecoded.py`), which messages of the present batch are taken
 (`present_batch.py`).
@@ -13,6 +13,7 @@ Left to others: what record batches become (`protocol/undecoded.py`), which mess
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 
 import trio
 
@@ -23,7 +24,7 @@ from sarameya.errors import InterceptorError
 from sarameya.group.interceptors import Intercept
 from sarameya.group.present_batch import PresentBatch
 from sarameya.group.report import Report
-from sarameya.group.turns import Turn
+from sarameya.group.time_slices import HandlerTime, TimeSlice
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
 from sarameya.observe import ClaimEnded
@@ -39,7 +40,13 @@ def _nobody() -> None:
 class Claim:
     """A partition assigned to this member for the length of the session."""
 
-    def __init__(self, consumer: PartitionConsumer, config: Config, intercept: Intercept | None = None) -> None:
+    def __init__(
+        self,
+        consumer: PartitionConsumer,
+        config: Config,
+        intercept: Intercept | None = None,
+        handler_time: HandlerTime | None = None,
+    ) -> None:
         self._consumer = consumer
         consumer.on_arrival = self._arrived
         consumer.progress = self._progress
@@ -57,7 +64,8 @@ class Claim:
         self._present = PresentBatch()
         self._decoded_bytes = 0
         self._kept = 0
-        self._turn = Turn()
+        # The stream's, where one reads this claim.
+        self._slice = TimeSlice(handler_time or HandlerTime())
         self._ended = False
         self.taken_at: float | None = None
         """When the handler was last given something, on trio's clock, if it has not come back for more since."""
@@ -216,18 +224,23 @@ class Claim:
         )
 
     async def _advance(self, by_columns: bool = False) -> bool:
-        """Have a batch with messages left to take; False once the session ends. Takes a checkpoint when it is time."""
-        self._turn.left -= self._present.count_taken()
-        self._work.end(now := trio.current_time())  # what it takes to have more, and others' turns, are none of it
-        if self._turn.left <= 0:
-            await self._turn.next(now)
+        """Have a batch with messages left to take; False once the session ends. Waits for a time slice if need be."""
+        time_slice = self._slice
+        time_slice.left -= self._present.count_taken()
+        time_slice.take_back()
+        self._work.end(now := trio.current_time())  # fetching, decoding and others' slices are no work of the handler
+        may_take = not time_slice.is_over(now)
         while not self._ended:
-            if self._advance_nowait(by_columns):
+            if not may_take:
+                may_take = await time_slice.wait()
+            elif self._advance_nowait(by_columns):
+                time_slice.give()
                 return True
-            if self._arrival.is_set():  # several tasks may wait here
-                self._arrival = trio.Event()
-            await self._arrival.wait()
-            self._turn.begin()
+            else:
+                if self._arrival.is_set():  # several tasks may wait here
+                    self._arrival = trio.Event()
+                await self._arrival.wait()
+                may_take = time_slice.begin_at_once(trio.current_time())
         return False
 
     def _advance_nowait(self, by_columns: bool = False) -> bool:
@@ -240,7 +253,7 @@ class Claim:
         while not (self._ended or self.is_paused):
             if not present.is_taken:
                 if not by_columns:
-                    present.begin_piece(self._turn.left)
+                    present.lay_ready(self._slice.left)
                 self.taken_at = now = trio.current_time()
                 self._work.begin(now)
                 return True
@@ -321,7 +334,7 @@ class Claim:
     def _take_rest(self) -> MessageBatch:
         """What is left of the present batch."""
         rest = self._present.take_rest()
-        self._turn.left -= self._present.count_taken()
+        self._slice.left -= self._present.count_taken()
         return rest
 
     def _set_paused(self, paused: bool) -> None:
@@ -343,25 +356,31 @@ class Claim:
         self._present.drop()
         self._undecoded.clear()
         self._fetched = None
+        self._slice.interrupt()
         self._consumer.end()
 
 
 class ClaimMessages:
-    """A claim's messages, in order. While there are any at hand, a checkpoint is taken at least for each thousand of
-    them, and about every 10 ms; where messages suddenly take long, after 125 of them."""
+    """Messages of a claim, in order.
 
-    __slots__ = ("_claim", "_present")
+    While there are any at hand, the handler has a time slice: after 1,000 messages, or before the first message that
+    begins 10 ms after the slice did, other tasks run.
+    """
+
+    __slots__ = ("_claim", "_present", "_slice")
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         self._present = claim._present
+        self._slice = claim._slice
 
     def __aiter__(self) -> ClaimMessages:
         return self
 
     async def __anext__(self) -> Message:
-        for message in self._present.left:  # of all ways to take one the fastest
-            return message
+        if perf_counter() < self._slice.ends:
+            for message in self._present.left:  # of all ways to take one the fastest
+                return message
         if not await self._claim._advance():
             raise StopAsyncIteration
         return next(self._present.left)

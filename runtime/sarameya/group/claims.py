@@ -125,6 +125,7 @@ class Claims:
             del self._running[claim.topic_partition]
             self._pauses.unwatch(claim)
             claim._end()  # where the task ended by itself, or was cancelled from outside: what it holds is given back
+            claim._slice.take_back()
             running.ended.set()
             self._observer(claim._farewell())
 

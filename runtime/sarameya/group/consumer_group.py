@@ -39,6 +39,8 @@ from sarameya.protocol.membership_messages import Fail
 from sarameya.protocol.subscription import Wanted, checked
 from sarameya.status import GroupStatus
 
+_PASSES_A_SESSION_TIMEOUT = 20
+"""Passes of the scheduler that must fit into a session timeout: a heartbeat and its answer need about five of them."""
 _LEAST_LEAVE_SECONDS = 1.0
 """A leave is tried for this long even when the closing has used up its time."""
 
@@ -140,6 +142,7 @@ class ConsumerGroup(Pausing):
             self._wall_clock,
             self._interceptors,
             self._meter.answered,
+            self.config.session_timeout / _PASSES_A_SESSION_TIMEOUT,
         ) as self._runtime:
             try:
                 yield

@@ -23,12 +23,12 @@ class PresentBatch:
     def __init__(self) -> None:
         self._batch: MessageBatch | None = None
         self._messages: Sequence[Message] = ()
-        # Where the messages of the turn's present piece begin, and end.
+        # Where the messages that are laid ready begin, and end.
         self._from = self._until = 0
         # The first of the messages that were taken all at once, as a batch.
         self._whole_from = -1
         self.left: Iterator[Message] = iter(())
-        """Those of the piece that are not taken yet."""
+        """Messages that may be taken in the present time slice."""
         # While paused: the batch, its messages, and how many of them are taken.
         self._aside: tuple[MessageBatch | None, Sequence[Message], int] = (None, (), 0)
 
@@ -82,8 +82,8 @@ class PresentBatch:
         self._batch, self._messages = None, ()
         self._lay_nothing_ready(0)
 
-    def begin_piece(self, most: int) -> None:
-        """Lay ready so many of the messages that are not taken, one at least: the clock is looked at behind them."""
+    def lay_ready(self, most: int) -> None:
+        """Put at most `most` of the messages that are not taken into `left`, but at least one."""
         taken = self._until - length_hint(self.left)
         self._whole_from = -1
         self._from, self._until = taken, min(taken + max(most, 1), len(self._messages))

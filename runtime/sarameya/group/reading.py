@@ -99,9 +99,10 @@ class Reading:
         if self._is_closed:
             raise RuntimeError(CLOSED)
         config, claims = self._runtime.config, {}
+        intercept, handler_time = self._runtime.interceptors.consume, self._runtime.handler_time
         for partition, start in starts.items():
             consumer = self._fetcher.feed(partition, start.offset, start.leader_epoch, start.told_in)
-            claim = claims[partition] = Claim(consumer, config, self._runtime.interceptors.consume)
+            claim = claims[partition] = Claim(consumer, config, intercept, handler_time)
             self._pauses.watch(claim)
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
         self.claims |= claims
@@ -115,6 +116,7 @@ class Reading:
             del self.claims[claim.topic_partition]
             self._pauses.unwatch(claim)
             claim._end()
+            claim._slice.take_back()
             self._runtime.observer(claim._farewell())
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ whoever ends there can still commit and say good-bye.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -14,6 +15,7 @@ import trio
 
 from sarameya.config import Config
 from sarameya.group.interceptors import ConsumerInterceptor, Interceptors
+from sarameya.group.time_slices import HandlerTime
 from sarameya.net.broker_pool import BrokerPool, open_broker_pool
 from sarameya.net.connection import Answered, nobody_asks
 from sarameya.net.metadata_refresher import MetadataRefresher
@@ -40,6 +42,7 @@ class Runtime:
     wall_clock: Callable[[], float]
     """Seconds since 1970: what timestamps of messages are compared with. Timers go by trio's clock."""
     interceptors: Interceptors
+    handler_time: HandlerTime
     shielded: trio.Nursery
     """For tasks that go on until the end of the block, whoever is cancelled meanwhile."""
 
@@ -55,12 +58,14 @@ async def open_runtime(
     wall_clock: Callable[[], float],
     interceptors: Sequence[ConsumerInterceptor] = (),
     answered: Answered = nobody_asks,
+    overload: float = math.inf,
 ) -> AsyncIterator[Runtime]:
     """The runtime for one cluster; every task and connection of it ends with the block. No I/O until it is used, but
-    for files. Raises ConfigError for those that cannot be."""
+    for files. `overload`: as for `HandlerTime`. Raises ConfigError for files that cannot be used."""
     runtime: Runtime | None = None
     secure = await secured(transport or TcpTransport(), config, observer)
     chain = Interceptors(interceptors, observer)
+    handler_time = HandlerTime(overload)
 
     async def run() -> None:
         nonlocal runtime
@@ -72,7 +77,19 @@ async def open_runtime(
                 metadata = MetadataRefresher(pool, config, observer, backoff)
                 shielded.start_soon(metadata.run)
                 budget = ByteBudget(config.fetch_buffer_bytes)
-                runtime = Runtime(group, config, pool, metadata, observer, backoff, budget, wall_clock, chain, shielded)
+                runtime = Runtime(
+                    group,
+                    config,
+                    pool,
+                    metadata,
+                    observer,
+                    backoff,
+                    budget,
+                    wall_clock,
+                    chain,
+                    handler_time,
+                    shielded,
+                )
                 ready.set()
                 await trio.sleep_forever()
 
@@ -83,6 +100,7 @@ async def open_runtime(
         try:
             await ready.wait()
             assert runtime is not None
-            yield runtime
+            with handler_time.measured():
+                yield runtime
         finally:
             scope.cancel()

@@ -115,6 +115,7 @@ class SessionRun:
             on_return=self._end,
             observer=runtime.observer,
             pauses=pauses,
+            handler_time=runtime.handler_time,
         )
         self._overdue = OverdueHandlers(self._claims, self._offsets, runtime.config, runtime.observer)
         self._taking_on = TakingOn(

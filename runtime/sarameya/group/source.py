@@ -24,6 +24,7 @@ from sarameya.group.logs import Logs
 from sarameya.group.member import Notice
 from sarameya.group.offset_manager import Coordination, OffsetManager
 from sarameya.group.runtime import Runtime
+from sarameya.group.time_slices import HandlerTime
 from sarameya.model import NO_LEADER_EPOCH, LogRange, TopicPartition
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff
@@ -71,6 +72,9 @@ class Surroundings(Protocol):
 
     @property
     def interceptors(self) -> Interceptors: ...
+
+    @property
+    def handler_time(self) -> HandlerTime: ...
 
 
 class Feeds(Protocol):

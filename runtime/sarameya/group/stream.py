@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import perf_counter
 from types import MappingProxyType
 
 import trio
 
 from sarameya.group.claim import Claim
-from sarameya.group.turns import Turn
+from sarameya.group.time_slices import HandlerTime, TimeSlice
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
 
@@ -28,7 +29,7 @@ class Stream:
     `on_gone` is told of a claim that was given up when the task has come back.
     """
 
-    def __init__(self, index: int, on_gone: Callable[[Claim], None]) -> None:
+    def __init__(self, index: int, on_gone: Callable[[Claim], None], handler_time: HandlerTime | None = None) -> None:
         self._index = index
         self._on_gone = on_gone
         self._claims: dict[TopicPartition, Claim] = {}
@@ -40,7 +41,7 @@ class Stream:
         self._current: Claim | None = None
         self._held: Claim | None = None
         self._ended = False
-        self._turn = Turn()
+        self._slice = TimeSlice(handler_time or HandlerTime())
         self._steps = 0
         self._arrival = trio.Event()
 
@@ -77,25 +78,30 @@ class Stream:
         return StreamBatches(self)
 
     async def _advance(self, by_columns: bool = False) -> Claim | None:
-        """A claim with messages left to take; None once the session ends. Takes a checkpoint when it is time."""
+        """A claim with messages left to take; None once the session ends. Waits for a time slice if need be."""
         self._steps += 1
+        time_slice = self._slice
         if self._current is not None:
-            self._turn.left -= self._current._present.count_taken()
+            time_slice.left -= self._current._present.count_taken()
+        time_slice.take_back()
         now = trio.current_time()
         if self._held is not None:
             self._held._work.end(now)
-        if self._turn.left <= 0:
-            await self._turn.next(now)
+        may_take = not time_slice.is_over(now)
         while not self._ended:
             while self._going:
                 self._drop(self._going.pop(0))
-            if (claim := self._next(by_columns)) is not None:
+            if not may_take:
+                may_take = await time_slice.wait()
+            elif (claim := self._next(by_columns)) is not None:
                 self._current = claim
+                time_slice.give()
                 return claim
-            if self._arrival.is_set():
-                self._arrival = trio.Event()
-            await self._arrival.wait()
-            self._turn.begin()
+            else:
+                if self._arrival.is_set():
+                    self._arrival = trio.Event()
+                await self._arrival.wait()
+                may_take = time_slice.begin_at_once(trio.current_time())
         return None
 
     def _pace(self) -> object:
@@ -122,7 +128,7 @@ class Stream:
     def _add(self, claim: Claim) -> None:
         self._claims[claim.topic_partition] = claim
         self._is_sorted = False
-        claim._turn = self._turn
+        claim._slice = self._slice
         claim._consumer.pace = self._pace
         claim._on_arrival = partial(self._arrived, claim)
         self._arrived(claim)
@@ -145,6 +151,7 @@ class Stream:
     def _end(self) -> None:
         """The session ends: iterators end at their next step."""
         self._ended = True
+        self._slice.interrupt()
         for claim in self._claims.values():
             claim._end()
         self._arrival.set()
@@ -157,17 +164,18 @@ class Stream:
 class StreamMessages:
     """A stream's messages, each partition's in order. Checkpoints are taken as by a claim's."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_slice", "_stream")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self._slice = stream._slice
 
     def __aiter__(self) -> StreamMessages:
         return self
 
     async def __anext__(self) -> Message:
         claim = self._stream._current
-        if claim is not None:
+        if claim is not None and perf_counter() < self._slice.ends:
             for message in claim._present.left:
                 return message
         claim = await self._stream._advance()

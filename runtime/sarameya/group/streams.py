@@ -21,6 +21,7 @@ from sarameya.group.handler_methods import awaited
 from sarameya.group.pauses import Pauses
 from sarameya.group.session import Session
 from sarameya.group.stream import Stream
+from sarameya.group.time_slices import HandlerTime
 from sarameya.model import TopicPartition
 from sarameya.observe import ClaimCancelled, Observer
 
@@ -53,6 +54,7 @@ class Streams:
         on_return: Callable[[str], None],
         observer: Observer,
         pauses: Pauses,
+        handler_time: HandlerTime,
     ) -> None:
         """`on_return` is told what happened where a stream's task ended though the session goes on."""
         self._consume = consume
@@ -60,7 +62,7 @@ class Streams:
         self._on_return = on_return
         self._observer = observer
         self._pauses = pauses
-        self._streams = [_Running(Stream(index, self._gone)) for index in range(count)]
+        self._streams = [_Running(Stream(index, self._gone, handler_time)) for index in range(count)]
         self._read: dict[TopicPartition, _Read] = {}
         self._nursery: trio.Nursery | None = None
         self._started = False
@@ -162,6 +164,7 @@ class Streams:
                     self._on_return(f"{stream} returned")
         finally:
             running.task = None
+            stream._slice.take_back()
             for claim in tuple(stream.claims.values()):
                 stream._drop(claim)
 
@@ -195,6 +198,7 @@ def readers(
     on_return: Callable[[str], None],
     observer: Observer,
     pauses: Pauses,
+    handler_time: HandlerTime,
 ) -> Claims | Streams:
     """One task a claim, or a task for several: as the handler wants it."""
     if isinstance(handler, StreamHandler):
@@ -205,6 +209,7 @@ def readers(
             on_return=on_return,
             observer=observer,
             pauses=pauses,
+            handler_time=handler_time,
         )
     return Claims(
         partial(awaited, handler.consume_claim, session),

@@ -95,6 +95,7 @@ class TakingOn:
         ]
         for partition, start in starts.items():
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
-        config, intercept = self._runtime.config, self._runtime.interceptors.consume
-        self._start(Claim(consumer, config, intercept) for consumer in consumers)
+        runtime = self._runtime
+        intercept, handler_time = runtime.interceptors.consume, runtime.handler_time
+        self._start(Claim(consumer, runtime.config, intercept, handler_time) for consumer in consumers)
         feeds.read(consumers)

@@ -29,6 +29,7 @@ from sarameya.group.outcome import Outcome
 from sarameya.group.pauses import Pauses
 from sarameya.group.session_run import SessionRun
 from sarameya.group.source import Source
+from sarameya.group.time_slices import HandlerTime
 from sarameya.model import CommittedOffset, Generation, Headers, TopicPartition
 from sarameya.observe import ClaimStarted, Event, Observer, Observers
 from sarameya.protocol.backoff import Backoff
@@ -53,6 +54,7 @@ class _Surroundings:
     backoff: Backoff
     budget: ByteBudget
     interceptors: Interceptors
+    handler_time: HandlerTime
 
 
 class ClaimFeed:
@@ -221,6 +223,7 @@ class ClaimFeed:
             Backoff.of(config, self._rng),
             ByteBudget(config.fetch_buffer_bytes),
             Interceptors(self._interceptors, observer),
+            HandlerTime(),
         )
 
         def open_source(offsets: OffsetManager) -> Source:
@@ -242,7 +245,8 @@ class ClaimFeed:
 
         topic, partition = self.topic_partition
         first = NewAssignment(generation, {topic: (partition,)})
-        return await SessionRun(first, member, handler, around, self._pauses, open_source).run()
+        with around.handler_time.measured():
+            return await SessionRun(first, member, handler, around, self._pauses, open_source).run()
 
     def _take_place(self, step: Literal["end", "lose"], now: bool) -> None:
         if now:

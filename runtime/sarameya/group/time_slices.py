@@ -1,0 +1,173 @@
+"""Time slices: how long a handler runs before heartbeats and other tasks do.
+
+All handlers of a member share one event loop with its heartbeats, and a handler may compute or block between two
+messages. So a reading task gets a time slice: about 10 ms, or 1,000 messages. The clock is looked at before each
+message, and a handler that takes 0.1 s for one message gives way after that message.
+
+`HandlerTime` keeps one time budget for all reading tasks of a member. In one pass of trio's scheduler handlers get one
+slice together; a task that comes too late waits in line and gets a later pass. Otherwise 16 partitions with a handler
+that blocks for 0.1 s would hold up a heartbeat by 1.6 s at each of the passes that it needs.
+
+The rules that keep the membership, with the test of each in `tests/group/test_time_slices.py` and, beside a broker in
+another process, `tests/integration/test_blocking_handlers.py`:
+
+- A pass that took long is followed by several in which no handler is given anything: sending a heartbeat, and taking
+  its answer, are several passes each.
+- A handler may also block after an `await` of its own, when nobody can make it wait. So the number of tasks that have
+  something in hand is limited, as soon as a pass takes `overload` seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+import trio
+
+_SLICE_SECONDS = 0.01
+_SLICE_MESSAGES = 1000
+"""Bounds a slice under virtual time, too, whose clock stands still while a handler computes."""
+_MOST_PASSES = 10
+"""Passes without any handler after one that took `_MOST_PASSES` slices or longer."""
+_FIRST_LIMIT = 32
+_GROWTH = 1.5
+"""The limit's factor for each second without an overloaded pass."""
+_LONGEST_GROWTH = 60.0
+"""Seconds of growth: by then there is no limit any more."""
+_LOOK_SECONDS = 0.1
+"""Between two looks at a limit that has been reached: it grows with time."""
+
+
+class HandlerTime(trio.abc.Instrument):
+    """The time of the event loop that the reading tasks of one member share.
+
+    Args:
+        overload: Seconds that one pass of the scheduler may take before fewer tasks are given something at a time.
+            Infinite for a reader without a membership to keep.
+    """
+
+    def __init__(self, overload: float = math.inf) -> None:
+        self._overload = overload
+        self._pass_began = trio.current_time()
+        self._last_pass = 0.0
+        self._line = trio.StrictFIFOLock()
+        self._returned = trio.Event()
+        self._in_hand = self._most_in_hand = 0
+        self._limit, self._limited_at = float(_FIRST_LIMIT), self._pass_began
+        self.running_since: float | None = perf_counter()
+        """When the present pass began, on the real clock; None while the loop waits for I/O. Any thread may read it."""
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measure the passes of the running loop for the length of the block."""
+        trio.lowlevel.add_instrument(self)
+        try:
+            yield
+        finally:
+            trio.lowlevel.remove_instrument(self)
+
+    # -- trio's instrument: called once a pass each ---------------------------------------------------
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._pass_began = trio.current_time()
+        self._most_in_hand = self._in_hand
+        self.running_since = perf_counter()
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.running_since = None
+        now = trio.current_time()
+        self._last_pass = now - self._pass_began
+        if self._last_pass > self._overload:
+            self._limit = max(1.0, self._most_in_hand * self._overload / self._last_pass)
+            self._limited_at = now
+
+    # -- for time slices ------------------------------------------------------------------------------
+
+    def give(self) -> None:
+        """Count one task more that has something in hand."""
+        self._in_hand += 1
+        self._most_in_hand = max(self._most_in_hand, self._in_hand)
+
+    def take_back(self) -> None:
+        """Count one task less that has something in hand."""
+        self._in_hand -= 1
+        self._returned.set()
+
+    def is_free(self, now: float) -> bool:
+        """Whether a task may begin a slice at once, in the present pass."""
+        in_time = now - self._pass_began < _SLICE_SECONDS
+        return in_time and self._in_hand < self._limit_at(now) and not self._line.locked()
+
+    async def wait(self) -> None:
+        """Wait in line until it is this task's turn to begin a slice."""
+        async with self._line:  # which takes one pass
+            for _ in range(min(int(self._last_pass / _SLICE_SECONDS), _MOST_PASSES) - 1):
+                await trio.lowlevel.checkpoint()
+            while self._in_hand >= self._limit_at(trio.current_time()):
+                self._returned = trio.Event()
+                with trio.move_on_after(_LOOK_SECONDS):
+                    await self._returned.wait()
+
+    def _limit_at(self, now: float) -> float:
+        return self._limit * math.pow(_GROWTH, min(now - self._limited_at, _LONGEST_GROWTH))
+
+
+class TimeSlice:
+    """The time slices of one task that reads, one after the other."""
+
+    __slots__ = ("_began", "_gives", "_time", "_waiting", "ends", "left")
+
+    def __init__(self, time: HandlerTime) -> None:
+        self._time = time
+        self._began = -math.inf
+        self._gives = False
+        self._waiting: trio.CancelScope | None = None
+        self.left = 0
+        """Messages that may be taken before the slice is over."""
+        self.ends = -math.inf
+        """When the slice is over, on the real clock. The trio clock is asked only then, since it costs more."""
+
+    def give(self) -> None:
+        """Note that the task has something in hand, until `take_back`."""
+        if not self._gives:
+            self._gives = True
+            self._time.give()
+
+    def take_back(self) -> None:
+        """Note that the task has come back for more, or has ended."""
+        if self._gives:
+            self._gives = False
+            self._time.take_back()
+
+    def is_over(self, now: float) -> bool:
+        """Whether the task has to wait for another slice. One that is not over by trio's clock is continued."""
+        if self.left > 0 and now - self._began < _SLICE_SECONDS:
+            self.ends = perf_counter() + _SLICE_SECONDS
+            return False
+        return True
+
+    def begin_at_once(self, now: float) -> bool:
+        """Begin a slice, for a task that had waited for messages; False where it has to `wait` for its turn."""
+        if self._time.is_free(now):
+            self._begin()
+            return True
+        return False
+
+    async def wait(self) -> bool:
+        """Begin a slice when it is this task's turn. False, without a slice, after `interrupt`."""
+        with trio.CancelScope() as self._waiting:
+            await self._time.wait()
+            self._begin()
+            return True
+        return False
+
+    def interrupt(self) -> None:
+        """End a `wait`: the task is to finish, or to give up a partition, which needs no turn."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def _begin(self) -> None:
+        self._began = trio.current_time()
+        self.left, self.ends = _SLICE_MESSAGES, perf_counter() + _SLICE_SECONDS

@@ -1,0 +1,357 @@
+"""Other tasks keep time while a handler has all it wants at hand.
+
+Tests that compute for real run in real time. Those of the budget that claims share (`HandlerTime`) run in virtual time:
+`blocks` moves the clock on as a call that blocks the loop would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from functools import partial
+from itertools import pairwise
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from sarameya import Config
+from sarameya.consumer.partition_consumer import PartitionConsumer
+from sarameya.group import claim as claim_module
+from sarameya.group import stream as stream_module
+from sarameya.group import time_slices
+from sarameya.group.claim import Claim
+from sarameya.group.stream import Stream
+from sarameya.group.time_slices import HandlerTime, TimeSlice
+from sarameya.model import Message, TopicPartition
+from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.fetch_cursor import FetchCursor, Records
+from sarameya.protocol.records import build, split
+
+Feed = Claim | Stream
+
+
+def full_claim(batches: int, messages: int, number: int = 0, handler_time: HandlerTime | None = None) -> Claim:
+    """A claim with so many record batches of so many messages at hand."""
+    partition = TopicPartition("orders", number)
+    consumer = PartitionConsumer(FetchCursor(partition, 0), 10, ByteBudget(2**30).open())
+    claim = Claim(consumer, Config(), None, handler_time)
+    data = b"".join(
+        build([(0, None, b"x" * 50, ())] * messages, base_offset=number * messages) for number in range(batches)
+    )
+    consumer.deliver(Records(tuple(split(data, partition, 0)), len(data), 0))
+    return claim
+
+
+def full_stream(partitions: int, batches: int, messages: int) -> Stream:
+    """A stream with the same at hand, of so many partitions."""
+    stream = Stream(0, lambda claim: None)
+    for number in range(partitions):
+        stream._add(full_claim(batches // partitions, messages, number))
+    return stream
+
+
+FEEDS = {
+    "claim": full_claim,
+    "stream": partial(full_stream, 1),
+    "stream of two": partial(full_stream, 2),
+}
+each_feed = pytest.mark.parametrize("full", FEEDS.values(), ids=FEEDS.keys())
+
+
+async def turns_of_others(feed: AsyncIterable[Message], total: int, seconds_a_message: float) -> list[float]:
+    """The times between two turns of another task while all `total` messages are taken and computed on."""
+    gaps: list[float] = []
+
+    async def others() -> None:
+        last = time.perf_counter()
+        while True:
+            await trio.lowlevel.checkpoint()
+            now = time.perf_counter()
+            gaps.append(now - last)
+            last = now
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        taken = 0
+        async for _ in feed:
+            if seconds_a_message:
+                until = time.perf_counter() + seconds_a_message
+                while time.perf_counter() < until:
+                    pass
+            taken += 1
+            if taken == total:
+                break
+        nursery.cancel_scope.cancel()
+    return gaps
+
+
+@each_feed
+async def test_a_thousand_messages_and_not_many_fewer_are_handed_out_between_two_checkpoints(
+    full: Callable[[int, int], Feed],
+) -> None:
+    for batches in (2, 20_000 // 50):
+        gaps = await turns_of_others(full(batches, 20_000 // batches), 20_000, 0.0)
+        # The first and the last of 20 slices may go unseen; a busy machine makes them shorter.
+        assert 18 <= len(gaps) <= 200
+
+
+@each_feed
+async def test_batches_are_handed_out_without_a_checkpoint_for_a_thousand_messages_or_one_of_them_at_most(
+    full: Callable[[int, int], Feed],
+) -> None:
+    class Steps(trio.abc.Instrument):
+        count = 0
+
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            self.count += task is me
+
+    me, steps = trio.lowlevel.current_task(), Steps()
+    trio.lowlevel.add_instrument(steps)
+    taken = since = seen = 0
+    async for batch in full(10, 10_000).batches():
+        if steps.count != seen:
+            seen, since = steps.count, 0
+        assert since <= 1000
+        since += len(batch)
+        taken += len(batch)
+        if taken == 100_000:
+            break
+    trio.lowlevel.remove_instrument(steps)
+
+
+@pytest.mark.parametrize("seconds_a_message", [0.0005, 0.005])
+async def test_handler_that_computes_long_on_each_message_lets_others_have_their_turn(
+    seconds_a_message: float,
+) -> None:
+    total = int(1.0 / seconds_a_message)
+    gaps = await turns_of_others(full_claim(1, total), total, seconds_a_message)
+    # The first turns find out what fits; the machine may be busy, so that it is the median that is held to the bound.
+    settled = sorted(gaps[3:])
+    assert settled[len(settled) // 2] < max(0.03, 4 * seconds_a_message)
+
+
+async def test_handler_that_becomes_slow_in_its_slice_gives_way_after_that_message() -> None:
+    claim = full_claim(1, 6000)
+    gaps: list[float] = []
+
+    async def others() -> None:
+        while True:
+            before = time.perf_counter()
+            await trio.lowlevel.checkpoint()
+            gaps.append(time.perf_counter() - before)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        async for message in claim:
+            if message.offset >= 5200:  # in the middle of a turn, which began at about 5,000
+                until = time.perf_counter() + 0.001
+                while time.perf_counter() < until:
+                    pass
+            if message.offset == 5999:
+                break
+        nursery.cancel_scope.cancel()
+    assert max(gaps) < 0.4, "of 800 ms in all"
+
+
+# -- the time that all claims of a member share ------------------------------------------------------
+
+
+@pytest.fixture
+def one_clock(monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock) -> None:
+    """A clock that a test moves on; the real clock of time slices shows the same."""
+    for module in (claim_module, stream_module, time_slices):
+        monkeypatch.setattr(module, "perf_counter", mock_clock.current_time)
+
+
+class Passes(trio.abc.Instrument):
+    """The length of each pass of the scheduler, in virtual seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._began = 0.0
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._began = trio.current_time()
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.seconds.append(trio.current_time() - self._began)
+
+
+@pytest.fixture
+async def passes() -> AsyncIterator[Passes]:
+    watch = Passes()
+    trio.lowlevel.add_instrument(watch)
+    yield watch
+    trio.lowlevel.remove_instrument(watch)
+
+
+async def beat(times: list[float]) -> None:
+    """Another task that needs five passes each time, as a heartbeat and its answer do."""
+    while True:
+        for _ in range(5):
+            await trio.lowlevel.checkpoint()
+        times.append(trio.current_time())
+
+
+@pytest.mark.parametrize("count", [16, 200])
+async def test_fault_41_blocking_claims_give_way_after_each_message(
+    mock_clock: MockClock, one_clock: None, passes: Passes, count: int
+) -> None:
+    handler_time, taken, beats = HandlerTime(), list[int](), list[float]()
+
+    async def read(number: int) -> None:
+        async for _ in full_claim(1, 100, number, handler_time):
+            mock_clock.jump(0.1)
+            taken.append(number)
+
+    with handler_time.measured():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(beat, beats)
+            for number in range(count):
+                nursery.start_soon(read, number)
+            while len(taken) < 2 * count:
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    assert max(passes.seconds) == pytest.approx(0.1)
+    assert max(after - before for before, after in pairwise(beats)) == pytest.approx(0.1)
+    assert sorted(taken[:count]) == [*range(count)], "each claim has had a message before any has had two"
+
+
+async def test_fault_41_claim_that_becomes_slow_after_many_quick_messages_gives_way(
+    mock_clock: MockClock, one_clock: None, passes: Passes
+) -> None:
+    handler_time, taken = HandlerTime(), 0
+
+    async def read(number: int) -> None:
+        nonlocal taken
+        async for _ in full_claim(4, 1000, number, handler_time):
+            taken += 1
+            if taken > 10_000:
+                mock_clock.jump(0.1)
+
+    with handler_time.measured():
+        async with trio.open_nursery() as nursery:
+            for number in range(16):
+                nursery.start_soon(read, number)
+            while taken < 10_100:
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    assert max(passes.seconds) == pytest.approx(0.1)
+
+
+async def test_fault_41_claims_that_block_after_an_await_are_given_fewer_messages_at_a_time(
+    mock_clock: MockClock, one_clock: None, passes: Passes
+) -> None:
+    """All of them may wake in one pass, so that it takes as long as all of them block."""
+    handler_time, taken = HandlerTime(overload=0.5), 0
+    wake = trio.Event()
+
+    async def read(number: int) -> None:
+        nonlocal taken
+        async for _ in full_claim(1, 100, number, handler_time):
+            await wake.wait()
+            mock_clock.jump(0.1)
+            taken += 1
+
+    async def wake_all() -> None:
+        nonlocal wake
+        while True:
+            for _ in range(50):
+                await trio.lowlevel.checkpoint()
+            wake.set()
+            wake = trio.Event()
+
+    with handler_time.measured():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wake_all)
+            for number in range(100):
+                nursery.start_soon(read, number)
+            while taken < 200:
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    long = [seconds for seconds in passes.seconds if seconds > 0.05]
+    assert long[0] == pytest.approx(3.2), "32 at first"
+    assert max(long[1:]) < 0.9
+
+
+async def test_limit_grows_again_after_an_overloaded_pass(autojump_clock: MockClock) -> None:
+    handler_time = HandlerTime(overload=0.5)
+    slices = [TimeSlice(handler_time) for _ in range(100)]
+    with handler_time.measured():
+        await trio.lowlevel.checkpoint()
+        slices[0].give()
+        autojump_clock.jump(5.0)
+        slices[0].take_back()
+        began = trio.current_time()
+        for each in slices:  # one more each time, while all before it keep what they have
+            assert await each.wait()
+            each.give()
+        assert 5 < trio.current_time() - began < 20
+
+
+async def test_claim_that_ends_while_it_waits_in_line_ends_at_once(mock_clock: MockClock, one_clock: None) -> None:
+    """A rebalance waits for the claims that have something in hand, and for no others."""
+    handler_time = HandlerTime(overload=0.5)
+    hung, waiting = full_claim(1, 100, 0, handler_time), full_claim(1, 100, 1, handler_time)
+    ended = trio.Event()
+
+    async def hang() -> None:
+        async for _ in hung:
+            mock_clock.jump(5.0)  # so that one claim at a time is given something
+            await trio.sleep_forever()
+
+    async def wait() -> None:
+        async for _ in waiting:
+            raise AssertionError("it is given nothing while the other one has something")
+        ended.set()
+
+    with handler_time.measured():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hang)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            waiting._end()
+            await trio.testing.wait_all_tasks_blocked()
+            assert ended.is_set()
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("as_stream", [False, True], ids=["claims", "streams"])
+async def test_fault_41_claims_that_are_woken_together_give_way_after_each_message(
+    mock_clock: MockClock, one_clock: None, passes: Passes, as_stream: bool
+) -> None:
+    """The first fetch of a session brings messages of all partitions at once."""
+    handler_time, taken = HandlerTime(), 0
+    feeds = list[Feed]()
+    consumers = list[PartitionConsumer]()
+    for number in range(16):
+        partition = TopicPartition("orders", number)
+        consumer = PartitionConsumer(FetchCursor(partition, 0), 10, ByteBudget(2**30).open())
+        claim = Claim(consumer, Config(), None, handler_time)
+        consumers.append(consumer)
+        if as_stream:
+            stream = Stream(number, lambda claim: None, handler_time)
+            stream._add(claim)
+        feeds.append(stream if as_stream else claim)
+
+    async def read(feed: Feed) -> None:
+        nonlocal taken
+        async for _ in feed:
+            mock_clock.jump(0.1)
+            taken += 1
+
+    with handler_time.measured():
+        async with trio.open_nursery() as nursery:
+            for feed in feeds:
+                nursery.start_soon(read, feed)
+            await trio.testing.wait_all_tasks_blocked()
+            data = build([(0, None, b"x", ())] * 5, base_offset=0)
+            for consumer in consumers:
+                consumer.deliver(Records(tuple(split(data, consumer.partition, 0)), len(data), 0))
+            while taken < 16 * 5:
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    assert max(passes.seconds) == pytest.approx(0.1)

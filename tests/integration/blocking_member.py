@@ -1,0 +1,96 @@
+"""A member whose handler blocks the event loop; a test runs it beside a broker in another process.
+
+It consumes for a while, and prints what it has seen as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+
+import trio
+
+from sarameya import Claim, Config, ConsumerGroup, ConsumerGroupHandler, Message, Session, StreamHandler
+from sarameya.group.stream import Stream
+from sarameya.observe import Committed, Event, MembershipChanged
+
+
+class Blocking(ConsumerGroupHandler):
+    """Blocks for `seconds` at each message, after `quick` messages of all partitions together."""
+
+    def __init__(self, seconds: float, quick: int, awaits: bool) -> None:
+        self.taken = Counter[tuple[int, int]]()
+        self._seconds = seconds
+        self._quick = quick
+        self._awaits = awaits
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        async for message in claim:
+            await self.handle(session, message)
+
+    async def handle(self, session: Session, message: Message) -> None:
+        if self.taken.total() >= self._quick:
+            if self._awaits:
+                await trio.sleep(0.01)
+            time.sleep(self._seconds)  # noqa: ASYNC251 - blocks, which is what is tested
+        self.taken[message.partition, message.offset] += 1
+        session.mark_message(message)
+
+
+class BlockingStreams(StreamHandler, Blocking):
+    """The same, with several partitions a task."""
+
+    streams = 4
+
+    async def consume_stream(self, session: Session, stream: Stream) -> None:
+        async for message in stream:
+            await self.handle(session, message)
+
+
+class Watch:
+    """Observer: memberships lost, and the offsets committed last."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self.committed: dict[str, int] = {}
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case MembershipChanged(after="LOST"):
+                self.lost += 1
+            case Committed(offsets=offsets):
+                self.committed.update({str(partition): offset for partition, offset in offsets.items()})
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("server")
+    parser.add_argument("topic")
+    parser.add_argument("--block", type=float, default=0.1)
+    parser.add_argument("--quick", type=int, default=0)
+    parser.add_argument("--for", dest="length", type=float, default=15.0)
+    parser.add_argument("--awaits", action="store_true")
+    parser.add_argument("--streams", action="store_true")
+    arguments = parser.parse_args()
+    make = BlockingStreams if arguments.streams else Blocking
+    handler, watch = make(arguments.block, arguments.quick, arguments.awaits), Watch()
+    config = Config(offset_initial="oldest")  # session_timeout 10 s, heartbeat_interval 3 s, as users have it
+    async with ConsumerGroup([arguments.server], f"group-{arguments.topic}", config, observers=[watch]) as group:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(group.consume, [arguments.topic], handler)
+            await trio.sleep(arguments.length)
+            group.close_nowait()
+    seen = {
+        "lost": watch.lost,
+        "taken": handler.taken.total(),
+        "repeated": handler.taken.total() - len(handler.taken),
+        "partitions": len({partition for partition, _ in handler.taken}),
+        "committed": sum(watch.committed.values()),
+    }
+    print(json.dumps(seen), flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(main)
