@@ -42,7 +42,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!sarameya).*"),
     ("py:class", r"sarameya\.embedded\.(groups|framing|epoch_cache|partition_log)\..*"),
     ("py:class", r"sarameya\.(testing\.virtual_time\.T|group\.leader\.RunSync)"),
-    ("py:class", r"sarameya\.consumer\.partition_consumer\.PartitionConsumer"),
+    ("py:class", r"sarameya\.(consumer\.partition_consumer\.PartitionConsumer|group\.time_slices\.HandlerTime)"),
 ]
 
 

@@ -17,6 +17,7 @@ from sarameya.observe import (
     Event,
     Landed,
     LandingFailed,
+    LoopBlocked,
     MembershipChanged,
     OffsetReset,
     Retrying,
@@ -104,6 +105,8 @@ class Meters:
     """By what set them off, of `REBALANCE_REASONS`."""
     rebalance_seconds: Histogram = attrs.field(factory=Histogram)
     """How long each took: from when the member was no longer stable to when it was again."""
+    loop_blocked_seconds: float = 0.0
+    """How long the event loop was blocked, in all: the sum of `LoopBlocked.seconds`."""
     topics: dict[str, TopicMeters] = attrs.field(factory=dict)
 
     def topic(self, name: str) -> TopicMeters:
@@ -140,6 +143,8 @@ class Meter:
                 self._landed(meters.topic(partition.topic), event)
             case LandingFailed(partition=partition):
                 meters.topic(partition.topic).landing_failures += 1
+            case LoopBlocked(seconds=seconds):
+                meters.loop_blocked_seconds += seconds
             case DeadLettered(partition=partition, count=count):
                 meters.topic(partition.topic).dead_letters += count
 

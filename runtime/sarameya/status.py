@@ -138,6 +138,12 @@ class GroupStatus:
     session_timeout: float = 0.0
     """After so many seconds without a heartbeat the group gives the member up, whatever its `state` says:
     `Config.session_timeout`."""
+    blocked_seconds: float = 0.0
+    """Length of the last time that the event loop was blocked for a third of the session timeout or longer."""
+    blocked_ago: float = -1.0
+    """Seconds since that was over; -1 where it has not happened."""
+    blocked_at: str = ""
+    """FILE:LINE in FUNCTION of the call that blocked it."""
     partitions: tuple[PartitionStatus, ...] = ()
     """In order."""
     buffered_bytes: int = 0

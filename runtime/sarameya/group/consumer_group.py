@@ -23,6 +23,7 @@ from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_methods import check_handler
 from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
 from sarameya.group.leader import RunSync
+from sarameya.group.loop_monitor import Blockage, LoopMonitor
 from sarameya.group.member import CloseWanted, Member
 from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.runtime import Runtime, open_runtime
@@ -30,7 +31,7 @@ from sarameya.group.sessions import Sessions
 from sarameya.meters import Meter, Meters
 from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.transport import Transport
-from sarameya.observe import Observer, Observers
+from sarameya.observe import LoopBlocked, Observer, Observers
 from sarameya.protocol.assignors import ASSIGNORS
 from sarameya.protocol.assignors.base import Assignor
 from sarameya.protocol.assignors.calling import usable
@@ -90,6 +91,7 @@ class ConsumerGroup(Pausing):
         self._pauses = Pauses(group_id, self._observer)
         self._lifetime = self._run()
         self._runtime: Runtime | None = None
+        self._monitor: LoopMonitor | None = None
         self._member: Member | None = None
         self._sessions: Sessions | None = None
         self._connecting: trio.CancelScope | None = None
@@ -108,8 +110,12 @@ class ConsumerGroup(Pausing):
         loop."""
         runtime, member, sessions = self._runtime, self._member, self._sessions
         budget = (0, 0) if runtime is None else (runtime.budget.held, runtime.budget.capacity)
+        blocked = None if self._monitor is None else self._monitor.last
         return attrs.evolve(
             GroupStatus(group=self.group_id, state="closed") if member is None else member.status(),
+            blocked_seconds=0.0 if blocked is None else blocked.seconds,
+            blocked_ago=-1.0 if blocked is None else trio.current_time() - blocked.ended_at,
+            blocked_at="" if blocked is None else blocked.where,
             partitions=() if sessions is None else sessions.status(),
             buffered_bytes=budget[0],
             budget_bytes=budget[1],
@@ -144,10 +150,15 @@ class ConsumerGroup(Pausing):
             self._meter.answered,
             self.config.session_timeout / _PASSES_A_SESSION_TIMEOUT,
         ) as self._runtime:
+            self._monitor = LoopMonitor(self.config.session_timeout / 3, self._loop_was_blocked)
             try:
-                yield
+                with self._monitor.watching():
+                    yield
             finally:
-                self._runtime = None
+                self._runtime = self._monitor = None
+
+    def _loop_was_blocked(self, blockage: Blockage) -> None:
+        self._observer(LoopBlocked(self.group_id, blockage.seconds, blockage.where, blockage.stack))
 
     @overload
     async def consume(self, topics: Iterable[str], handler: ConsumerGroupHandler) -> None: ...

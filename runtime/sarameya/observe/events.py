@@ -224,6 +224,27 @@ class TaskStuck(Event):
 
 
 @attrs.frozen(slots=True)
+class LoopBlocked(Event):
+    """The event loop was blocked for longer than a third of `Config.session_timeout`, by a handler or another task.
+
+    No heartbeat was sent meanwhile. Reported once the loop runs again; the log has a line with the stack before that.
+
+    Attributes:
+        seconds: Length of the blockage.
+        where: FILE:LINE in FUNCTION, of the innermost frame that is no library's.
+        stack: As `traceback` formats it; empty where none could be taken.
+    """
+
+    group: str
+    seconds: float
+    where: str
+    stack: str = attrs.field(metadata={_FOR_PROGRAMS: True})
+
+    def __str__(self) -> str:
+        return f"loop blocked: for {self.seconds:.1f} s no heartbeat of group {self.group} could be sent; {self.where}"
+
+
+@attrs.frozen(slots=True)
 class OffsetReset(Event):
     """A position was not in the log, and was moved. From `before` to `log_start`, `gone` offsets were deleted before
     they were read; what the policy leaves out besides lies between `log_start` and `after`."""

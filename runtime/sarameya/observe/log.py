@@ -25,6 +25,7 @@ _LEVELS: dict[type[Event], int] = {
     events.TaskStuck: logging.ERROR,
     HandlerOverdue: logging.WARNING,
     HandlerReturned: logging.INFO,
+    events.LoopBlocked: logging.WARNING,
     events.OffsetReset: logging.WARNING,
     events.InterceptorFailed: logging.WARNING,
     events.InterceptorRecovered: logging.INFO,

@@ -173,6 +173,11 @@ def _meters(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
         "sarameya_rebalance_duration_seconds", "From when a member was not stable to when it was.", labels=_MEMBER
     )
     retries = CounterMetricFamily("sarameya_retries", "By what was tried again.", labels=[*_MEMBER, "what"])
+    blocked = CounterMetricFamily(
+        "sarameya_loop_blocked_seconds",
+        "How long the event loop was blocked, each time for a third of the session timeout or longer.",
+        labels=_MEMBER,
+    )
     events = CounterMetricFamily("sarameya_events", "What happened, by its kind.", labels=[*_MEMBER, "event"])
     for member in members:
         meters = member.meters
@@ -183,9 +188,10 @@ def _meters(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
         _add(lasted, _labels(member), meters.rebalance_seconds)
         for what, count in meters.retries.items():
             retries.add_metric(_labels(member, what), count)
+        blocked.add_metric(_labels(member), meters.loop_blocked_seconds)
         for event, count in {**dict.fromkeys(_EVENTS, 0), **meters.events}.items():
             events.add_metric(_labels(member, event), count)
-    yield from (requests, rebalances, lasted, retries, events)
+    yield from (requests, rebalances, lasted, retries, blocked, events)
 
 
 def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:

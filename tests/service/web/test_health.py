@@ -202,6 +202,21 @@ def silent_for(seconds: float, state: str) -> Heard:
     return attrs.evolve(member, snapshot=attrs.evolve(member.snapshot, status=status))
 
 
+@pytest.mark.parametrize(("ago", "ready"), [(-1.0, True), (0.0, False), (10.0, False), (10.5, True)])
+def test_fault_41_loop_that_was_blocked_lately_is_named(watch: Watch, ago: float, ready: bool) -> None:
+    member = silent_for(0.0, "STABLE")
+    assert member.snapshot is not None
+    status = attrs.evolve(
+        member.snapshot.status, blocked_seconds=4.0, blocked_ago=ago, blocked_at="shop.py:7 in consume_claim"
+    )
+    found = watch.see(attrs.evolve(member, snapshot=attrs.evolve(member.snapshot, status=status)))
+    assert found.is_ready is ready
+    if not ready:
+        line = f"the event loop was blocked for 4 s, {ago:.0f} s ago: no heartbeat could be sent; "
+        assert found.not_ready == (f"{line}shop.py:7 in consume_claim",)
+        assert found.troubles == (), "the log has it already"
+
+
 @pytest.mark.parametrize("activity", [Activity.COMMITTING, Activity.LANDING, Activity.PAUSED])
 def test_commit_that_is_not_taken_is_named_whatever_else_goes_on(watch: Watch, activity: Activity) -> None:
     for second in range(61):

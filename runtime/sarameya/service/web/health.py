@@ -135,6 +135,9 @@ def _reasons(heard: Heard, progress: ProgressTracker, now: float, stall_after: f
     elif status.coordinator_seconds > status.session_timeout:
         about = "the coordinator has not answered"
         yield Reason(f"{about} for {status.coordinator_seconds:.0f} s: {_GIVEN_UP}", True, about)
+    if 0 <= status.blocked_ago <= status.session_timeout:
+        line = f"the event loop was blocked for {status.blocked_seconds:.0f} s, {status.blocked_ago:.0f} s ago"
+        yield Reason(f"{line}: no heartbeat could be sent; {status.blocked_at}", True)  # LoopBlocked is in the log
     yield from _of_partitions(status, heard.worker, progress, now, stall_after)
 
 

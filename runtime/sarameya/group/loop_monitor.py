@@ -1,0 +1,121 @@
+"""Reports an event loop that is blocked: heartbeats wait, and no task can report it meanwhile.
+
+A thread watches the loop, and takes the stack of the blocking call while it lasts. It goes by the real clock: trio's
+clock may be virtual, and then stands still while a handler blocks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import sysconfig
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+import attrs
+import trio
+
+logger = logging.getLogger("sarameya")
+
+_LOOKS = 4
+"""Looks of the thread within the limit."""
+_TRIO = os.path.dirname(trio.__file__)
+_LIBRARIES = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib"))
+_UNSEEN = "no stack: the process was stopped, or a call held the interpreter's lock"
+
+
+@attrs.frozen(slots=True)
+class Blockage:
+    """A time for which the event loop was blocked."""
+
+    seconds: float
+    ended_at: float
+    """On trio's clock."""
+    where: str
+    """FILE:LINE in FUNCTION, of the innermost frame that is no library's."""
+    stack: str
+    """As `traceback` formats it, outermost frame first."""
+
+
+class LoopMonitor(trio.abc.Instrument):
+    """Watches the event loop it is made on.
+
+    Args:
+        limit: Seconds after which the loop counts as blocked.
+        report: Called on the event loop with each blockage, once it is over. A line of the log, with the stack, is
+            written while it lasts.
+    """
+
+    def __init__(self, limit: float, report: Callable[[Blockage], None]) -> None:
+        self._limit = limit
+        self._report = report
+        self._token = trio.lowlevel.current_trio_token()
+        self._loop_thread = threading.get_ident()
+        self._stop = threading.Event()
+        # When the present pass began; None while the loop waits for I/O. The thread reads it.
+        self._running_since: float | None = perf_counter()
+        # Of the last pass that was found blocked: when it began, and where it stood. The thread writes it.
+        self._found: tuple[float, str, str] = (-1.0, "", "")
+        self.last: Blockage | None = None
+        """The last blockage that is over."""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch for the length of the block."""
+        thread = threading.Thread(target=self._watch, name="sarameya loop monitor", daemon=True)
+        trio.lowlevel.add_instrument(self)
+        thread.start()
+        try:
+            yield
+        finally:
+            trio.lowlevel.remove_instrument(self)
+            self._stop.set()
+            thread.join()
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._running_since = perf_counter()
+
+    def before_io_wait(self, timeout: float) -> None:
+        since, self._running_since = self._running_since, None
+        if since is not None and (seconds := perf_counter() - since) >= self._limit:
+            found, where, stack = self._found
+            if found != since:
+                where, stack = _UNSEEN, ""
+            # Between two passes nothing may be woken: a task does what follows from it.
+            self._token.run_sync_soon(self._tell, Blockage(seconds, trio.current_time(), where, stack))
+
+    def _tell(self, blockage: Blockage) -> None:
+        self.last = blockage
+        self._report(blockage)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._limit / _LOOKS):
+            since = self._running_since
+            if since is None or since == self._found[0] or perf_counter() - since < self._limit:
+                continue
+            frames = _frames_of(self._loop_thread)
+            where, stack = _where(frames), "".join(frames.format())
+            self._found = (since, where, stack)
+            logger.error(
+                "the event loop is blocked, for %.1f s so far: heartbeats wait; it stands at\n%s",
+                perf_counter() - since,
+                stack.rstrip(),
+            )
+
+
+def _frames_of(thread: int) -> traceback.StackSummary:
+    """Return the frames of the task that a thread's event loop runs, outermost first."""
+    frames = traceback.StackSummary.extract(traceback.walk_stack(sys._current_frames().get(thread)))
+    frames.reverse()
+    inside = [index for index, frame in enumerate(frames) if frame.filename.startswith(_TRIO)]
+    return traceback.StackSummary.from_list(frames[inside[-1] + 1 if inside else 0 :] or frames)
+
+
+def _where(frames: traceback.StackSummary) -> str:
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    frame = (own or frames)[-1]
+    return f"{frame.filename}:{frame.lineno} in {frame.name}"

@@ -1,0 +1,92 @@
+"""Event loops that are blocked, and the reports of that. Real time: virtual time stands still meanwhile."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from sarameya import Config, ConsumerGroup
+from sarameya.embedded import EmbeddedCluster
+from sarameya.group.loop_monitor import Blockage, LoopMonitor
+from sarameya.observe import Event, LoopBlocked
+from tests.group.kit import Recorder
+
+LIMIT = 0.2
+
+
+def block_here(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def block_with_the_lock_held(seconds: float) -> None:
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+
+
+async def blockages(block: Callable[[float], None], seconds: float) -> list[Blockage]:
+    """Block a watched loop once, and wait until that is reported, if it is."""
+    found = list[Blockage]()
+    monitor = LoopMonitor(LIMIT, found.append)
+    with monitor.watching():
+        await trio.sleep(0.01)
+        block(seconds)
+        await trio.sleep(0.01)
+    assert monitor.last is (found[-1] if found else None)
+    return found
+
+
+async def test_blocked_loop_is_reported_with_its_stack(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "sarameya"):
+        (found,) = await blockages(block_here, 5 * LIMIT)
+    assert found.seconds >= 5 * LIMIT
+    assert found.where.endswith("in block_here")
+    assert "time.sleep(seconds)" in found.stack
+    assert "trio/_core" not in found.stack
+    (record,) = caplog.records
+    assert record.threadName == "sarameya loop monitor", "it is logged while the loop is blocked"
+    assert "time.sleep(seconds)" in record.getMessage()
+
+
+async def test_blocked_loop_is_reported_without_stack_where_the_lock_is_held() -> None:
+    (found,) = await blockages(block_with_the_lock_held, 2 * LIMIT)
+    assert found.seconds >= 2 * LIMIT
+    assert found.stack == "" or "usleep" in found.stack
+
+
+async def test_loop_that_waits_is_not_reported() -> None:
+    assert await blockages(lambda seconds: None, 0.0) == []
+
+
+async def test_monitor_leaves_no_thread() -> None:
+    await blockages(block_here, 0.0)
+    assert [thread.name for thread in threading.enumerate() if "loop monitor" in thread.name] == []
+
+
+async def test_fault_41_handler_that_blocks_is_an_event_a_metric_and_in_the_status() -> None:
+    events = list[Event]()
+    config = Config(offset_initial="oldest", session_timeout=6.0, heartbeat_interval=0.5)  # blocked: 2 s
+
+    async def block(*_: object) -> None:
+        block_here(2.5)
+
+    handler = Recorder(block)
+    async with EmbeddedCluster({"orders": 1}) as cluster:
+        cluster.produce("orders", 0, b"x")
+        async with ConsumerGroup(cluster.bootstrap_servers, "g", config, observers=[events.append]) as group:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(group.consume, ["orders"], handler)
+                await handler.received(1)
+                while not (told := [event for event in events if isinstance(event, LoopBlocked)]):
+                    await trio.sleep(0.01)
+                status = group.status()
+                group.close_nowait()
+            assert group.meters.loop_blocked_seconds == told[0].seconds
+    assert told[0].seconds >= 2.5
+    assert told[0].where.endswith("in block_here")
+    assert 0 <= status.blocked_ago < 60
+    assert (status.blocked_seconds, status.blocked_at) == (told[0].seconds, told[0].where)
