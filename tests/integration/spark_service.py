@@ -71,7 +71,7 @@ class Service:
         await self.until(lambda: os.path.ismount(seen))
         return seen
 
-    async def until(self, condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = DEADLINE) -> None:
         """Wait for `condition`; fail if the service ends before."""
         try:
             with trio.fail_after(seconds):

@@ -163,6 +163,7 @@ def _end(gateway: Any) -> None:
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
     end_process(gateway.proc)
+    gateway.leave()
 
 
 def _forget(context: SparkContext | None) -> None:

@@ -1,22 +1,23 @@
-"""Sees to it that a JVM which is still starting, and the place where it answers, do not outlive us.
+"""Sees to it that a JVM which is still starting, and its directory, do not outlive us.
 
 A JVM that has started sees its standard input end, however we end, and exits. One that starts looks there some seconds
-later, and nobody but us would take its directory away: it has the file with the port and the secret. So a shell waits
-beside it for our end: a second signal's, the watchdog's, SIGKILL's. It is there before the directory, which it makes
-itself, and until that is gone, so that at no moment our end would leave it behind.
+later, and nobody but us would take its directory away: it has the file with the port and the secret, and all temporary
+files. So a shell waits beside it for our end: a second signal's, the watchdog's, SIGKILL's. It is there before the
+directory, which it makes itself, and until that is gone, so that at no moment our end would leave it behind. Where the
+shell is killed with us, the next start removes the directory (scratch.py).
 """
 
 from __future__ import annotations
 
-import secrets
+import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sarameya_handlers.spark.engines.scratch import new_place, own
 from sarameya_handlers.spark.errors import SparkStartError
 
 # By SIGTERM a JVM takes its own temporary directories away. What ends us must not end the guard: a supervisor's SIGTERM
@@ -29,15 +30,16 @@ if ! said=$(mkdir -m 700 -- "$0" 2>&1); then
 fi
 echo made
 read -r jvm
-read -r _
+read -r started && read -r _
 if [ -n "$jvm" ]; then
-    kill -s TERM -- "-$jvm"
-    left=30
+    # One that has started sees our end by itself, and may be in the middle of a commit.
+    [ -n "$started" ] && left=300 || { left=30; kill -s TERM -- "-$jvm"; }
     while [ $left -gt 0 ] && kill -s 0 -- "-$jvm"; do
         sleep 0.1
         left=$((left - 1))
     done
-    kill -s KILL -- "-$jvm"
+    [ -n "$started" ] && kill -s 0 -- "-$jvm" && exit
+    [ -n "$started" ] || kill -s KILL -- "-$jvm"
 fi
 rm -rf -- "$0"
 """
@@ -47,17 +49,26 @@ _KILLED = "Spark's JVM is not started: the shell that would guard it was killed;
 
 
 class Guard:
-    """Who waits for our end, and the directory that is ours alone until then."""
+    """The shell that waits for our end, and the directory that is ours alone until then."""
 
-    def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path, owner: int) -> None:
         self._process = process
         self.directory = directory
+        self.owner = owner
+        """The descriptor by which it is ours, to be had by the JVM as well: it may outlive us for a moment."""
 
     def watch(self, jvm: subprocess.Popen[bytes]) -> None:
         """From here on `jvm`, with its group, ends with us. Raises SparkStartError if the guard was killed."""
+        self._say(b"%d\n" % jvm.pid)
+
+    def has_started(self) -> None:
+        """From here on the JVM ends by itself if we end, and only its directory is left to the guard."""
+        self._say(b"started\n")
+
+    def _say(self, line: bytes) -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(b"%d\n" % jvm.pid)
+            self._process.stdin.write(line)
         except BrokenPipeError as error:
             raise SparkStartError(_KILLED) from error
 
@@ -68,8 +79,8 @@ def guarding() -> Iterator[Guard]:
 
     Raises SparkStartError where no directory can be made, FileNotFoundError where there is no place for one.
     """
-    directory = Path(tempfile.gettempdir(), f"sarameya-{secrets.token_hex(8)}")
-    guard = _started(directory)
+    directory = new_place()
+    guard, owner = _started(directory), None
     assert guard.stdin is not None
     assert guard.stdout is not None
     try:
@@ -78,9 +89,12 @@ def guarding() -> Iterator[Guard]:
             raise SparkStartError(
                 f"Spark's JVM has no place to answer at: {why.decode(errors='replace')}" if why else _KILLED
             )
-        yield Guard(guard, directory)
+        owner = own(directory)
+        yield Guard(guard, directory, owner)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+        if owner is not None:
+            os.close(owner)
         guard.kill()  # before its standard input ends
         guard.wait()
         guard.stdin.close()

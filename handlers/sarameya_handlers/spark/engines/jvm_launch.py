@@ -13,12 +13,14 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from sarameya_handlers.spark.engines.java import require_java
-from sarameya_handlers.spark.engines.jvm_guard import guarding
+from sarameya_handlers.spark.engines.jvm_guard import Guard, guarding
 from sarameya_handlers.spark.engines.jvm_output import Output
+from sarameya_handlers.spark.engines.scratch import remove_abandoned
 from sarameya_handlers.spark.engines.start_failures import of_exit
 from sarameya_handlers.spark.errors import SparkStartError
 
@@ -36,17 +38,20 @@ def launch(
     launched: Callable[[subprocess.Popen[bytes]], None],
     check: Callable[[], None],
 ) -> Any:
-    """pyspark's gateway to a new JVM, whose process is its `proc`. Raises HandlerError or SparkStartError in the JVM's
+    """pyspark's gateway to a new JVM, whose process is its `proc`; its `leave` is to be called when that has ended, and
+    removes what it has left. Raises HandlerError or SparkStartError in the JVM's
     own words.
 
     `launched` is told of the process at once; as long as it does not answer, `check` is called, and may raise.
     """
     try:
         require_java()
-        with guarding() as guard:
+        remove_abandoned(check)
+        with ExitStack() as stack:
+            guard = stack.enter_context(guarding())
             # The JVM gives the file its name when all is in it.
             answer = guard.directory / "gateway"
-            process = _start(conf, output, {**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)})
+            process = _start(conf, output, {**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)}, guard)
             try:
                 guard.watch(process)
                 launched(process)
@@ -55,7 +60,8 @@ def launch(
                     time.sleep(_LOOK_AGAIN)
                 gateway = _connected(answer) if process.poll() is None else None
                 if gateway is not None:
-                    gateway.proc = process
+                    guard.has_started()
+                    gateway.proc, gateway.leave = process, stack.pop_all().close
                     output.launched()
                     return gateway
             except BaseException:
@@ -82,7 +88,9 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _start(conf: Iterable[tuple[str, str]], output: Output, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    conf: Iterable[tuple[str, str]], output: Output, environment: Mapping[str, str], guard: Guard
+) -> subprocess.Popen[bytes]:
     from pyspark.find_spark_home import _find_spark_home
 
     home = _find_spark_home()  # type: ignore[no-untyped-call]
@@ -91,12 +99,20 @@ def _start(conf: Iterable[tuple[str, str]], output: Output, environment: Mapping
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     return subprocess.Popen(
         command,
-        env={**os.environ, "SPARK_CONNECT_MODE": "0", **environment},
+        env={**os.environ, "SPARK_CONNECT_MODE": "0", "SPARK_SUBMIT_OPTS": _options(guard.directory), **environment},
         stdin=subprocess.PIPE,
         stdout=output.write_end,
         stderr=output.write_end,
         process_group=0,
+        pass_fds=(guard.owner,),
     )
+
+
+def _options(temporary: Path) -> str:
+    """The JVM's options: its temporary files, and with them Spark's, are in that directory. Others have the last word:
+    the environment, `spark.driver.extraJavaOptions`, `spark.local.dir` and SPARK_LOCAL_DIRS."""
+    quoted = str(temporary).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"-Djava.io.tmpdir={quoted}" {os.environ.get("SPARK_SUBMIT_OPTS", "")}'
 
 
 def _connected(answer: Path) -> Any:

@@ -56,6 +56,9 @@ class FakeGateway:
     def shutdown(self) -> None:
         self.closed = True
 
+    def leave(self) -> None:
+        assert self.proc.returncode is not None
+
 
 def gateway_of(program: str) -> Any:
     return FakeGateway(subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE))

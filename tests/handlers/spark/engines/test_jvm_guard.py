@@ -29,6 +29,8 @@ with guarding() as guard:
         sys.stdin.read()
     jvm = subprocess.Popen(["/bin/sh", "-c", sys.argv[1]], stdin=subprocess.PIPE, process_group=0)
     guard.watch(jvm)
+    if len(sys.argv) > 2:
+        guard.has_started()
     jvm.stdin.write(b"\\n")  # until then it is not guarded
     jvm.stdin.flush()
     jvm.wait()
@@ -75,6 +77,15 @@ async def test_process_that_is_killed_takes_what_it_starts_along(temporary: Path
     async with starting(*jvm) as process:
         assert len(os.listdir(temporary)) == 1
         process.kill()
+    await gone(temporary)
+
+
+async def test_fault_66_jvm_that_has_started_ends_by_itself_and_the_guard_tidies_up(temporary: Path) -> None:
+    """It is sent no signal, since it may be in the middle of a commit."""
+    async with starting(
+        "trap 'echo bad' TERM; read -r _; echo up; read -r _; sleep 1; echo ended >&2", "has started"
+    ) as it:
+        it.kill()
     await gone(temporary)
 
 
@@ -150,7 +161,7 @@ def test_what_a_shell_says_of_itself_is_no_failure(monkeypatch: pytest.MonkeyPat
 
 
 def test_directory_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
-    monkeypatch.setattr(jvm_guard.tempfile, "gettempdir", lambda: str(temporary / "missing"))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "missing"))
     with pytest.raises(SparkStartError, match=r"^Spark's JVM has no place to answer at: .*No such file or directory"):
         with guarding():
             pytest.fail("there is none")

@@ -131,6 +131,7 @@ def test_answer_leads_to_a_gateway_whose_address_is_nobody_elses(
     assert "PYSPARK_GATEWAY_SECRET" not in os.environ
     assert gateway.proc is launched.process
     end_process(gateway.proc)
+    gateway.leave()
     assert gateway.proc.returncode == 0
 
 

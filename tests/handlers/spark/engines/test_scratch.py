@@ -1,0 +1,157 @@
+"""Directories that killed processes have left, and those that are somebody's."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sarameya_handlers.spark.engines import scratch
+from sarameya_handlers.spark.engines.scratch import new_place, own, remove_abandoned
+
+OWNING = """
+import sys
+from sarameya_handlers.spark.engines.scratch import new_place, own
+place = new_place()
+place.mkdir(0o700)
+own(place)
+(place / "blockmgr-1" / "0c").mkdir(parents=True)
+(place / "blockmgr-1" / "0c" / "temp_local_1").write_bytes(bytes(1000))
+print(place, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path
+
+
+@contextmanager
+def owner() -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Another process, and the directory that it owns."""
+    command = [sys.executable, "-c", OWNING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, Path(process.stdout.readline().strip())
+        process.kill()
+
+
+def remove() -> None:
+    remove_abandoned(lambda: None)
+
+
+def left(number: int) -> Path:
+    """A directory as a process leaves it that was killed: with an owner that has no lock."""
+    place = Path(tempfile.gettempdir(), f"sarameya-{number:016x}")
+    (place / "spark-1").mkdir(parents=True)
+    (place / "owner").write_text("pid 1\n")  # one that is there, and is another's now
+    return place
+
+
+def test_fault_66_what_a_killed_process_has_left_is_removed(temporary: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with owner() as (process, place):
+        remove()
+        assert (place / "blockmgr-1" / "0c" / "temp_local_1").exists(), "it lives"
+        process.kill()
+        process.wait()
+        remove()
+    assert os.listdir(temporary) == []
+    assert f"{place} is left of a process that was killed" in caplog.text
+
+
+def test_fault_66_what_a_hundred_kills_have_left_is_removed(temporary: Path) -> None:
+    for number in range(100):
+        left(number)
+    remove()
+    assert os.listdir(temporary) == []
+
+
+def test_directory_stays_as_long_as_a_child_has_its_descriptor(temporary: Path) -> None:
+    """As a JVM, which may outlive us for a moment."""
+    (place := new_place()).mkdir()
+    descriptor = own(place)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(descriptor,)) as jvm:
+        os.close(descriptor)
+        remove()
+        assert place.exists()
+        jvm.kill()
+    remove()
+    assert os.listdir(temporary) == []
+
+
+def test_directory_of_ours_stays(temporary: Path) -> None:
+    (place := new_place()).mkdir()
+    descriptor = own(place)
+    remove()
+    assert place.exists()
+    os.close(descriptor)
+
+
+def test_directory_that_is_being_made_stays_for_a_while(temporary: Path) -> None:
+    (place := new_place()).mkdir()
+    remove()
+    assert place.exists()
+    before = time.time() - scratch._BEING_MADE - 1
+    os.utime(place, (before, before))
+    remove()
+    assert not place.exists()
+
+
+def test_symbolic_links_are_not_followed(temporary: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    precious = tmp_path_factory.mktemp("precious")
+    (precious / "owner").write_text("pid 1\n")
+    (temporary / f"sarameya-{1:016x}").symlink_to(precious)
+    (left(2) / "link").symlink_to(precious)
+    (place := temporary / f"sarameya-{3:016x}").mkdir()
+    (place / "owner").symlink_to(precious / "owner")
+    remove()
+    assert (precious / "owner").read_text() == "pid 1\n"
+    assert sorted(os.listdir(temporary)) == [f"sarameya-{1:016x}", f"sarameya-{3:016x}"]
+
+
+@pytest.mark.parametrize("name", ["spark-1", "blockmgr-1", "sarameya-1", "sarameya-demo", f"sarameya-{1:016X}-"])
+def test_what_has_another_name_stays(temporary: Path, name: str) -> None:
+    (temporary / name).mkdir()
+    (temporary / name / "owner").write_text("pid 1\n")
+    remove()
+    assert os.listdir(temporary) == [name]
+
+
+def test_file_of_such_a_name_stays(temporary: Path) -> None:
+    (temporary / f"sarameya-{1:016x}").write_text("")
+    remove()
+    assert len(os.listdir(temporary)) == 1
+
+
+def test_pipe_in_place_of_the_owner_hangs_nobody(temporary: Path) -> None:
+    (place := temporary / f"sarameya-{1:016x}").mkdir()
+    os.mkfifo(place / "owner")
+    remove()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_directory_of_another_user_stays(temporary: Path) -> None:
+    os.chown(left(1), 12345, 12345)
+    remove()
+    assert len(os.listdir(temporary)) == 1
+
+
+def test_two_that_remove_at_once_get_along(temporary: Path) -> None:
+    for number in range(50):
+        left(number)
+    program = "from sarameya_handlers.spark.engines.scratch import *; remove_abandoned(lambda: None)"
+    both = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(2)]
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert os.listdir(temporary) == []

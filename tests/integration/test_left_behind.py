@@ -1,0 +1,91 @@
+"""Temporary files of Spark's JVMs: none is left once a service has started again, whatever was killed before."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.integration.spark_service import Service, kill, spark_service
+
+pytestmark = [pytest.mark.integration, pytest.mark.cold]
+
+STALE = 97
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Path:
+    """What the services of this test have in place of /tmp."""
+    (place := tmp_path / "a place of its own").mkdir()
+    return place
+
+
+def left(temporary: Path, number: int) -> None:
+    """A directory as a killed service leaves it."""
+    place = temporary / f"sarameya-{number:016x}"
+    for name in ("spark-1", "blockmgr-1/0c"):
+        (place / name).mkdir(parents=True)
+    (place / "blockmgr-1" / "0c" / "temp_shuffle_1").write_bytes(bytes(10_000))
+    (place / "owner").write_text("pid 1\n")
+
+
+def ours(temporary: Path) -> list[Path]:
+    return [*temporary.glob("sarameya-*")]
+
+
+def spark_works(temporary: Path) -> bool:
+    return any(temporary.glob("sarameya-*/blockmgr-*"))
+
+
+def kill_all(service: Service) -> None:
+    """The service, its JVM and what guards it, at once, as a control group is killed."""
+    everything = service.processes()
+    for pid in everything:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in everything:
+        kill(pid)
+
+
+async def test_fault_66_nothing_of_killed_services_is_left_once_one_has_started(
+    tmp_path: Path, temporary: Path
+) -> None:
+    for number in range(STALE):
+        left(temporary, number)
+    other = temporary / "spark-of-somebody-else"
+    other.mkdir()
+    environment = {"TMPDIR": str(temporary)}
+    for moment in ("started", "starting", "started"):
+        async with spark_service(tmp_path, environment=environment) as service:
+            if moment == "started":
+                await service.until(partial(spark_works, temporary))
+            await service.until(service.jvms)
+            kill_all(service)
+            await service.running.process.wait()
+        assert ours(temporary)
+    async with spark_service(tmp_path, environment=environment) as service:
+        await service.produce_and_land(2)
+        (first,) = ours(temporary)
+        assert sorted(os.listdir(temporary)) == sorted([first.name, other.name])
+        assert spark_works(temporary), "all that Spark has is in it"
+        kill(service.jvms()[0])
+        await service.produce_and_land(2)
+        (second,) = ours(temporary)
+        assert second != first
+        service.running.process.send_signal(signal.SIGTERM)
+        with trio.fail_after(60):
+            assert await service.running.process.wait() == 0
+    assert os.listdir(temporary) == [other.name]
+
+
+async def test_service_that_is_killed_alone_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
+    """Its JVM sees that it has ended, and ends; what guards it removes the directory."""
+    async with spark_service(tmp_path, environment={"TMPDIR": str(temporary)}) as service:
+        await service.produce_and_land(2)
+        kill(service.running.process.pid)
+        with trio.fail_after(60):
+            while ours(temporary):
+                await trio.sleep(0.1)
