@@ -19,7 +19,7 @@ from sarameya.observe.log import _LEVELS
 from sarameya.service import failures, signals, troubles, unfinished
 from sarameya.service.app_file import SERVICE_KEYS
 from sarameya.service.log_lines import RESERVED, LogFormat
-from sarameya.service.web import health
+from sarameya.service.web import connections, health
 from sarameya.telemetry import exporting
 from sarameya_handlers.landing import starting
 from tests.docs.pages import DOCS, blocks, page
@@ -76,7 +76,8 @@ def test_every_event_that_is_a_warning_has_a_row_with_what_to_do() -> None:
     assert told >= warned
     others = told - warned
     words = "".join(
-        inspect.getsource(module) for module in (signals, unfinished, troubles, health, exporting, starting)
+        inspect.getsource(module)
+        for module in (connections, signals, unfinished, troubles, health, exporting, starting)
     )
     assert [one for one in others if not hasattr(sarameya, one) and one not in words] == []
 

@@ -88,7 +88,13 @@ def get(url: str) -> tuple[int, str]:
 
 
 def write_app(
-    directory: Path, servers: list[str], topics: tuple[str, ...], config: str, service: str, group: str
+    directory: Path,
+    servers: list[str],
+    topics: tuple[str, ...],
+    config: str,
+    service: str,
+    group: str,
+    handler: str = "told:Told",
 ) -> None:
     """The app file, and the handler that it names."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -98,7 +104,7 @@ def write_app(
         bootstrap_servers = {json.dumps(servers)}
         group = {json.dumps(group)}
         topics = {json.dumps(topics)}
-        handler.name = "told:Told"
+        handler.name = {json.dumps(handler)}
         [config]
         offset_initial = "oldest"
         autocommit_interval = 0.2
@@ -120,9 +126,10 @@ async def running(
     config: str = "",
     service: str = "",
     group: str = "orders-landing",
+    handler: str = "told:Told",
 ) -> AsyncIterator[Service]:
     """`sarameya run`, warnings being errors, its pages at a port of its own; killed if it still runs at the end."""
-    write_app(directory, cluster.bootstrap_servers, topics, config, service, group)
+    write_app(directory, cluster.bootstrap_servers, topics, config, service, group, handler)
     command = [sys.executable, "-W", "error", "-m", "sarameya.service", "run", "app.toml", *arguments]
     log = directory / "log"
     with log.open("wb") as out:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
+import logging
 import re
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -21,8 +24,9 @@ from sarameya.errors import ConfigError
 from sarameya.service.app_file import App, HandlerSection, ServiceSection
 from sarameya.service.listening import ListenError
 from sarameya.service.signals import Stop
-from sarameya.service.web.app import _Feed
+from sarameya.service.web.app import MOST_FOLLOWING, _Feed
 from sarameya.service.web.board import Board
+from sarameya.service.web.connections import _Accepting
 from sarameya.service.web.members import Heard
 from sarameya.service.web.opening import open_pages
 from sarameya.service.web.server import serving
@@ -259,11 +263,13 @@ async def test_events_come_each_second_and_end_with_the_board() -> None:
     assert rest.count(b"data: ") <= 1
 
 
-async def test_client_that_goes_leaves_nothing_behind() -> None:
-    def feeds() -> int:
-        gc.collect()
-        return sum(isinstance(one, _Feed) for one in gc.get_objects())
+def feeds() -> int:
+    """How many clients of `/events` there are."""
+    gc.collect()
+    return sum(isinstance(one, _Feed) for one in gc.get_objects())
 
+
+async def test_client_that_goes_leaves_nothing_behind() -> None:
     before = feeds()
     async with site() as here:
         streams = [await here.send("/events") for _ in range(5)]
@@ -335,6 +341,70 @@ async def test_client_that_takes_nothing_does_not_hold_the_end_up(monkeypatch: p
             stream = await served.send("/events")
             await trio.sleep(1)
         await stream.aclose()
+
+
+async def test_client_that_reads_too_slowly_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a little now and then, so that the kernel has no reason to give it up."""
+    monkeypatch.setattr("sarameya.service.web.server._STALLED", 1.0)
+    monkeypatch.setattr("sarameya.service.web.app._Feed.__anext__", _much)
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
+    before = feeds()
+    async with site() as served:
+        stream = await served.send("/events")
+        assert await stream.receive_some(1)
+        assert feeds() == before + 1
+        while feeds() > before:
+            await stream.receive_some(4096)
+            await trio.sleep(0.2)
+        assert (await served.ask("/healthz")).status == 200
+        await stream.aclose()
+
+
+async def test_client_beyond_the_most_is_told_to_come_later_and_finds_a_place_that_is_left() -> None:
+    async with site() as here:
+        streams = [await here.send("/events") for _ in range(MOST_FOLLOWING)]
+        for stream in streams:
+            assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+        refused = await here.ask("/events")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "10")
+        assert "32 clients follow already" in refused.body
+        assert (await here.ask("/readyz")).status == 200
+        await streams.pop().aclose()
+        while (stream := await here.send("/events")) and not (await stream.receive_some()).startswith(b"HTTP/1.1 200 "):
+            await stream.aclose()
+            await trio.sleep(0.1)
+        for one in (stream, *streams):
+            await one.aclose()
+
+
+class Exhausted:
+    """A listener that fails for a while."""
+
+    def __init__(self, error: OSError, until: float) -> None:
+        self.error, self.until, self.tries = error, until, 0
+
+    async def accept(self) -> Any:
+        self.tries += 1
+        if trio.current_time() < self.until:
+            raise self.error
+        await trio.sleep(60)
+        return "a connection"
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [(errno.EMFILE, r"Too many open files \(ulimit -n is \d+\)"), (errno.ENOMEM, "Cannot allocate memory")],
+)
+async def test_fault_60_accept_that_fails_is_a_line_and_one_when_over(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, number: int, why: str
+) -> None:
+    caplog.set_level(logging.INFO, "sarameya")
+    listener = Exhausted(OSError(number, "no"), trio.current_time() + 100)
+    assert await _Accepting(cast(Any, listener)).next() == "a connection"
+    first, second = [record.getMessage() for record in caplog.records]
+    assert re.fullmatch(f"no connection to the pages can be accepted: {why}", first)
+    assert second == "connections to the pages are accepted again, after 100 s"
+    assert listener.tries < 250, "it spins"
 
 
 async def _much(feed: _Feed) -> str:

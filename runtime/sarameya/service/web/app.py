@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from sarameya.service.web.board import Shown
 from sarameya.service.web.exposed import Exposed
@@ -25,16 +26,21 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+MOST_FOLLOWING = 32
+"""Clients of `/events` at a time. Others may ask for `/status.json` now and then, as the page does."""
+_TOO_MANY = f"{MOST_FOLLOWING} clients follow already: ask again later, or for /status.json\n"
+_LATER = {"Retry-After": "10", "Connection": "close"}
 _SCRIPTS = ("page.js", "feed.js", "plots.js", "reasons.js", "tables.js", "words.js")
-_STATIC = {**dict.fromkeys(_SCRIPTS, "text/javascript"), "page.css": "text/css"}
+_STATIC = {"index.html": "text/html", **dict.fromkeys(_SCRIPTS, "text/javascript"), "page.css": "text/css"}
 
 
 def make_app(board: Shown, names: Names) -> Starlette:
     """The application over a board, for who asks by one of these names."""
     exposed = Exposed(board)
+    static = {name: _static(name, kind) for name, kind in _STATIC.items()}  # read while there are descriptors
 
     async def page(request: Request) -> Response:
-        return _static("index.html", "text/html")
+        return static["index.html"]
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
@@ -51,8 +57,12 @@ def make_app(board: Shown, names: Names) -> Starlette:
     async def status(request: Request) -> Response:
         return JSONResponse(board.full_document(), headers=_HEADERS)
 
+    following = set[_Events]()
+
     async def events(request: Request) -> Response:
-        return StreamingResponse(_Feed(board), media_type="text/event-stream", headers=_HEADERS)
+        if len(following) >= MOST_FOLLOWING:
+            return PlainTextResponse(_TOO_MANY, status_code=503, headers=_HEADERS | _LATER)
+        return _Events(board, following)
 
     routes = [
         Route("/", page),
@@ -61,9 +71,24 @@ def make_app(board: Shown, names: Names) -> Starlette:
         Route("/readyz", readyz),
         Route("/status.json", status),
         Route("/events", events),
-        *(Route(f"/{name}", _serving(name, kind)) for name, kind in _STATIC.items()),
+        *(Route(f"/{name}", _serving(static[name])) for name in _STATIC if name != "index.html"),
     ]
     return Starlette(routes=routes, middleware=[Middleware(LetIn, names=names)])
+
+
+class _Events(StreamingResponse):
+    """The answer to one client of `/events`; it stands in `following` until the client has gone."""
+
+    def __init__(self, board: Shown, following: set[_Events]) -> None:
+        super().__init__(_Feed(board), media_type="text/event-stream", headers=_HEADERS)
+        self._following = following
+        following.add(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._following.discard(self)
 
 
 class _Feed:
@@ -91,9 +116,9 @@ def _told(what: str, bad: Sequence[str], more: Sequence[str] = ()) -> Response:
     return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if bad else 200, headers=_HEADERS)
 
 
-def _serving(name: str, kind: str):  # type: ignore[no-untyped-def]
+def _serving(response: Response):  # type: ignore[no-untyped-def]
     async def serve(request: Request) -> Response:
-        return _static(name, kind)
+        return response
 
     return serve
 

@@ -13,7 +13,10 @@ export function follow({ look, whole, silent }) {
       const answer = await fetch("status.json", { signal: AbortSignal.timeout(SILENT_AFTER * 1000) });
       if (!answer.ok) throw new Error(answer.statusText);
       const said = await answer.json();
-      if (asking === feed) whole(said);
+      if (asking !== feed) return;
+      heardAt = now();
+      isLost = false;
+      whole(said);
     } catch {
       setTimeout(() => { if (asking === feed && asking.readyState === EventSource.OPEN) fetchWhole(asking); }, AGAIN_AFTER * 1000);
     }
@@ -38,8 +41,12 @@ export function follow({ look, whole, silent }) {
     opened.onerror = () => {
       isLost = true;
       silent(now() - heardAt);
-      // What is answered by another status than 200, as proxies do, the browser does not ask for again.
-      if (opened.readyState === EventSource.CLOSED) again = setTimeout(open, AGAIN_AFTER * 1000);
+      // What is answered by another status than 200, as proxies do, the browser does not ask for again. Where too many
+      // pages follow already, this one asks for the whole now and then.
+      if (opened.readyState === EventSource.CLOSED) {
+        fetchWhole(opened);
+        again = setTimeout(open, AGAIN_AFTER * 1000);
+      }
     };
   }
 
