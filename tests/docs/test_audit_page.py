@@ -13,8 +13,9 @@ from sarameya_handlers.audit.findings import SEVERITY
 from sarameya_handlers.audit.report import report_document, report_text
 from sarameya_handlers.audit.rewinding import Chains, plan_rewind, rewind_document, rewind_text
 from sarameya_handlers.audit.spans import spans_of
-from sarameya_handlers.audit.sweeping import plan_sweep, sweep_document
+from sarameya_handlers.audit.sweeping import Sweep, plan_sweep, sweep_document
 from sarameya_handlers.audit.verdict import judge
+from sarameya_handlers.landing.data_files import Unpublished
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note
 from sarameya_handlers.spark.tables.table import Leftover
 from tests.docs.pages import blocks, page
@@ -109,8 +110,17 @@ def test_every_field_of_the_documents_is_told() -> None:
         table="x", forgets=False, chains=chains, cluster=facts.cluster, leftovers=(left,), now=0.0, uncounted="x"
     )
     assert fields(report_document(facts, judge(facts))) == named("verify")
-    sweep = sweep_document("x", plan_sweep([left], 0.0, 1.0), [gap], 0.0, executed=False)
-    assert fields(sweep) - {"what", "name", "size_bytes", "changed", "others_may_take"} == named("sweep")
+    sweep = sweep_document(
+        Sweep(
+            table="x",
+            older_than=0.0,
+            is_executed=False,
+            unpublished=[Unpublished("link 7", 1)],
+            restate=[gap],
+            plan=plan_sweep([left], 0.0, 1.0),
+        )
+    )
+    assert fields(sweep) - {"name", "size_bytes", "changed", "others_may_take"} == named("sweep")
     assert fields(rewind_document("x", "y", moves(), executed=False)) == named("rewind")
 
 

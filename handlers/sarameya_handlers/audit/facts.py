@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from sarameya import CommittedOffset, TopicPartition
+from sarameya_handlers.landing.data_files import Unpublished
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.table import Leftover
 
@@ -133,6 +134,8 @@ class Facts:
     unreadable: str = ""
     cluster: ClusterFacts | None = None
     """None where no cluster was asked."""
+    unpublished: tuple[Unpublished, ...] = ()
+    """Rows that plain readers of the table miss until somebody publishes them."""
     leftovers: tuple[Leftover, ...] = ()
     unlisted: str = ""
     """Why leftovers could not be listed."""

@@ -31,6 +31,7 @@ class Code(StrEnum):
     ROWS_MISSING = "rows-missing"
     ROWS_OUTSIDE = "rows-outside"
     OFFSETS_REPEATED = "offsets-repeated"
+    ROWS_UNPUBLISHED = "rows-unpublished"
     TABLE_REWOUND = "table-rewound"
     COMMIT_MOVED = "commit-moved"
     CHAIN_FOREIGN = "chain-foreign"
@@ -56,6 +57,7 @@ SEVERITY = {
     Code.ROWS_MISSING: Severity.UNPROVED,
     Code.ROWS_OUTSIDE: Severity.WRONG,
     Code.OFFSETS_REPEATED: Severity.WRONG,
+    Code.ROWS_UNPUBLISHED: Severity.UNPROVED,
     Code.TABLE_REWOUND: Severity.WRONG,
     Code.COMMIT_MOVED: Severity.WRONG,
     Code.CHAIN_FOREIGN: Severity.WRONG,

@@ -6,6 +6,7 @@ the links read after it, no row beyond those read after the rows, no link beyond
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Counts, Fact
 from sarameya_handlers.audit.lineage import LINEAGE
 from sarameya_handlers.audit.running import Run, without_spark
 from sarameya_handlers.audit.spans import spans_of
+from sarameya_handlers.landing.data_files import Unpublished
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.errors import cause_of
@@ -28,6 +30,8 @@ from sarameya_handlers.spark.tables.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+_LOOK_AGAIN = 0.1
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -67,10 +71,23 @@ def table_facts(spark: SparkSession, audit: Audit, heads: Sequence[ChainFacts], 
     facts = _with_counts(spark, audit, facts)
     # Where Spark has died, and not the table was unreadable, this raises.
     facts = attrs.evolve(facts, chains=tuple(with_later(spark, table, facts.chains)))
+    facts = attrs.evolve(facts, unpublished=tuple(lasting_unpublished(spark, table)))
     try:
         return attrs.evolve(facts, leftovers=tuple(table.leftovers(spark)))
     except HandlerError as error:  # not every place can be listed from everywhere
         return attrs.evolve(facts, unlisted=str(error))
+
+
+def lasting_unpublished(spark: SparkSession, table: Table, looks: int = 20) -> list[Unpublished]:
+    """Return what is unpublished and stays so for two seconds: a process that lives publishes at once."""
+    found = list(table.unpublished(spark))
+    for _ in range(looks):
+        if not found:
+            break
+        time.sleep(_LOOK_AGAIN)
+        still = {one.what for one in table.unpublished(spark)}
+        found = [one for one in found if one.what in still]
+    return found
 
 
 # -- links, blocking ---------------------------------------------------------------------------------

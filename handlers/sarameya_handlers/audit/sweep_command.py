@@ -17,6 +17,7 @@ from sarameya_handlers.audit.claiming import claim_driver
 from sarameya_handlers.audit.running import Run, open_run
 from sarameya_handlers.audit.sweeping import (
     SAFE_AGE,
+    Sweep,
     Swept,
     plan_sweep,
     restated,
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show what landings that did not win, or did not end, have left behind, and with --execute remove it: no link "
-        "names it, and no reader sees it. Members may go on landing meanwhile, but beside a Spark driver of the "
-        "sweep's own, where the table loses commits of two: --single-driver."
+        "names it, and no reader sees it. A compaction that was killed is finished by --execute. Members may go on "
+        "landing meanwhile, but beside a Spark driver of the sweep's own, where the table loses commits of two: "
+        "--single-driver."
     )
     parser.epilog = epilog(
         "sarameya sweep parquet:landing/orders --older-than 1d",
@@ -77,33 +79,38 @@ def run(args: argparse.Namespace) -> int:
             "tried again; --force allows it",
         )
     table = arguments.table_of(args)
-    plan, restate = trio.run(_sweep, args, table)
-    shown = [swept.error for swept in plan if swept.error]
-    show(
-        sweep_text(table.name, plan, restate, executed=args.execute),
-        sweep_document(table.name, plan, restate, args.older_than, executed=args.execute),
-        as_json=args.json,
-    )
-    return 1 if shown else 0
+    sweep = trio.run(_sweep, args, table)
+    show(sweep_text(sweep), sweep_document(sweep), as_json=args.json)
+    return 1 if any(swept.error for swept in sweep.plan) else 0
 
 
-async def _sweep(args: argparse.Namespace, table: Table) -> tuple[list[Swept], list[Link]]:
+async def _sweep(args: argparse.Namespace, table: Table) -> Sweep:
     with steps(quiet=args.quiet) as progress:
         return await _with_steps(args, table, progress)
 
 
-async def _with_steps(args: argparse.Namespace, table: Table, progress: Steps) -> tuple[list[Swept], list[Link]]:
+async def _with_steps(args: argparse.Namespace, table: Table, progress: Steps) -> Sweep:
     async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
         if args.execute:
             await run(lambda spark: claim_driver(spark, table, is_single=args.single_driver))
         progress(f"{table.name}: looking for what was left behind")
+        unpublished = await run(table.unpublished)
+        if args.execute and unpublished:
+            await run(table.recover)
         plan = plan_sweep(await run(table.leftovers), args.older_than, time.time(), is_forced=args.force)
         heads = await run(lambda spark: table.heads(spark, table.keys(spark)))
         restate = to_restate(heads.values(), plan)
         if args.execute and any(swept.is_due for swept in plan):
             progress("removing it", sum(swept.is_due for swept in plan))
             plan = await _execute(run, table, plan, restate, progress)
-    return plan, restate
+    return Sweep(
+        table=table.name,
+        older_than=args.older_than,
+        is_executed=args.execute,
+        unpublished=unpublished,
+        restate=restate,
+        plan=plan,
+    )
 
 
 async def _execute(

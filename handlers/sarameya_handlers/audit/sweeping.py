@@ -9,7 +9,7 @@ nothing that was there before can win any more, however late it wakes.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -17,6 +17,7 @@ import attrs
 from sarameya.service import counted, table
 from sarameya_handlers.audit.wording import age, amount
 from sarameya_handlers.landing.chain import Chain
+from sarameya_handlers.landing.data_files import Unpublished
 from sarameya_handlers.landing.links import Kind, Link
 from sarameya_handlers.spark.tables.table import Leftover
 
@@ -70,19 +71,46 @@ def restated(head: Link, now: float) -> Link:
 _SHOWN = 100
 
 
-def sweep_text(name: str, plan: Sequence[Swept], restate: Sequence[Link], *, executed: bool) -> str:
-    """For a person."""
+@attrs.frozen(slots=True, kw_only=True)
+class Sweep:
+    """What a sweep has found of a table, and, where it `is_executed`, has done."""
+
+    table: str
+    older_than: float
+    is_executed: bool
+    unpublished: Sequence[Unpublished] = ()
+    """Published where it `is_executed`."""
+    restate: Sequence[Link] = ()
+    """Heads of the chains that get an empty link."""
+    plan: Sequence[Swept] = ()
+
+
+def sweep_text(sweep: Sweep) -> str:
+    """Return what a person reads."""
+    plan, executed = sweep.plan, sweep.is_executed
+    parts = [f"TABLE {sweep.table}"]
+    if sweep.unpublished:
+        parts.append("\n".join(_unpublished(sweep)))
     if not plan:
-        return f"TABLE {name}\n\nNothing has been left behind."
+        return "\n\n".join([*parts, "Nothing has been left behind."])
     rows = [
         (_fate(swept, executed), age(swept.age), swept.leftover.size_bytes, swept.leftover.what, swept.leftover.name)
         for swept in plan[:_SHOWN]
     ]
-    parts = [f"TABLE {name}", table(("", "AGE", "BYTES", "WHAT", "NAME"), rows)]
+    parts.append(table(("", "AGE", "BYTES", "WHAT", "NAME"), rows))
     if len(plan) > _SHOWN:
         parts.append(f"and {len(plan) - _SHOWN} more (--json has them all)")
-    parts.append("\n".join(_sums(plan, restate, executed)))
+    parts.append("\n".join(_sums(plan, sweep.restate, executed)))
     return "\n\n".join(parts)
+
+
+def _unpublished(sweep: Sweep) -> Iterator[str]:
+    for one in sweep.unpublished:
+        rows = f"up to {amount(one.rows, 'row')}"
+        if sweep.is_executed:
+            yield f"{one.what} was not finished, plain readers missed {rows}: it is finished now."
+        else:
+            yield f"{one.what} is not finished, plain readers miss {rows}: --execute finishes it, whatever its age."
 
 
 def _fate(swept: Swept, executed: bool) -> str:
@@ -112,17 +140,16 @@ def _sums(plan: Sequence[Swept], restate: Sequence[Link], executed: bool) -> lis
     return lines
 
 
-def sweep_document(
-    name: str, plan: Sequence[Swept], restate: Sequence[Link], older_than: float, *, executed: bool
-) -> dict[str, Any]:
-    """For programs."""
+def sweep_document(sweep: Sweep) -> dict[str, Any]:
+    """Return what programs read."""
     return {
-        "table": name,
-        "executed": executed,
-        "older_than": older_than,
+        "table": sweep.table,
+        "executed": sweep.is_executed,
+        "older_than": sweep.older_than,
+        "unpublished": [{"what": one.what, "rows": one.rows} for one in sweep.unpublished],
         "restated": [
             {"sink": head.key.sink, "topic": head.key.topic, "partition": head.key.partition, "number": head.number + 1}
-            for head in restate
+            for head in sweep.restate
         ],
         "leftovers": [
             {
@@ -135,6 +162,6 @@ def sweep_document(
                 "removed": swept.is_removed,
                 "error": swept.error or None,
             }
-            for swept in plan
+            for swept in sweep.plan
         ],
     }

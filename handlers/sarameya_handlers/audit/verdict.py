@@ -23,7 +23,7 @@ _RESTORE = "restore the table from before that was done, and rewind its group"
 
 def judge(facts: Facts, accept: Collection[Code] = ()) -> list[Finding]:
     """All findings: of the links, the rows, the cluster, and what was left behind. Those in `accept` are known of."""
-    found = [*_links(facts), *row_findings(facts), *cluster_findings(facts), *_leftovers(facts)]
+    found = [*_links(facts), *row_findings(facts), *cluster_findings(facts), *_unpublished(facts), *_leftovers(facts)]
     return [attrs.evolve(finding, accepted=finding.code in accept) for finding in found]
 
 
@@ -118,6 +118,16 @@ def _missing(where: str, first: int, last: int) -> Finding:
 def _origin(link: Link) -> str:
     topic_id = f" with the id {link.origin.topic_id}" if link.origin.topic_id else ""
     return f"group {link.origin.group!r}, topic {link.key.topic!r}{topic_id}"
+
+
+def _unpublished(facts: Facts) -> Iterator[Finding]:
+    for one in facts.unpublished:
+        yield Finding(
+            code=Code.ROWS_UNPUBLISHED,
+            where="",
+            text=f"{one.what} was not finished: plain readers of the directory miss up to {amount(one.rows, 'row')}",
+            remedy=f"start a sink that lands in it, or run sarameya sweep {facts.table} --older-than 1d --execute",
+        )
 
 
 def _leftovers(facts: Facts) -> Iterator[Finding]:

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import attrs
 
-from sarameya_handlers.landing.compactions import Compaction
+from sarameya_handlers.landing.compactions import Compaction, attempt_of
 from sarameya_handlers.landing.data_files import DataFiles
 from sarameya_handlers.landing.files import UnansweredError
 from sarameya_handlers.landing.manifests import DataFile
@@ -72,7 +71,7 @@ def compact(
     small = plan(places, file_bytes)
     if not small:
         return Compacted(None)
-    attempt = uuid4().hex
+    attempt = attempt_of(_number(last) + 1)
     is_known = True
     opened = {file: partial(_open, places[file], root / file.name) for group in small for file in group}
     try:
@@ -90,7 +89,7 @@ def compact(
             _write([opened[file] for file in group], schema, where / f"{number:06d}.parquet", check)
             rows += sum(file.rows for file in group)
         written(rows, of)
-        new = files.settle(attempt, lambda number: f"compacted-{attempt}-{number}.parquet", _rows)
+        new = files.settle(attempt, lambda number: f"{attempt}-{number}.parquet", _rows)
         _check_rows(new, groups)
         replaced = tuple(file.name for group in groups for file in group)
         compaction = Compaction(_number(last) + 1, attempt, replaced, new)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import attrs
 import msgspec
 
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.files import put_if_absent
+from sarameya_handlers.landing.files import put_if_absent, sync
 from sarameya_handlers.landing.manifests import DataFile
 from sarameya_handlers.landing.numbered import last_number
 
@@ -30,6 +31,22 @@ class Compaction:
     files: tuple[DataFile, ...]
 
 
+_ATTEMPT = "compacted"
+
+
+def attempt_of(number: int) -> str:
+    """Return a new attempt at the compaction of this number; its files and its directory are named after it."""
+    return f"{_ATTEMPT}-{number}-{uuid4().hex}"
+
+
+def number_of(attempt: str) -> int | None:
+    """Return the number that an attempt tries to put, by its name; None for an attempt at a link."""
+    match attempt.split("-"):
+        case [word, number, _] if word == _ATTEMPT and number.isdecimal():
+            return int(number)
+    return None
+
+
 class Compactions:
     """The compactions below a directory."""
 
@@ -39,6 +56,20 @@ class Compactions:
     def put(self, compaction: Compaction) -> bool:
         """Put it if there is none of its number, durably; False where there is one. Raises OSError, UnansweredError."""
         return put_if_absent(self._path(compaction.number), msgspec.json.encode(compaction, order="deterministic"))
+
+    def take(self, number: int) -> Compaction:
+        """Put a compaction of nothing if there is none of this number, and return the one that there is.
+
+        Afterwards no attempt at this number can be put any more, however late its process wakes.
+        """
+        self.put(Compaction(number, attempt_of(number), (), ()))
+        found = self.get(number)
+        assert found is not None, "it was put, or there was one"
+        return found
+
+    def sync(self) -> None:
+        """Bring the names of all compactions to the disk. Raises OSError."""
+        sync(self._root)
 
     def all(self) -> Iterator[Compaction]:
         """Every one, in order. Raises BrokenChainError for one that cannot be read."""

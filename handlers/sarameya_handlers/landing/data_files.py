@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+import attrs
 
 from sarameya_handlers.landing.compactions import Compaction, Compactions
 from sarameya_handlers.landing.files import is_there, make_directory, sync
@@ -23,6 +26,15 @@ from sarameya_handlers.landing.schemas import Schemas
 
 HIDDEN = "_sarameya"
 """What begins with an underscore Spark, pyarrow and Hive take for hidden."""
+
+
+@attrs.frozen(slots=True)
+class Unpublished:
+    """Rows of a link or of a compaction whose files are not all in their places yet."""
+
+    what: str
+    rows: int
+    """Rows that plain readers miss at most."""
 
 
 class DataFiles:
@@ -64,7 +76,7 @@ class DataFiles:
 
     # -- in their places -----------------------------------------------------------------------------
 
-    def publish(self, attempt: str, files: Iterable[DataFile]) -> None:
+    def publish(self, attempt: str, files: Sequence[DataFile]) -> None:
         """Move files that a manifest names to their places, as far as they are not there yet.
 
         Raises:
@@ -73,24 +85,28 @@ class DataFiles:
         directory = self.directory(attempt)
         if not is_there(directory):  # as it is for all but the newest
             return
-        names = {file.name for file in files}
-        for name in names:
-            _move(directory / name, self.root / name)
-        if names.isdisjoint(_names_below(directory)):  # a file that a link names is never deleted
-            shutil.rmtree(directory, ignore_errors=True)
+        self._move([(directory / file.name, self.root / file.name) for file in files])
+        self._clear(attempt, files)
 
     def publish_link(self, manifest: Manifest) -> Manifest:
         self.publish(manifest.link.attempt, manifest.files)
         return manifest
 
     def publish_compaction(self, compaction: Compaction) -> None:
-        """What it has replaced goes first: a reader of the plain directory misses rows for a moment, and sees none
-        twice."""
-        if not is_there(self.directory(compaction.attempt)):
+        """Hide the files that a compaction has replaced, and publish its own. Any process may do it, or finish it.
+
+        In each directory the replaced files go first: a plain reader misses rows for a moment, and sees none twice. To
+        keep that moment short, all directories are made before, and names are synced after.
+        """
+        directory = self.directory(compaction.attempt)
+        if not is_there(directory):
             return
-        for name in compaction.replaced:
-            _move(self.root / name, self.replaced / str(compaction.number) / name)
-        self.publish(compaction.attempt, compaction.files)
+        self.compactions.sync()  # whoever put it may have died before its name was on the disk
+        away = self.replaced / str(compaction.number)
+        moves = [(self.root / name, away / name) for name in compaction.replaced]
+        moves += [(directory / file.name, self.root / file.name) for file in compaction.files]
+        self._move(sorted(moves, key=self._partition))
+        self._clear(compaction.attempt, compaction.files)
 
     def publish_all(self) -> None:
         """Finish what others have left: chains' heads, and the last compaction."""
@@ -99,6 +115,45 @@ class DataFiles:
                 self.publish_link(head)
         if last := self.compactions.last():
             self.publish_compaction(last)
+
+    def unpublished(self) -> Iterator[Unpublished]:
+        """Links and compactions that were put, but whose files are not in their places yet.
+
+        Whoever puts one publishes it at once. What stays here for longer, somebody has left who died.
+        """
+        for key in self.manifests.chains():
+            if (head := self.manifests.head(key)) and (rows := self._hidden_rows(head.link.attempt, head.files)):
+                yield Unpublished(f"{head.link}", rows)
+        if (last := self.compactions.last()) and (rows := self._hidden_rows(last.attempt, last.files)):
+            yield Unpublished(f"compaction {last.number}", rows)
+
+    def _hidden_rows(self, attempt: str, files: Iterable[DataFile]) -> int:
+        directory = self.directory(attempt)
+        return sum(file.rows for file in files if is_there(directory / file.name)) if is_there(directory) else 0
+
+    def _partition(self, move: tuple[Path, Path]) -> tuple[Path, bool]:
+        """The directory that plain readers see, of a move out of it or into it; moves into it are the last."""
+        file, to = move
+        is_shown = self.hidden not in to.parents
+        return (to if is_shown else file).parent, is_shown
+
+    def _move(self, moves: Sequence[tuple[Path, Path]]) -> None:
+        """Move files in this order, as far as they are not moved yet. All new names are on the disk afterwards."""
+        pending = [(file, to) for file, to in moves if is_there(file)]
+        for directory in sorted({to.parent for _, to in pending}):
+            make_directory(directory)
+        for file, to in pending:
+            with suppress(FileNotFoundError):  # somebody else has just moved it
+                file.rename(to)
+        for directory in sorted({to.parent for _, to in moves}):
+            with suppress(FileNotFoundError):  # what was replaced is swept already
+                sync(directory)  # also where somebody else has moved files, and has not come to this
+
+    def _clear(self, attempt: str, files: Sequence[DataFile]) -> None:
+        """Remove the directory of an attempt, unless a file is still there that its manifest names."""
+        directory = self.directory(attempt)
+        if {file.name for file in files}.isdisjoint(_names_below(directory)):
+            shutil.rmtree(directory, ignore_errors=True)
 
     # -- to be read ----------------------------------------------------------------------------------
 
@@ -130,14 +185,3 @@ def _names_below(directory: Path) -> Iterator[str]:
     for parent, _, names in os.walk(directory, onerror=fail):
         for name in names:
             yield str(Path(parent, name).relative_to(directory))
-
-
-def _move(file: Path, to: Path) -> None:
-    if not is_there(file):
-        return
-    make_directory(to.parent)
-    try:
-        file.rename(to)
-    except FileNotFoundError:
-        return  # somebody else has just done it
-    sync(to.parent)

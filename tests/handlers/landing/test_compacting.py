@@ -250,7 +250,7 @@ def test_compaction_whose_files_were_swept_while_it_slept_is_not_put(tmp_path: P
     def sweep_at_the_last() -> None:
         nonlocal checks
         checks += 1
-        if any((tmp_path / "_sarameya" / "landing").rglob("compacted-*")):
+        if any((tmp_path / "_sarameya" / "landing").rglob("compacted-*.parquet")):
             shutil.rmtree(tmp_path / "_sarameya" / "landing")
 
     with pytest.raises(FileNotFoundError):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sarameya import HandlerError
+from sarameya_handlers.landing.compactions import number_of
 from sarameya_handlers.landing.data_files import DataFiles
 from sarameya_handlers.spark.tables.table import Leftover
 
@@ -20,7 +21,7 @@ def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
     linked |= {compaction.attempt for compaction in files.compactions.all()}
     found = [
         *((path, "a staged file") for path in staging.iterdir()),
-        *((path, "data of a landing that has not won") for path in files.writing.iterdir() if path.name not in linked),
+        *((path, _attempted(path.name)) for path in files.writing.iterdir() if path.name not in linked),
         *((path, "a manifest that was not put") for path in files.manifests.unfinished()),
         *((path, "a schema that was not put") for path in files.schemas.unfinished()),
         *((path, f"what compaction {path.name} has replaced") for path in files.replaced.glob("*")),
@@ -28,11 +29,24 @@ def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
     return [leftover for path, what in found if (leftover := Leftover.at(path, what)) is not None]
 
 
+def _attempted(attempt: str) -> str:
+    what = "a landing" if number_of(attempt) is None else "a compaction"
+    return f"data of {what} that has not won"
+
+
 def remove(files: DataFiles, leftover: Leftover) -> None:
-    """Raises HandlerError for what cannot be one."""
+    """Remove a leftover, unless it belongs to a compaction that has been put meanwhile.
+
+    Raises:
+        HandlerError: The path cannot be a leftover of this directory.
+    """
     path = Path(leftover.name)
     if files.hidden not in path.parents:
         raise HandlerError(f"{path} is no leftover of parquet:{files.root}")
+    number = number_of(path.name) if path.parent == files.writing else None
+    # Its process may be asleep just before it puts the compaction, which would name files that are gone.
+    if number is not None and files.compactions.take(number).attempt == path.name:
+        return
     if path.is_dir():
         shutil.rmtree(path)
     else:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sarameya import ConfigError, HandlerError
-from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.data_files import DataFiles, Unpublished
 from sarameya_handlers.landing.files import UnansweredError, is_there, names_are_given_once
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.manifests import DataFile, Manifest
@@ -70,6 +70,8 @@ class ParquetTable(Table):
         self._files = DataFiles(self._root)
         self._manifests = self._files.manifests
         self._schema = DirectorySchema(self._files, self.name, self._layout)
+        self._is_prepared = False
+        """Whether this process lands here, and publishes what others have left. An audit only looks."""
 
     def __repr__(self) -> str:
         return f"ParquetTable({str(self._root)!r})"
@@ -91,8 +93,12 @@ class ParquetTable(Table):
         return shape.is_plain and not self._layout.partition_by
 
     def prepare(self) -> None:
-        """Make the directory, and find out whether it can be landed in exactly once. Raises HandlerError, LandingError
-        for what may pass."""
+        """Make the directory, check that it can be landed in exactly once, and publish what others have left.
+
+        Raises:
+            HandlerError: The directory cannot be landed in.
+            LandingError: It cannot be landed in now, which may pass.
+        """
         with self._telling_of_the_directory():
             for directory in (self.staging, self._files.writing, self._files.hidden / "links"):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -103,11 +109,11 @@ class ParquetTable(Table):
                 )
             with tempfile.TemporaryFile(dir=self._root, prefix="_"):
                 pass
+        self._is_prepared = True
+        self.recover()
 
     def open(self, spark: SparkSession) -> None:
         self.prepare()
-        with self._telling_of_the_directory():
-            self._files.publish_all()
         check_reads(spark, self.staging)
         check_writes(spark, self._files.writing)
 
@@ -144,6 +150,13 @@ class ParquetTable(Table):
         finally:
             for landing in untried:
                 self._files.forget(landing.link.attempt)
+
+    def unpublished(self, spark: SparkSession) -> Sequence[Unpublished]:
+        return list(self._files.unpublished())
+
+    def recover(self, spark: SparkSession | None = None) -> None:
+        with self._telling_of_the_directory():
+            self._files.publish_all()
 
     def keys(self, spark: SparkSession) -> Sequence[ChainKey]:
         return list(self._manifests.chains())
@@ -215,5 +228,7 @@ class ParquetTable(Table):
             raise refusal
 
     def _published(self, manifest: Manifest) -> Link:
-        self._manifests.sync(manifest.link)
-        return self._files.publish_link(manifest).link
+        if self._is_prepared:
+            self._manifests.sync(manifest.link)
+            self._files.publish_link(manifest)
+        return manifest.link

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import attrs
 
+from sarameya_handlers.landing.data_files import Unpublished
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 from sarameya_handlers.spark.tables.row_count import RowCount
@@ -220,6 +221,13 @@ class Table(ABC):
         """The lease (lease.py) of who commits with a Spark driver of its own, where `spark` is of such a one, and the
         table loses commits of two; None where any number may commit."""
         return None
+
+    def unpublished(self, spark: SparkSession) -> Sequence[Unpublished]:
+        """Return what plain readers of the table may miss, since somebody died before it was published."""
+        return ()
+
+    def recover(self, spark: SparkSession) -> None:
+        """Publish what `unpublished` returns. Members may go on landing. Raises HandlerError, LandingError."""
 
     def open_unstaged(self, spark: SparkSession) -> None:
         """As `open`, for links that bring no records: nothing has to be staged."""

@@ -1,0 +1,246 @@
+"""A compaction whose process dies at each of its steps: what readers see then, what `verify` says, and who repairs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+
+from sarameya.service.cli import main
+from sarameya_handlers import ParquetTable
+from sarameya_handlers.audit import is_proved, verify_table
+from sarameya_handlers.audit.findings import Code
+from sarameya_handlers.landing.compacting import Compacted, compact
+from sarameya_handlers.landing.compactions import Compaction, Compactions
+from sarameya_handlers.landing.data_files import DataFiles, Unpublished
+from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.spark.tables.table import Leftover
+from tests.conformance.disks import Died, Disk
+from tests.handlers.audit.fake_table import links_of
+from tests.handlers.audit.kit import land
+
+pytestmark = pytest.mark.usefixtures("unsynced")
+
+KEY = ChainKey("sarameya", "orders", 0)
+ROWS = list(range(12))
+MOST_CALLS = 200
+REPAIRS = {
+    "service start": lambda root: ParquetTable(root).prepare(),
+    "compact": lambda root: main(["compact", str(root), "--quiet"]),
+    "sweep": lambda root: main(["sweep", str(root), "--older-than", "1d", "--execute", "--quiet"]),
+}
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes are killed here, machines are not."""
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def landed(tmp_path: Path) -> Path:
+    """A directory with six links, of two rows each, in two partitions of the table."""
+    root = tmp_path / "landed"
+    table = ParquetTable(root)
+    table.open(None)  # type: ignore[arg-type]
+    land(table, *links_of(KEY, 2, 4, 6, 8, 10, 12))
+    return root
+
+
+def killed_at_each_step(landed: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """Directories in which a compaction was killed before, or after, its first call, its second ..."""
+    for call in range(1, MOST_CALLS):
+        for after in (False, True):
+            root = tmp_path / f"killed-{call}-{after}"
+            shutil.copytree(landed, root)
+            disk = Disk()
+            disk.dies(call, after=after)
+            with pytest.MonkeyPatch.context() as patched:
+                disk.put_in_place(patched)
+                try:
+                    compact(root, 10**6)
+                except Died:
+                    pass
+                else:
+                    return
+            yield f"{'after' if after else 'before'} call {call}, {disk.calls[call - 1]}", root
+            shutil.rmtree(root)
+    raise AssertionError("a compaction takes fewer calls")
+
+
+def plain_offsets(root: Path) -> list[int]:
+    """What a reader of the plain directory sees."""
+    table = pyarrow.dataset.dataset(root, format="parquet", schema=pa.schema([("offset", pa.int64())])).to_table()
+    return sorted(table["offset"].to_pylist())
+
+
+def offsets(root: Path) -> list[int]:
+    """What `read_landing` would see."""
+    return sorted(n for _, place in DataFiles(root).live() for n in pq.read_table(place)["offset"].to_pylist())
+
+
+def tree(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+def test_fault_65_killed_compaction_is_not_proved_while_rows_are_hidden(
+    landed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sarameya_handlers.audit.gathering._LOOK_AGAIN", 0.0)
+    hidden = 0
+    for step, root in killed_at_each_step(landed, tmp_path):
+        before = tree(root)
+        findings = verify_table(None, ParquetTable(root))
+        assert tree(root) == before, f"{step}: verify changed the directory"
+        assert offsets(root) == ROWS, step
+        seen = plain_offsets(root)
+        assert set(seen) <= set(ROWS)
+        assert len(seen) == len(set(seen)), f"{step}: rows are double"
+        if seen != ROWS:
+            hidden += 1
+            assert not is_proved(findings), step
+            [finding] = [finding for finding in findings if finding.code is Code.ROWS_UNPUBLISHED]
+            assert f"sarameya sweep parquet:{root} --older-than 1d --execute" in finding.remedy
+    assert hidden > 0
+
+
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_fault_65_killed_compaction_is_repaired_at_once(repair: str, landed: Path, tmp_path: Path) -> None:
+    for step, root in killed_at_each_step(landed, tmp_path):
+        REPAIRS[repair](root)
+        assert plain_offsets(root) == offsets(root) == ROWS, step
+        assert is_proved(verify_table(None, ParquetTable(root))), step
+        land(ParquetTable(root), *links_of(KEY, 2, 4, 6, 8, 10, 12, 15)[-1:])
+        compact(root, 10**6)
+        assert plain_offsets(root) == offsets(root) == list(range(15)), step
+
+
+def test_fault_65_repair_that_is_killed_is_repaired_in_turn(landed: Path, tmp_path: Path) -> None:
+    for step, root in killed_at_each_step(landed, tmp_path):
+        for call in range(1, MOST_CALLS):
+            disk = Disk()
+            disk.dies(call, after=False)
+            with pytest.MonkeyPatch.context() as patched:
+                disk.put_in_place(patched)
+                try:
+                    DataFiles(root).publish_all()
+                except Died:
+                    continue
+            break
+        assert plain_offsets(root) == offsets(root) == ROWS, step
+
+
+def test_fault_65_sweep_beside_a_sleeping_compaction_loses_no_row(
+    landed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compaction sleeps right before it is put, while its files are swept by force."""
+    put = Compactions.put
+
+    def put_after_a_sweep(compactions: Compactions, compaction: Compaction) -> bool:
+        monkeypatch.setattr(Compactions, "put", put)
+        assert main(["sweep", str(landed), "--older-than", "0s", "--force", "--execute", "--quiet"]) == 0
+        return put(compactions, compaction)
+
+    monkeypatch.setattr(Compactions, "put", put_after_a_sweep)
+    assert compact(landed, 10**6) == Compacted(None, was_first=False)
+    assert plain_offsets(landed) == offsets(landed) == ROWS
+    assert compact(landed, 10**6).compaction is not None
+    assert plain_offsets(landed) == offsets(landed) == ROWS
+
+
+def test_leftover_of_a_compaction_that_was_put_meanwhile_is_kept(landed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = ParquetTable(landed)
+    found: list[Leftover] = []
+
+    def list_before(files: DataFiles, attempt: str, number: int) -> None:
+        found.extend(leftover for leftover in listed if attempt in leftover.name)
+
+    def put_after_a_look(compactions: Compactions, compaction: Compaction) -> bool:
+        listed.extend(table.leftovers(None))  # type: ignore[arg-type]
+        return put(compactions, compaction)
+
+    put, listed = Compactions.put, list[Leftover]()
+    with monkeypatch.context() as patched:
+        patched.setattr(Compactions, "put", put_after_a_look)
+        patched.setattr("sarameya_handlers.landing.compacting._finish", list_before)
+        compact(landed, 10**6)
+    [leftover] = found
+    assert leftover.what == "data of a compaction that has not won"
+    table.remove(None, leftover)  # type: ignore[arg-type]
+    table.prepare()
+    assert plain_offsets(landed) == offsets(landed) == ROWS
+
+
+def test_verify_changes_nothing_and_names_a_link_that_is_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sarameya_handlers.audit.gathering._LOOK_AGAIN", 0.0)
+    table = ParquetTable(tmp_path)
+    table.prepare()
+    with monkeypatch.context() as dying:
+        dying.setattr(DataFiles, "publish", lambda *_: None)
+        land(table, *links_of(KEY, 2))
+    before = tree(tmp_path)
+    findings = verify_table(None, ParquetTable(tmp_path))
+    assert [finding.code for finding in findings if finding.counts] == [Code.ROWS_UNPUBLISHED]
+    assert "link 1 of sarameya/orders-0 [0, 2) was not finished" in findings[0].text
+    assert tree(tmp_path) == before
+    assert plain_offsets(tmp_path) == []
+    assert table.heads(None, [KEY])  # type: ignore[arg-type]
+    assert plain_offsets(tmp_path) == [0, 1]
+
+
+def test_verify_waits_for_what_is_just_being_published(landed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [[Unpublished("link 7", 1)]] * 3 + [[]]
+    monkeypatch.setattr(ParquetTable, "unpublished", lambda *_: looks.pop(0))
+    assert is_proved(verify_table(None, ParquetTable(landed)))
+
+
+def compact_and_be_killed(root: Path, renames: int) -> None:
+    """Compact in this process, which is killed at one of its calls of rename."""
+    rename, left = os.rename, renames
+
+    def rename_or_die(*args: Any, **kwargs: Any) -> None:
+        nonlocal left
+        if (left := left - 1) < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(*args, **kwargs)
+
+    os.rename = rename_or_die
+    while True:
+        compact(root, 10**6)
+
+
+def compact_often(root: Path, times: int) -> None:
+    for _ in range(times):
+        compact(root, 10**6)
+
+
+def test_fault_65_compactions_killed_beside_live_ones_lose_no_row(landed: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    live = [spawn.Process(target=compact_often, args=[landed, 15]) for _ in range(2)]
+    killed = [spawn.Process(target=compact_and_be_killed, args=[landed, renames]) for renames in (1, 4, 9)]
+    for process in (*live, *killed):
+        process.start()
+    table, ends = ParquetTable(landed), [2, 4, 6, 8, 10, 12]
+    while any(process.is_alive() for process in (*live, *killed)):
+        ends.append(ends[-1] + 2)
+        land(table, links_of(KEY, *ends)[-1])
+        ParquetTable(landed).prepare()
+    for process in (*live, *killed):
+        process.join()
+    assert [process.exitcode for process in live] == [0, 0]
+    assert [process.exitcode for process in killed] == [-signal.SIGKILL] * len(killed)
+    assert main(["sweep", str(landed), "--older-than", "1d", "--execute", "--quiet"]) == 0
+    assert plain_offsets(landed) == offsets(landed) == list(range(ends[-1]))
+    assert is_proved(verify_table(None, table))
+    assert any(compaction.files for compaction in DataFiles(landed).compactions.all())
