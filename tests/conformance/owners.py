@@ -37,21 +37,31 @@ def records(key: ChainKey, offsets: range, value: str) -> pa.Table:
 
 
 class Owner:
-    """One that owns a chain, or thinks so. It begins with the head that the table has now."""
+    """One that owns a chain, or thinks so. It begins with the head that the table has now, else at `begin`."""
 
-    def __init__(self, table: Table, spark: Any, shape: Shape, *, key: ChainKey = KEY) -> None:
+    def __init__(
+        self,
+        table: Table,
+        spark: Any,
+        shape: Shape,
+        *,
+        key: ChainKey = KEY,
+        origin: Origin = ORIGIN,
+        begin: int = 0,
+    ) -> None:
         self._table = table
         self._spark = spark
         self._shape = shape
         self._key = key
-        self.chain = Chain(key, ORIGIN, table.heads(spark, [key]).get(key))
+        self.chain = Chain(key, origin, table.heads(spark, [key]).get(key))
+        self._begin = begin
         self.error: Exception | None = None
         """What the last try raised, which says nothing of its outcome."""
 
     @property
     def position(self) -> int:
         """Where the next link begins."""
-        return self.chain.head.to_offset if self.chain.head else 0
+        return self.chain.head.to_offset if self.chain.head else self._begin
 
     def append(self, count: int, on_phase: OnPhase = lambda phase, landings: None) -> Settled:
         """Try to append a link of so many records, and read back what has become of it."""

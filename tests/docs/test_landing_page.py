@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from xml.etree import ElementTree
 
+import attrs
 import pyspark
 import pytest
 
@@ -45,9 +46,16 @@ FOUND = {
         starts(committed=noted(99, 5, "a5")),
     ],
     "the commit is beyond the chain's end, and no sink has put it there": [starts(committed=CommittedOffset(200))],
-    "the links are another group's, or of a topic that was made anew": [
-        starts(origin=Origin(group="other", topic_id=ORIGIN.topic_id)),
+    "the commit lies before the chain's first link, and no sink has put it there": [
+        starts(attrs.evolve(HEAD, origin=attrs.evolve(ORIGIN, begin=30)), CommittedOffset(29)),
+    ],
+    "the links are another group's": [starts(origin=Origin(group="other", topic_id=ORIGIN.topic_id))],
+    "the links are of a topic that was made anew, or of another cluster's": [
         starts(origin=Origin(group=ORIGIN.group, topic_id="f" * 32)),
+        starts(
+            attrs.evolve(HEAD, origin=Origin(group=ORIGIN.group, cluster_id="there")),
+            origin=Origin(group=ORIGIN.group, cluster_id="here"),
+        ),
     ],
     "the history that says where the chain ends is gone": [],  # the tables' own: ForgottenChainError
     "the log was cut below what has landed": [starts(log=Log(start=0, end=80))],

@@ -58,6 +58,8 @@ class FakeSession:
     def mark_batch(self, marked: MessageBatch, metadata: str = "") -> None:
         self.marks.append((*marked.topic_partition, marked.next_offset))
 
+    cluster_id = "fake-cluster"
+
     def topic_id(self, topic: str) -> str:
         return "0123456789abcdef" * 2
 

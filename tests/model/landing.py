@@ -15,10 +15,10 @@ import attrs
 
 from sarameya import CommittedOffset
 from sarameya_handlers.landing.chain import Chain, Outcome, State
-from sarameya_handlers.landing.errors import ChainError, ForgottenChainError
-from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin, check_chain
-from sarameya_handlers.landing.starting import Log, begin
-from tests.model.landing_tables import RETENTION, Table
+from sarameya_handlers.landing.errors import ChainError, ForeignChainError, ForgottenChainError, MovedCommitError
+from sarameya_handlers.landing.links import UNKNOWN_BEGIN, ChainKey, Kind, Link, Note, Origin, check_chain
+from sarameya_handlers.landing.starting import Begin, Log, begin
+from tests.model.landing_tables import RETENTION, Commit, Table
 
 ORIGIN = Origin(group="billing", topic_id="0" * 31 + "1")
 RESTATE_AFTER = RETENTION // 4
@@ -31,6 +31,10 @@ class LandedTwiceError(AssertionError):
 
 class NotLandedError(AssertionError):
     """Records are behind the end of what has landed, and not in the table."""
+
+
+class CommittedUnlandedError(AssertionError):
+    """The group has committed past records that are not in the table, and nobody has asked for that."""
 
 
 class ForgottenError(AssertionError):
@@ -66,6 +70,8 @@ class Claim:
     key: ChainKey
     chain: Chain
     position: int
+    start: int
+    """Where it has begun to read."""
     buffer: list[int] = attrs.field(factory=list)
     told: bool | None = None
     """What the table's answer to the last try said, where one came."""
@@ -104,6 +110,13 @@ class Claim:
         since = self.chain.head.number if self.chain.head else 1
         try:
             settled = self.world.find(self, self.world.table.links(self.key, since))
+        except MovedCommitError:
+            if not self.world.was_reset:
+                raise
+            self.world.crash(self.member)
+            return
+        except ForeignChainError:
+            raise
         except ChainError:
             if not self.world.table.has_forgotten(self.key, since):
                 raise
@@ -125,7 +138,7 @@ class Claim:
 
     def _try(self, to_offset: int, rows: tuple[int, ...], kind: Kind = Kind.RECORDS) -> None:
         link = self.chain.propose(
-            0,
+            self.start,
             to_offset,
             attempt=f"{next(self.world.attempts):032x}",
             rows=len(rows),
@@ -155,6 +168,7 @@ class Member:
             before, marked = self.world.committed.get(key), claim.marked()
             if marked is not None:
                 assert before is None or marked.offset >= before.offset, f"{key}: committed backwards"
+                self.world.check_commit(key, claim.start if before is None else before.offset, marked.offset)
                 self.world.committed[key] = marked
 
 
@@ -189,7 +203,25 @@ def by_position(claim: Claim, rows: tuple[int, ...], behind: int) -> int:
 
 def by_count(claim: Claim, rows: tuple[int, ...], behind: int) -> int:
     """The bug of counting records, where the log has gaps."""
-    return (claim.chain.head.to_offset if claim.chain.head else 0) + len(rows)
+    return (claim.chain.head.to_offset if claim.chain.head else claim.start) + len(rows)
+
+
+def by_adopting(claim: Claim, found: list[Link]) -> Outcome:
+    """The bug of taking any first link of the chain for one's own group's, and for one that begins where one has."""
+    chain = claim.chain
+    if chain.head is None and found and found[0].attempt not in chain._tried:
+        chain.head, chain._tried, chain.state = found[-1], {}, State.READY
+        return Outcome.LOST
+    return chain.settle(found).outcome
+
+
+def without_begin(
+    key: ChainKey, origin: Origin, head: Link | None, committed: CommittedOffset | None, log: Log
+) -> Begin:
+    """The bug of a start that does not ask whether the group stands before the chain's first link."""
+    if head is not None:
+        head = attrs.evolve(head, origin=attrs.evolve(head.origin, begin=UNKNOWN_BEGIN))
+    return begin(key, origin, head, committed, log)
 
 
 @attrs.define(eq=False)
@@ -199,6 +231,8 @@ class World:
     find: Callable[[Claim, list[Link]], Outcome] = by_reading_back
     end_of: Callable[[Claim, tuple[int, ...], int], int] = by_position
     restates: bool = True
+    origin: Origin = ORIGIN
+    begin: Callable[[ChainKey, Origin, Link | None, CommittedOffset | None, Log], Begin] = begin
     now: int = 0
     logs: dict[ChainKey, Records] = attrs.field(init=False)
     committed: dict[ChainKey, CommittedOffset] = attrs.field(factory=dict)
@@ -209,6 +243,8 @@ class World:
     attempts: count[int] = attrs.field(factory=lambda: count(1))
     is_rewound: bool = False
     """Whether the table was restored, and the group was not brought to match."""
+    was_reset: bool = False
+    """Whether somebody has reset the group's offsets."""
 
     def __attrs_post_init__(self) -> None:
         self.logs = {ChainKey("sink", "orders", number): Records() for number in range(self.partitions)}
@@ -254,8 +290,29 @@ class World:
             if idle <= RETENTION:
                 raise ForgottenError(f"{key} was forgotten after {idle}") from None
             raise
-        found = begin(key, ORIGIN, head, self.committed.get(key), Log(start=0, end=self.logs[key].end))
-        return Claim(member, key, Chain(key, ORIGIN, head), found.offset or 0)
+        log = Log(start=0, end=self.logs[key].end)
+        try:
+            found = self.begin(key, self.origin, head, self.committed.get(key), log)
+        except MovedCommitError:
+            if not self.was_reset:
+                raise
+            assert head is not None
+            # A person does what the error says.
+            self.committed[key] = CommittedOffset(head.to_offset)
+            found = self.begin(key, self.origin, head, self.committed[key], log)
+        start = found.offset or 0
+        return Claim(member, key, Chain(key, self.origin, head), start, start)
+
+    def reset(self, key: ChainKey, offset: int) -> None:
+        """Before the chain has begun, a person resets the group's offset, whose members Kafka takes for dead, and
+        starts the service anew."""
+        if self.table.commits.get(key):
+            return
+        while self.members:
+            self.fence(0)
+        self.committed[key] = CommittedOffset(min(offset, self.logs[key].end))
+        self.was_reset = True
+        self.rebalance(0, is_eager=True)
 
     # -- the table -----------------------------------------------------------------------------------
 
@@ -330,17 +387,29 @@ class World:
 
     def check(self, key: ChainKey, *, is_over: bool = False) -> None:
         """Each record that is behind the end of a chain is in the table once, whatever has happened."""
-        commits, log = self.table.commits.get(key, []), self.logs[key]
+        commits, log = self._landed(key), self.logs[key]
         landed = Counter(offset for commit in commits for offset in commit.rows)
         if twice := sorted(offset for offset, times in landed.items() if times > 1):
             raise LandedTwiceError(f"{key}: {twice}")
         end = log.end if is_over else max((commit.link.to_offset for commit in commits), default=0)
-        if missing := [offset for offset in log.shown if offset < end and offset not in landed]:
+        reset = self.committed.get(key, CommittedOffset(0)) if self.was_reset else CommittedOffset(0)
+        first = commits[0].link.from_offset if commits else reset.offset
+        if missing := [offset for offset in log.shown if first <= offset < end and offset not in landed]:
             raise NotLandedError(f"{key}: {missing}")
-        if is_over and log.shown:
+        if is_over and any(offset >= first for offset in log.shown):
             committed = self.committed.get(key)
             assert committed is not None, f"{key}: nothing was committed"
             assert committed.offset == log.end, f"{key}: {committed} of {log.end}"
+
+    def check_commit(self, key: ChainKey, since: int, offset: int) -> None:
+        """A commit moves past records of ours only, and past those that have landed only."""
+        landed = {one for commit in self._landed(key) for one in commit.rows}
+        if missing := [one for one in self.logs[key].shown if since <= one < offset and one not in landed]:
+            raise CommittedUnlandedError(f"{key}: committed {offset}, without {missing}")
+
+    def _landed(self, key: ChainKey) -> list[Commit]:
+        """What this group has landed of its own topic."""
+        return [one for one in self.table.commits.get(key, []) if not one.link.origin.is_other(self.origin)]
 
     def check_links(self, key: ChainKey) -> None:
         """What the links say is what is there."""

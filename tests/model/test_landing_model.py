@@ -11,24 +11,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import count
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, note, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
-from sarameya_handlers.landing.chain import State
-from sarameya_handlers.landing.errors import ChainError, ForgottenChainError, RewoundTableError
-from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.landing.chain import Outcome, State
+from sarameya_handlers.landing.errors import ChainError, ForeignChainError, ForgottenChainError, RewoundTableError
+from sarameya_handlers.landing.links import ChainKey, Link, Note, Origin, check_chain
 from tests.model.landing import (
+    ORIGIN,
     Claim,
+    CommittedUnlandedError,
     ForgottenError,
     LandedTwiceError,
     Member,
     NotLandedError,
     World,
+    by_adopting,
     by_count,
+    by_reading_back,
     by_what_was_told,
+    without_begin,
 )
 from tests.model.landing_tables import Counted, Forgetting, Published, Table
 
@@ -128,6 +135,7 @@ STEPS: dict[str, Act] = {
     "pass": _pass,
     "be away": _be_away,
     "restore": _restore,
+    "reset": _log(World.reset),
 }
 OFTEN = ("write", "read", "propose", "arrive", "settle", "land")
 NAMES = [*STEPS, *OFTEN, *OFTEN, "rebalance", "pass"]
@@ -144,6 +152,8 @@ def _steps(told: bytes) -> list[Step]:
     ]
 
 
+FINDING = settings(max_examples=SCHEDULES, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+Find = Callable[[Claim, list[Link]], Outcome]
 SCHEDULE = st.binary(min_size=3 * LENGTH[0], max_size=3 * LENGTH[1]).map(_steps)
 PARTITIONS = st.integers(1, 3)
 
@@ -182,6 +192,80 @@ def test_each_record_is_landed_once_whatever_happens(
 ) -> None:
     note(f"{schedule}")
     live(World(table(), partitions), schedule)
+
+
+OTHERS = (
+    Origin(group="audit", topic_id=ORIGIN.topic_id),
+    Origin(group=ORIGIN.group, topic_id="f" * 32),
+    Origin(group=ORIGIN.group, cluster_id="other"),
+)
+"""Another group; the topic of another cluster; the same where brokers have no topic ids."""
+
+
+def rival_worlds(other: Origin, find: Find = by_reading_back) -> tuple[World, World]:
+    """Two services that land the same topic under one sink's name in one table, which knows nothing of either yet."""
+    ours = attrs.evolve(ORIGIN, cluster_id="ours", topic_id=other.topic_id and ORIGIN.topic_id)
+    table, attempts = Table(), count(1)
+    first, second = (World(table, origin=origin, find=find, attempts=attempts) for origin in (ours, other))
+    return first, second
+
+
+def live_beside(worlds: tuple[World, World], schedule: list[Step]) -> None:
+    """Do all this, each step in one of the two. Who is refused stops for good, and has committed nothing by then."""
+    refused: set[int] = set()
+
+    def in_one(which: int, act: Callable[[World], None]) -> None:
+        if which in refused:
+            return
+        try:
+            act(worlds[which])
+        except ForeignChainError:
+            refused.add(which)
+            assert not any(Note.from_metadata(one.metadata) for one in worlds[which].committed.values())
+            for member in (*worlds[which].members, *worlds[which].zombies):
+                worlds[which].crash(member)
+
+    def start(world: World) -> None:
+        world.join()
+        world.rebalance(0, is_eager=True)
+
+    for which in range(2):
+        in_one(which, start)
+    for name, who, how in schedule:
+        in_one(who % 2, lambda world, name=name, who=who, how=how: STEPS[name](world, who // 2, how))
+    for which in range(2):
+        in_one(which, World.finish)
+    for world in worlds:
+        for key in world.logs:
+            world.check(key)
+            check_chain(commit.link for commit in world.table.commits.get(key, []))
+
+
+@given(st.sampled_from(OTHERS), SCHEDULE)
+@settings(
+    max_examples=SCHEDULES * SOAK // 4,
+    deadline=None,
+    derandomize=SOAK == 1,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+def test_fault_53_of_two_groups_or_clusters_on_one_chain_one_is_refused(other: Origin, schedule: list[Step]) -> None:
+    note(f"{schedule}")
+    live_beside(rival_worlds(other), [step for step in schedule if step[0] not in ("restore", "be away")])
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=["group", "topic", "cluster"])
+def test_fault_53_foreign_first_link_taken_for_ours_is_found(other: Origin) -> None:
+    def does(schedule: list[Step]) -> bool:
+        try:
+            live_beside(rival_worlds(other, by_adopting), [step for step in schedule if step[0] != "restore"])
+        except CommittedUnlandedError:
+            return True
+        except (AssertionError, ChainError):
+            return False
+        return False
+
+    assert find(SCHEDULE, does, settings=FINDING)
 
 
 class ByOffset(Table):
@@ -231,6 +315,8 @@ def _does(damage: type[AssertionError], world: Callable[[], World]) -> Callable[
         pytest.param(lambda: World(ByOffset()), LandedTwiceError, id="offset as version"),
         pytest.param(lambda: World(find=by_what_was_told), NotLandedError, id="success believed, lost"),
         pytest.param(lambda: World(find=by_what_was_told), LandedTwiceError, id="success believed, repeated"),
+        pytest.param(lambda: World(find=by_adopting), CommittedUnlandedError, id="first link adopted unseen"),
+        pytest.param(lambda: World(begin=without_begin), CommittedUnlandedError, id="begin not compared at the start"),
         pytest.param(lambda: World(end_of=by_count), LandedTwiceError, id="records counted"),
         pytest.param(lambda: World(Unlooked()), LandedTwiceError, id="published without a look"),
         pytest.param(lambda: World(Forgetful()), LandedTwiceError, id="forgotten taken for not begun"),
@@ -244,9 +330,7 @@ def test_known_bug_is_found_by_the_damage_that_it_does(
         found = find(
             SCHEDULE,
             _does(damage, world),
-            settings=settings(
-                max_examples=SCHEDULES, deadline=None, database=None, derandomize=True, phases=[Phase.generate]
-            ),
+            settings=FINDING,
         )
     except NoSuchExample:
         pytest.fail("no schedule of so many finds it")

@@ -17,6 +17,7 @@ import attrs
 
 from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Kind, Link, Origin, check_chain
+from sarameya_handlers.landing.starting import check_lost_start
 
 
 class State(Enum):
@@ -91,7 +92,7 @@ class Chain:
             to_offset=to_offset,
             rows=rows,
             attempt=attempt,
-            origin=self.origin,
+            origin=self._begun(from_offset),
             # Its head's says nothing of where a gap ends: others may have led since.
             leader_epoch=leader_epoch if kind is Kind.GAP else self._known_epoch(leader_epoch),
             kind=kind,
@@ -103,10 +104,16 @@ class Chain:
         return link
 
     def settle(self, found: Sequence[Link]) -> Settled:
-        """What has become of the last try, by all links that the table has from our head's number on, in order.
+        """Find out what has become of the last try. Afterwards `head` is the newest of the links that were found.
 
-        Afterwards `head` is the newest of them. Raises RewoundTableError where our head is not among them any more,
-        and BrokenChainError where they are no chain.
+        Args:
+            found: All links that the table has, from our head's number on, in order.
+
+        Raises:
+            RewoundTableError: Our head is not among them any more.
+            BrokenChainError: They are no chain.
+            ForeignChainError, MovedCommitError: Somebody else has begun the chain, of other records, or at an offset
+                from which this owner must not go on. Nothing of it may be committed.
         """
         check_chain(found)
         if self.head is not None:
@@ -123,10 +130,16 @@ class Chain:
         if found[0].number != self.next_number:
             raise BrokenChainError(f"{found[0]} is the first in the table, and link {self.next_number} is missing")
         ours = self._tried.get(found[0].attempt)
+        if self.head is None and ours is None:
+            check_lost_start(found, self.origin, min(link.from_offset for link in self._tried.values()))
         self.head = found[-1]
         self._tried = {}
         self.state = State.READY
         return Settled(Outcome.LOST if ours is None else Outcome.LANDED, found[0])
+
+    def _begun(self, from_offset: int) -> Origin:
+        """Return our origin, and where the chain begins, as far as its links say it."""
+        return attrs.evolve(self.origin, begin=self.head.origin.begin if self.head else from_offset)
 
     def _known_epoch(self, leader_epoch: int) -> int:
         """A link without records of its own says what its head said."""

@@ -19,6 +19,9 @@ from sarameya_handlers.landing.errors import BrokenChainError
 UNKNOWN_EPOCH = -1
 """The leader epoch of records older than leader epochs."""
 
+UNKNOWN_BEGIN = -1
+"""The begin of a chain whose links do not say it."""
+
 
 class Kind(StrEnum):
     """What a link stands for."""
@@ -50,17 +53,32 @@ class ChainKey:
 
 @attrs.frozen(slots=True, kw_only=True)
 class Origin:
-    """Where a chain's records come from; it never changes."""
+    """The source of a chain's records; it never changes. What is unknown is empty, and differs from nothing."""
 
     group: str
     topic_id: str = ""
     """The topic's id (KIP-516), 32 hexadecimal digits; empty where its brokers have none."""
+    cluster_id: str = ""
+    """The cluster's id (KIP-78). It only counts where a topic id is missing, which says more."""
+    begin: int = UNKNOWN_BEGIN
+    """The offset at which the chain's first link begins; links of older versions do not say it."""
 
     def is_other(self, origin: Origin) -> bool:
-        """Whether these cannot be the same records' origin. A topic without an id may be any topic of its name."""
-        return self.group != origin.group or bool(
-            self.topic_id and origin.topic_id and self.topic_id != origin.topic_id
-        )
+        """Return whether these cannot be the origin of the same records."""
+        return self.group != origin.group or self.is_of_another_topic(origin) or self._differs("begin", origin)
+
+    def is_of_another_topic(self, origin: Origin) -> bool:
+        """Return whether the topics only share their name: made anew, or of another cluster."""
+        if self.topic_id and origin.topic_id:
+            return self.topic_id != origin.topic_id
+        return self._differs("cluster_id", origin)
+
+    def _differs(self, field: str, origin: Origin) -> bool:
+        ours, theirs, unknown = getattr(self, field), getattr(origin, field), getattr(_UNKNOWN, field)
+        return unknown not in (ours, theirs) and ours != theirs
+
+
+_UNKNOWN = Origin(group="")
 
 
 @attrs.frozen(slots=True, kw_only=True)

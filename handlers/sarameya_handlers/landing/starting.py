@@ -6,6 +6,8 @@ members that died, hung or woke stops the partition: going on would lose records
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from sarameya import CommittedOffset
@@ -15,7 +17,7 @@ from sarameya_handlers.landing.errors import (
     MovedCommitError,
     RewoundTableError,
 )
-from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
+from sarameya_handlers.landing.links import UNKNOWN_BEGIN, UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -72,6 +74,8 @@ def begin(
     if head is None:
         return _without_chain(key, committed, note)
     _check_origin(head, origin)
+    if committed is not None and note is None:
+        _check_begin(head, committed.offset)
     if committed is not None and note is None and committed.offset > head.to_offset:
         _check_moved(head, committed, log, may_leave_out)
         return _within_log(head, committed.offset, log, may_leave_out, reason=MOVED)
@@ -87,19 +91,56 @@ def _without_chain(key: ChainKey, committed: CommittedOffset | None, note: Note 
     return Begin(committed.offset if committed else None)
 
 
+def check_lost_start(found: Sequence[Link], origin: Origin, offset: int) -> None:
+    """Check links that somebody else has appended to a chain that an owner was about to begin at `offset`.
+
+    The owner may only go on behind them if it might have started behind them.
+
+    Raises:
+        ForeignChainError: They are another group's, or of another topic.
+        MovedCommitError: Records between `offset` and the links would never land.
+    """
+    first, newest = found[0], found[-1]
+    _check_origin(newest, origin)
+    _check_begin(attrs.evolve(newest, origin=attrs.evolve(newest.origin, begin=first.from_offset)), offset)
+    if offset > newest.to_offset:
+        raise MovedCommitError(
+            f"{newest}: somebody else has begun the chain at {first.from_offset}, and this member was about to begin "
+            f"at {offset}: what lies between would never land. Was the group's offset reset while a member landed? "
+            f"Reset it to the link's end, {newest.to_offset}"
+        )
+
+
 def _check_origin(head: Link, origin: Origin) -> None:
-    if not head.origin.is_other(origin):
-        return
     if head.origin.group != origin.group:
         raise ForeignChainError(
-            f"{head} was landed by group {head.origin.group!r}, this is {origin.group!r}: "
-            "land as another sink, or with that group"
+            f"the table's chain {head.key} belongs to group {head.origin.group!r} ({head}), and this is group "
+            f"{origin.group!r}: use that group, or another table. Only to have every record in this table once more, "
+            "for this group, land as another sink (name)"
+        )
+    if not head.origin.is_of_another_topic(origin):
+        return
+    if not (head.origin.topic_id and origin.topic_id):
+        raise ForeignChainError(
+            f"{head} is of a topic {head.key.topic!r} of cluster {head.origin.cluster_id}, "
+            f"this is cluster {origin.cluster_id}; land it as another sink, or in another table"
         )
     raise ForeignChainError(
         f"{head} is of a topic {head.key.topic!r} with the id {head.origin.topic_id}, "
         f"now it has {origin.topic_id}: the topic was made anew, or this is another cluster; "
         "land it as another sink, or in another table"
     )
+
+
+def _check_begin(head: Link, offset: int) -> None:
+    """Raise MovedCommitError if somebody wants records to land that lie before the chain's first link."""
+    begin = head.origin.begin
+    if begin != UNKNOWN_BEGIN and offset < begin:
+        raise MovedCommitError(
+            f"{head}: its chain begins at {begin}, and the group stands at {offset}: the records [{offset}, {begin}) "
+            "would never land. Was the group's offset reset, before the chain began or since? To go on without them "
+            f"reset it to the link's end, {head.to_offset}; to have them, land as another sink in another table"
+        )
 
 
 def _check_moved(head: Link, committed: CommittedOffset, log: Log, may_leave_out: bool) -> None:

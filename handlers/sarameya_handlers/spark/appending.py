@@ -7,15 +7,16 @@ on the way. What the partition makes of it, once it is there, is `partition.py`'
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
 import trio
 
 from sarameya import Claim, DeadLettered, Event, Landed, LandingFailed, LandingStarted, Session
-from sarameya_handlers.landing.chain import Chain, Outcome
+from sarameya_handlers.landing.chain import Chain, Outcome, Settled
 from sarameya_handlers.landing.dead_letters import DeadLetterError
+from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import Kind, Link
 from sarameya_handlers.landing.sizing import Sizing
 from sarameya_handlers.spark.buffer import Collected
@@ -72,7 +73,7 @@ class Appending:
             while (links := result.links) is None:
                 await retry.wait(f"{link}: what has become of it is not known", result.error)
                 result = await self._lander.find(link.key, since)
-            settled = self._chain.settle(links)
+            settled = self._settle(links)
             self._terms.on_phase(Phase.SETTLED, [Landing(link=link, staged=None)])
             if settled.outcome is not Outcome.ABSENT:
                 if settled.outcome is Outcome.LANDED and settled.link and collected:
@@ -102,6 +103,15 @@ class Appending:
             await retry.wait(f"{link} did not land", error)
             # What is given up is tried once more, in what time there is; then it is for the next owner.
             was_hurried = self._ended.is_set()
+
+    def _settle(self, links: Sequence[Link]) -> Settled:
+        """Raises ChainError, LeftError."""
+        try:
+            return self._chain.settle(links)
+        except ChainError:
+            if self._session.is_lost:
+                raise LeftError from None  # it is for the next owner, who has found it by now
+            raise
 
     async def _without_poison(self, one: Try, collected: Collected) -> Collected:
         """What is left once the records that Spark can make nothing of are dead letters; the same where there are none.

@@ -205,7 +205,7 @@ class SparkSink(ConsumerGroupHandler):
         begun = {tp: heads[key] for tp, key in keys.items() if key in heads}
         logs = await self._logs(session, [*begun] if self._table.remembers else partitions, begun)
         for tp, key in keys.items():
-            origin = Origin(group=session.group, topic_id=session.topic_id(tp.topic))
+            origin = Origin(group=session.group, topic_id=session.topic_id(tp.topic), cluster_id=session.cluster_id)
             self._known[tp] = _Known(Chain(key, origin, begun.get(tp)), logs.get(tp, Log(start=0, end=0)))
 
     async def start_offset(

@@ -38,6 +38,10 @@ class Logs:
         """Only these are read; what comes to be read later is whatever it is then."""
         self._ids = {topic: topic_id for topic, topic_id in self._ids.items() if topic in topics}
 
+    @property
+    def cluster_id(self) -> str:
+        return self._metadata.current.cluster_id
+
     def topic_id(self, topic: str) -> uuid.UUID | None:
         """The topic that has this name, and from now on the same one; None where brokers do not tell."""
         if topic not in self._ids:

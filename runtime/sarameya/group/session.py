@@ -80,6 +80,11 @@ class Session(Marks, Pausing):
 
     # -- the logs ------------------------------------------------------------------------------------
 
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster (KIP-78); empty where its brokers have none (before 0.10.1)."""
+        return self._logs.cluster_id
+
     def topic_id(self, topic: str) -> str:
         """The id of the topic that has this name, as 32 hex digits; empty where brokers have none (before KIP-516), or
         cannot tell as the topic is just being deleted.

@@ -57,6 +57,8 @@ class ClusterMetadata:
     topics: Mapping[str, Topic] = attrs.field(factory=dict)
     has_all_topics: bool = False
     """All of the cluster's were asked about, so a topic that is absent was not there."""
+    cluster_id: str = ""
+    """The cluster's id (KIP-78); empty where its brokers have none."""
 
     def partition(self, partition: TopicPartition) -> Partition | None:
         """What is known of one partition; None where there is no such topic or partition."""
@@ -123,4 +125,4 @@ def from_response(response: Any) -> ClusterMetadata:
         )
         for t in response.topics
     }
-    return ClusterMetadata(brokers, topics)
+    return ClusterMetadata(brokers, topics, cluster_id=response.cluster_id or "")

@@ -79,6 +79,11 @@ class FedLog:
     def keep(self, topics: Collection[str]) -> None:
         """There is one topic, and it stays the same."""
 
+    @property
+    def cluster_id(self) -> str:
+        """There is no cluster."""
+        return ""
+
     def topic_id(self, topic: str) -> uuid.UUID:
         return self._id
 

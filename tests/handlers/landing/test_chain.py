@@ -4,7 +4,13 @@ import attrs
 import pytest
 
 from sarameya_handlers.landing.chain import Chain, Outcome, Settled, State
-from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
+from sarameya_handlers.landing.errors import (
+    BrokenChainError,
+    ChainError,
+    ForeignChainError,
+    MovedCommitError,
+    RewoundTableError,
+)
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Kind, Link, Origin
 
 KEY = ChainKey("warehouse", "orders", 3)
@@ -107,3 +113,49 @@ def test_first_link_that_is_missing_stops() -> None:
     one.propose(0, 9, attempt="a1")
     with pytest.raises(BrokenChainError, match="link 1 is missing"):
         one.settle([HEAD])
+
+
+@pytest.mark.parametrize(
+    ("theirs", "error"),
+    [
+        (Origin(group="audit"), ForeignChainError),
+        (Origin(group="billing", topic_id="f" * 32), ForeignChainError),
+        (Origin(group="billing", cluster_id="other"), ForeignChainError),
+    ],
+    ids=["group", "topic", "cluster"],
+)
+def test_fault_53_foreign_first_link_is_no_head_of_ours(theirs: Origin, error: type[ChainError]) -> None:
+    one = Chain(KEY, attrs.evolve(ORIGIN, topic_id=theirs.topic_id and "0" * 32, cluster_id="here"))
+    one.propose(7, 9, attempt="a1")
+    other = Chain(KEY, theirs)
+    with pytest.raises(error):
+        one.settle([other.propose(7, 12, attempt="b1")])
+    assert one.head is None
+
+
+@pytest.mark.parametrize(
+    ("theirs", "is_refused"),
+    [((5, 9), False), ((5, 7), False), ((7, 9), False), ((5, 6), True), ((8, 20), True)],
+    ids=["from before, beyond it", "from before, up to it", "from there", "from before, not up to it", "from behind"],
+)
+def test_fault_53_shifted_first_link_is_refused_where_records_would_be_missed(
+    theirs: tuple[int, int], is_refused: bool
+) -> None:
+    """A member that was thought dead has begun the chain where the group stood before its offset was reset."""
+    one, other = Chain(KEY, ORIGIN), Chain(KEY, ORIGIN)
+    one.propose(7, 9, attempt="a1")
+    found = [other.propose(*theirs, attempt="b1")]
+    if is_refused:
+        with pytest.raises(MovedCommitError):
+            one.settle(found)
+        assert one.head is None
+    else:
+        assert one.settle(found).outcome is Outcome.LOST
+        assert one.propose(0, 30, attempt="a2").from_offset == theirs[1]
+
+
+def test_each_link_says_where_its_chain_begins() -> None:
+    one = Chain(KEY, ORIGIN)
+    first = one.propose(7, 9, attempt="a1")
+    one.settle([first])
+    assert (first.origin.begin, one.propose(0, 12, attempt="a2").origin.begin) == (7, 7)

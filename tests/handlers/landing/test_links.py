@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import attrs
 import pytest
 
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin, check_chain
+from sarameya_handlers.landing.links import UNKNOWN_BEGIN, ChainKey, Kind, Link, Note, Origin, check_chain
 
 KEY = ChainKey("warehouse", "orders", 3)
 ORIGIN = Origin(group="billing", topic_id="0123456789abcdef" * 2)
@@ -81,3 +83,27 @@ def test_note_comes_back_from_a_commits_metadata() -> None:
 @pytest.mark.parametrize("metadata", ["", "consumer-1", "7", "{}", '{"sarameya": 7}', '{"sarameya": {"sink": "a"}}'])
 def test_metadata_of_others_is_no_note(metadata: str) -> None:
     assert Note.from_metadata(metadata) is None
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_other"),
+    [
+        (ORIGIN, False),
+        (attrs.evolve(ORIGIN, begin=9), True),
+        (attrs.evolve(ORIGIN, begin=-1), False),
+        (attrs.evolve(ORIGIN, cluster_id="elsewhere"), False),
+        (attrs.evolve(ORIGIN, cluster_id="elsewhere", topic_id=""), True),
+        (attrs.evolve(ORIGIN, cluster_id="", topic_id=""), False),
+    ],
+)
+def test_origin_is_another_where_something_known_differs(origin: Origin, is_other: bool) -> None:
+    ours = attrs.evolve(ORIGIN, cluster_id="here", begin=7)
+    if origin is ORIGIN or origin.begin == UNKNOWN_BEGIN:
+        assert ours.is_other(origin) is origin.is_other(ours)
+    assert ours.is_other(origin) is is_other
+
+
+def test_link_of_an_older_version_is_read_without_cluster_and_begin() -> None:
+    older = json.loads(FIRST.to_json())
+    del older["origin"]["cluster_id"], older["origin"]["begin"]
+    assert Link.from_json(json.dumps(older)) == FIRST

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import attrs
 import pytest
 
@@ -18,6 +20,7 @@ KEY = ChainKey("warehouse", "orders", 3)
 ORIGIN = Origin(group="billing", topic_id="0123456789abcdef" * 2)
 HEAD = Link(key=KEY, number=4, from_offset=50, to_offset=90, attempt="a4", origin=ORIGIN, leader_epoch=2)
 LOG = Log(start=0, end=1000)
+BELONGS = "^the table's chain warehouse/orders-3 belongs to group 'audit'"
 
 
 def noted(offset: int, number: int, attempt: str, sink: str = "warehouse") -> CommittedOffset:
@@ -67,7 +70,12 @@ def test_reading_begins_where_the_table_and_the_commit_say(
         (HEAD, noted(89, 4, "a4"), MovedCommitError, "commit stands at 89, before its end"),
         (HEAD, noted(90, 4, "a4", sink="lake"), ForeignChainError, "as sink 'lake' already"),
         (None, noted(90, 4, "a4", sink="lake"), ForeignChainError, "as sink 'lake' already"),
-        (attrs.evolve(HEAD, origin=Origin(group="audit")), None, ForeignChainError, "landed by group 'audit'"),
+        (
+            attrs.evolve(HEAD, origin=Origin(group="audit")),
+            None,
+            ForeignChainError,
+            "^the table's chain warehouse/orders-3 belongs to group 'audit'",
+        ),
         (
             attrs.evolve(HEAD, origin=Origin(group="billing", topic_id="f" * 32)),
             None,
@@ -182,3 +190,28 @@ def test_commit_that_was_moved_says_how_to_go_on() -> None:
 
 def test_tail_that_could_not_be_landed_may_be_gone() -> None:
     assert begin(KEY, ORIGIN, HEAD, noted(95, 4, "a4"), Log(start=95, end=1000)) == Begin(95)
+
+
+def test_chain_of_another_group_names_the_group_before_any_remedy() -> None:
+    """To land as another sink is no remedy for a mistake: everything would land twice."""
+    with pytest.raises(ForeignChainError) as refused:
+        begin(KEY, Origin(group="audit"), HEAD, None, LOG)
+    told = str(refused.value)
+    assert told.index("belongs to group 'billing'") < told.index("use that group") < told.index("as another sink")
+
+
+def test_chain_of_another_cluster_is_refused_where_topics_have_no_ids() -> None:
+    ours, theirs = (Origin(group="billing", cluster_id=cluster) for cluster in ("here", "there"))
+    with pytest.raises(ForeignChainError, match="of cluster there, this is cluster here"):
+        begin(KEY, ours, attrs.evolve(HEAD, origin=theirs), None, LOG)
+    same = attrs.evolve(theirs, topic_id=ORIGIN.topic_id)
+    assert begin(KEY, attrs.evolve(ours, topic_id=ORIGIN.topic_id), attrs.evolve(HEAD, origin=same), None, LOG)
+
+
+@pytest.mark.parametrize(("offset", "is_refused"), [(29, True), (30, False), (60, False)])
+def test_fault_53_group_that_stands_before_the_chain_is_refused(offset: int, is_refused: bool) -> None:
+    """What lies between would never land. A chain that does not say where it begins is as it was."""
+    head = attrs.evolve(HEAD, origin=attrs.evolve(ORIGIN, begin=30))
+    assert begin(KEY, ORIGIN, HEAD, CommittedOffset(offset), LOG) == Begin(90)
+    with pytest.raises(MovedCommitError, match=r"\[29, 30\) would never land") if is_refused else nullcontext():
+        assert begin(KEY, ORIGIN, head, CommittedOffset(offset), LOG) == Begin(90)

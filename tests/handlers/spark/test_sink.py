@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from sarameya import CommittedOffset, ConnectError, HandlerError, MessageBatch, TopicPartition
 from sarameya_handlers import DeltaTable, ForeachBatch, IcebergTable, LandingError, ParquetTable, SparkSink
 from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
-from sarameya_handlers.landing.errors import LostRecordsError, MovedCommitError, RewoundTableError
+from sarameya_handlers.landing.errors import ForeignChainError, LostRecordsError, MovedCommitError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.poison.finding import PoisonError
@@ -174,7 +174,8 @@ async def test_links_are_numbered_and_each_try_has_an_attempt_of_its_own(table: 
         "link 1 of sarameya/orders-0 [0, 10)",
         "link 2 of sarameya/orders-0 [10, 20)",
     ]
-    assert {link.origin for link in table.chains[KEY]} == {Origin(group="flights", topic_id="0123456789abcdef" * 2)}
+    origin = Origin(group="flights", topic_id="0123456789abcdef" * 2, cluster_id="fake-cluster", begin=0)
+    assert {link.origin for link in table.chains[KEY]} == {origin}
     assert len({link.attempt for link in table.chains[KEY]}) == 2
 
 
@@ -1141,3 +1142,40 @@ async def test_neighbours_of_a_poisoned_partition_land(tmp_path: Path, autojump_
     await land_four_of_which_one_is_poisoned(table, session, dead)
     assert table.jobs[0] == 4
     assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("differs", "error"),
+    [({"group": "other"}, ForeignChainError), ({"topic_id": "f" * 32}, ForeignChainError), ({}, MovedCommitError)],
+    ids=["group", "topic", "begin"],
+)
+async def test_fault_53_member_that_is_not_first_is_refused_before_it_marks_anything(
+    table: FakeTable, differs: dict[str, str], error: type[Exception]
+) -> None:
+    """Another group has begun the chain meanwhile, or a zombie of the same group behind where it was reset to."""
+
+    def begin_first(landings: Sequence[Landing]) -> None:
+        (landing,) = landings
+        origin = attrs.evolve(landing.link.origin, begin=5, **differs)
+        table.append(attrs.evolve(landing.link, attempt="b" * 32, origin=origin, from_offset=5, to_offset=20), [])
+
+    table.before = begin_first
+    session = FakeSession()
+    with pytest.raises(error):
+        await consume(sink_to(table), session, claim_of([batch(0, 10)]))
+    assert session.marks == []
+    assert len(table.chains[KEY]) == 1
+
+
+async def test_zombie_that_is_not_first_leaves_the_partition_to_its_owner(table: FakeTable) -> None:
+    session = FakeSession()
+
+    def begin_first(landings: Sequence[Landing]) -> None:
+        session.is_lost = True
+        (landing,) = landings
+        origin = attrs.evolve(landing.link.origin, begin=5)
+        table.append(attrs.evolve(landing.link, attempt="b" * 32, origin=origin, from_offset=5, to_offset=20), [])
+
+    table.before = begin_first
+    await consume(sink_to(table), session, claim_of([batch(0, 10)]))
+    assert session.marks == []
