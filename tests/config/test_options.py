@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarameya.config import Config, RebalanceStrategy, TopicConfig
+from sarameya.config.mistakes import mistakes
 from sarameya.errors import ConfigError
 from sarameya.option_kinds import unknown_option
 
@@ -298,3 +299,33 @@ def test_bounds_of_retries_may_be_left_open(option: str) -> None:
 def test_no_retries_at_all_may_be_asked_for_but_not_for_no_time() -> None:
     accepted("retry_max_attempts", 0)
     refused("retry_timeout", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("auto_offset_reset", "earliest", "auto.offset.reset is offset_initial here: offset_initial = 'oldest'"),
+        ("auto.offset.reset", "latest", "auto.offset.reset is offset_initial here: offset_initial = 'newest'"),
+        ("auto_offset_reset", "smallest", "auto.offset.reset is offset_initial here"),
+        ("session_timeout_ms", 10000, "session.timeout.ms is session_timeout here: session_timeout = 10.0"),
+        ("max_poll_records", 500, "max.poll.records has none here: nothing polls; "),
+        ("group_id", "x", "group.id is none: an app file's own `group`, or the second argument of ConsumerGroup"),
+        ("isolation.level", "read_committed", "isolation_level = 'read_committed'"),
+        ("fetch_wait_max_ms", 500, "fetch.wait.max.ms is fetch_max_wait here: fetch_max_wait = 0.5"),
+        ("acks", "1", "acks has none here: every record is acknowledged by all in-sync replicas"),
+        ("zzz", 1, "`sarameya config docs` lists the options that there are"),
+    ],
+)
+def test_kafka_s_own_name_leads_to_the_option(name: str, value: object, told: str) -> None:
+    (found,) = mistakes({name: value})
+    assert str(found).startswith(f"{name} = {value!r}: no such option; ")
+    assert told in str(found)
+    with pytest.raises(ConfigError) as raised:
+        Config.from_mapping({name: value})
+    assert str(raised.value) == str(found)
+
+
+def test_secret_by_kafka_s_own_name_is_not_shown() -> None:
+    (found,) = mistakes({"ssl_key_password": "sesame"})
+    assert "tls_key_password here" in str(found)
+    assert "sesame" not in str(found)

@@ -105,6 +105,12 @@ CHANGED = [
 
 ADDED = [
     ("grop = 'x'", "grop = 'x': no such option; did you mean 'group'?"),
+    ("group_id = 'x'", "group_id = 'x': no such option; Kafka's group.id is `group` here"),
+    (
+        "auto_offset_reset = 'earliest'",
+        "auto_offset_reset = 'earliest': no such option; Kafka's auto.offset.reset is offset_initial here: "
+        "offset_initial = 'oldest', under [config]",
+    ),
     ("zzz = 1", f"zzz = 1: no such option; allowed are {APP_KEYS}"),
     ("service.zzz = 1", f"service.zzz = 1: no such option; allowed are {SERVICE_KEYS}"),
     ("config = 1", "config = 1: must be a table"),

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from sarameya.service.failures import ExitCode
-from sarameya.service.signals import Stop, _listened_to, obey, run, stop_at_end_of_input
+from sarameya.service.signals import Stop, _listened_to, obey, run, stop_at_end_of_input, stop_with_supervisor
 
 
 async def these(*numbers: int) -> AsyncIterator[int]:
@@ -59,6 +59,21 @@ async def test_closed_pipe_asks_for_the_end() -> None:
             assert not stop.asked
             os.close(write)
             await stop.wait()
+    os.close(read)
+
+
+@pytest.mark.parametrize(
+    ("word", "cause"), [(b"stop\n", "asked to stop by the supervisor"), (b"", "the supervisor has ended")]
+)
+async def test_worker_says_whether_its_supervisor_asked_or_ended(word: bytes, cause: str) -> None:
+    read, write = os.pipe()
+    stop = Stop()
+    if word:
+        os.write(write, word)
+    os.close(write)
+    with trio.fail_after(5):
+        await stop_with_supervisor(stop, fd=read)
+    assert stop.cause == cause
     os.close(read)
 
 

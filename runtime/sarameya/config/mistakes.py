@@ -9,8 +9,9 @@ from typing import Any
 import attrs
 
 from sarameya.config.options import Config, TopicConfig, conflicts
+from sarameya.config.properties import no_such_option
 from sarameya.errors import ConfigError
-from sarameya.option_kinds import IN_THE_REFERENCE, allowed, unknown_option
+from sarameya.option_kinds import allowed
 
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
@@ -32,7 +33,7 @@ def _mistakes(options: type[attrs.AttrsInstance], values: Mapping[str, Any], pre
     fields = attrs.fields_dict(options)
     for name, value in values.items():
         if name not in fields:
-            yield ConfigError(prefix + name, value, unknown_option(name, set(fields), listed=IN_THE_REFERENCE))
+            yield ConfigError(prefix + name, value, no_such_option(options, name, value))
         elif name == "topics" and (of_topics := list(_mistakes_of_topics(value, f"{prefix}topics."))):
             yield from of_topics
         else:

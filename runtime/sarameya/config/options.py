@@ -12,12 +12,11 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import attrs
 
-from sarameya.config.properties import from_properties
+from sarameya.config.properties import from_properties, no_such_option
 from sarameya.config.security import KERBEROS_SERVICE, SecurityOptions, security_conflicts
 from sarameya.errors import ConfigError
 from sarameya.offset_policy import OffsetPolicy
 from sarameya.option_kinds import (
-    IN_THE_REFERENCE,
     MOST_SECONDS,
     as_tuple,
     boolean,
@@ -35,7 +34,6 @@ from sarameya.option_kinds import (
     secret,
     size,
     text,
-    unknown_option,
     whole,
 )
 from sarameya.secret import Secret
@@ -367,7 +365,7 @@ def _from_mapping(options: type[_Options], values: Mapping[str, Any], prefix: st
     known = {field.name for field in attrs.fields(options)}
     for key in values:
         if key not in known:
-            raise ConfigError(prefix + key, values[key], unknown_option(key, known, listed=IN_THE_REFERENCE))
+            raise ConfigError(prefix + key, values[key], no_such_option(options, key, values[key]))
     try:
         return options(**values)
     except ConfigError as error:

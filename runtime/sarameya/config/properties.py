@@ -16,7 +16,7 @@ from sarameya.config.jaas import JAAS, OPTIONS, credentials
 from sarameya.config.kafka_names import ALWAYS, ELSEWHERE, GIVEN_APART, MEANINGLESS, UNSUPPORTED
 from sarameya.errors import ConfigError, PropertiesError
 from sarameya.offset_policy import OffsetPolicy
-from sarameya.option_kinds import MOST_SECONDS, allowed
+from sarameya.option_kinds import IN_THE_REFERENCE, MOST_SECONDS, allowed, unknown_option
 from sarameya.secret import Secret, masked
 
 _Options = TypeVar("_Options", bound=attrs.AttrsInstance)
@@ -76,6 +76,52 @@ def _read(options: type[_Options], properties: Mapping[str, Any]) -> tuple[dict[
         except ValueError as error:
             problems[name] = str(error)
     return values, problems
+
+
+def no_such_option(options: type[attrs.AttrsInstance], name: str, value: Any) -> str:
+    """Return what to tell somebody who gave `name`, which is none of the `options`."""
+    known = {field.name for field in attrs.fields(options)}
+    return kafkas_option(options, name, value) or unknown_option(name, known, listed=IN_THE_REFERENCE)
+
+
+def kafkas_option(options: type[attrs.AttrsInstance], name: str, value: Any) -> str:
+    """Return which option a name of Kafka's means, empty where it is none of Kafka's.
+
+    Clients of Python and of librdkafka write it as `auto_offset_reset` or `auto.offset.reset`.
+    """
+    kafkas = {field.metadata["kafka"]: field for field in attrs.fields(options) if field.metadata.get("kafka")}
+    dotted = name.replace("_", ".").lower()
+    meant = dotted if dotted in kafkas else ELSEWHERE.get(dotted, dotted)
+    if meant in kafkas:
+        option = kafkas[meant].name
+        return f"no such option; Kafka's {dotted} is {option} here{_example(option, meant, value, options)}"
+    if meant in GIVEN_APART:
+        return f"no such option; Kafka's {dotted} is none: {_GIVEN_APART[meant]}"
+    for names in (UNSUPPORTED, MEANINGLESS):
+        if meant in names:
+            return f"no such option; Kafka's {dotted} has none here: {names[meant]}"
+    if meant in ALWAYS:
+        return f"no such option; Kafka's {dotted} has none here: {ALWAYS[meant][1]}"
+    return ""
+
+
+_GIVEN_APART = {
+    "bootstrap.servers": "an app file's own `bootstrap_servers`, or the first argument of ConsumerGroup",
+    "group.id": "an app file's own `group`, or the second argument of ConsumerGroup",
+}
+"""Where those of `GIVEN_APART` are said."""
+
+
+def _example(option: str, kafkas: str, value: Any, options: type[attrs.AttrsInstance]) -> str:
+    """How the value is written as an option; empty where it means none, or is secret."""
+    text = _text(value) if value is not None else ""
+    if not text or masked(kafkas, text) != text or masked(option, text) != text:
+        return ""
+    try:
+        read = (_NAMED.get(kafkas) or _reader(get_type_hints(options)[option]))(text)
+    except (ConfigError, ValueError):
+        return ""
+    return f": {option} = {read!r}" if isinstance(read, str | int | float) and not isinstance(read, bool) else ""
 
 
 def _refused(properties: Mapping[str, Any], problems: Mapping[str, str]) -> PropertiesError:

@@ -21,6 +21,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from sarameya.config import Config
 from sarameya.config.mistakes import conflicts_of, mistakes
+from sarameya.config.properties import kafkas_option
 from sarameya.errors import ConfigError, SarameyaError
 from sarameya.option_kinds import unknown_option
 from sarameya.secret import masked
@@ -374,10 +375,9 @@ def _problems(error: BaseException, value: Any, remedies: Mapping[str, str], key
         case ForbiddenExtraKeysError():
             known = {field.name for field in attrs.fields(error.cl)}
             for extra in sorted(error.extra_fields):
-                yield (
-                    prefix + extra,
-                    f"{prefix}{extra} = {masked(extra, value[extra])!r}: {unknown_option(extra, known)}",
-                )
+                told = _kafkas(extra, value[extra]) if error.cl is App else ""
+                told = told or unknown_option(extra, known)
+                yield prefix + extra, f"{prefix}{extra} = {masked(extra, value[extra])!r}: {told}"
         case ExceptionGroup():
             for inner in error.exceptions:
                 yield from _problems(inner, value, remedies, key)
@@ -389,6 +389,14 @@ def _problems(error: BaseException, value: Any, remedies: Mapping[str, str], key
             yield key, f"{key} = {masked(key, value)!r}: {error}"
         case _:
             raise error
+
+
+def _kafkas(name: str, value: Any) -> str:
+    """Return which option a name of Kafka's at the top of the file means, empty where it is none of Kafka's."""
+    if name.replace("_", ".") == "group.id":
+        return "no such option; Kafka's group.id is `group` here"
+    told = kafkas_option(Config, name, value)
+    return f"{told}, under [config]" if told else ""
 
 
 def _attribute(error: BaseException) -> str | None:

@@ -43,6 +43,10 @@ Watch = Callable[[App, Stop], Awaitable[None]]
 """Runs beside an app's members, in the first process only, until it is cancelled; it may ask for the end."""
 
 
+WatchInput = Callable[[Stop], Awaitable[None]]
+"""Runs beside an app's members, and asks for the end by what comes from standard input."""
+
+
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """How an app is run, and its log's format; `run_app` reads them."""
     parser.add_argument(
@@ -99,15 +103,24 @@ def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | N
     if args.worker:
         app = attrs.evolve(app, service=attrs.evolve(app.service, http=None))  # the supervisor serves
         return signals.run(
-            partial(_serve, {args.worker: member(app, args.worker)}, make, True, None, args.tell, notifier)
+            partial(
+                _serve,
+                {args.worker: member(app, args.worker)},
+                make,
+                signals.stop_with_supervisor,
+                None,
+                args.tell,
+                notifier,
+            )
         )
+    watch_input = signals.stop_at_end_of_input if args.until_eof else None
     numbers = range(1, app.service.workers + 1)
     if app.service.workers == 1 or app.service.in_process:
         apps = {number: member(app, number) for number in numbers}
-        return signals.run(partial(_serve, apps, make, args.until_eof, watch, None, notifier))
+        return signals.run(partial(_serve, apps, make, watch_input, watch, None, notifier))
     commands = [worker_command(args.argv, number, app.service.workers) for number in numbers]
     supervisor = Supervisor(commands, app.service)
-    run = partial(_supervise, app, supervisor, args.until_eof, watch, notifier)
+    run = partial(_supervise, app, supervisor, watch_input, watch, notifier)
     return signals.run(run, before_exit=supervisor.kill_nowait)
 
 
@@ -138,7 +151,7 @@ def make_handler(app: App, layers: Layers) -> ConsumerGroupHandler:
 async def _serve(
     apps: Mapping[int, App],
     make_handler: Callable[[], ConsumerGroupHandler],
-    until_eof: bool,
+    watch_input: WatchInput | None,
     watch: Watch | None,
     tell_to: int | None,
     notifier: Notifier,
@@ -178,7 +191,7 @@ async def _serve(
         else:  # of a worker its supervisor tells, who also hears when it falls silent
             nursery.start_soon(watch_troubles, roster, stop, first.service.stall_after)
         nursery.start_soon(notifier.run, stop, roster)
-        _start_others(nursery, first, until_eof, watch, stop)
+        _start_others(nursery, first, watch_input, watch, stop)
         async with open_otel(first, roster.snapshots) as make_tracing, open_pages(first, roster, stop):
             await run_members(members, stop)
         nursery.cancel_scope.cancel()
@@ -187,12 +200,17 @@ async def _serve(
 
 
 async def _supervise(
-    app: App, supervisor: Supervisor, until_eof: bool, watch: Watch | None, notifier: Notifier, stop: Stop
+    app: App,
+    supervisor: Supervisor,
+    watch_input: WatchInput | None,
+    watch: Watch | None,
+    notifier: Notifier,
+    stop: Stop,
 ) -> ExitCode:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(notifier.run, stop, supervisor.ear)
         nursery.start_soon(watch_troubles, supervisor.ear, stop, app.service.stall_after)
-        _start_others(nursery, app, until_eof, watch, stop)
+        _start_others(nursery, app, watch_input, watch, stop)
         shared = entered_at_last(
             "shared Spark", partial(open_shared, app.handler), stop, Restarts(app.service), supervisor.ear.none_began
         )
@@ -203,9 +221,11 @@ async def _supervise(
     return code
 
 
-def _start_others(nursery: trio.Nursery, app: App, until_eof: bool, watch: Watch | None, stop: Stop) -> None:
+def _start_others(
+    nursery: trio.Nursery, app: App, watch_input: WatchInput | None, watch: Watch | None, stop: Stop
+) -> None:
     """Who asks for the end, beside signals."""
-    if until_eof:
-        nursery.start_soon(signals.stop_at_end_of_input, stop)
+    if watch_input is not None:
+        nursery.start_soon(watch_input, stop)
     if watch is not None:
         nursery.start_soon(watch, app, stop)

@@ -95,6 +95,13 @@ async def obey(received: AsyncIterator[int], stop: Stop, at_once: Callable[[int]
         stop.ask(name)
 
 
+async def stop_with_supervisor(stop: Stop, *, fd: int = 0) -> None:
+    """Ask for the end when the supervisor asks for it through the pipe at `fd`, or has ended."""
+    async with trio.lowlevel.FdStream(os.dup(fd)) as pipe:
+        asked = await pipe.receive_some()
+    stop.ask("asked to stop by the supervisor" if asked else "the supervisor has ended")
+
+
 async def stop_at_end_of_input(stop: Stop, *, fd: int = 0) -> None:
     """Ask for the end when the pipe at `fd` is closed: by the program that started this one, or by its death."""
     async with trio.lowlevel.FdStream(os.dup(fd)) as pipe:

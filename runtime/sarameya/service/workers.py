@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -25,6 +26,9 @@ from sarameya.service.signals import Stop
 from sarameya.service.web.telling import Ear
 
 logger = logging.getLogger("sarameya")
+
+_REQUEST = b"stop\n"
+"""Tells a worker's log why its input ends; the end itself asks as well, where this process is killed."""
 
 
 class Supervisor:
@@ -124,6 +128,8 @@ class Supervisor:
             self._cut_short.add(number)
             process.terminate()
         assert process.stdin is not None
+        with suppress(trio.BrokenResourceError):  # it has ended already
+            await process.stdin.send_all(_REQUEST)
         await process.stdin.aclose()
 
 
