@@ -72,13 +72,17 @@ class Broker:
             await trio.sleep(0.01)
 
     def expire(self, member_id: str) -> None:
-        """End a member's session, as its death or silence would in a session timeout."""
-        self.cluster.expire_member(GROUP, member_id)
+        """End a member's session, as its death or silence does in a session timeout, and may have done already."""
+        if self._has(member_id):
+            self.cluster.expire_member(GROUP, member_id)
 
     async def until_expired(self, member_id: str) -> None:
-        """Wait until the group has given a member up, by its session timeout."""
-        while any(member.member_id == member_id for member in self.cluster.describe_group(GROUP).members):
+        """Wait until the group has removed a member, by its session timeout."""
+        while self._has(member_id):
             await trio.sleep(0.01)
+
+    def _has(self, member_id: str) -> bool:
+        return any(member.member_id == member_id for member in self.cluster.describe_group(GROUP).members)
 
 
 @asynccontextmanager
