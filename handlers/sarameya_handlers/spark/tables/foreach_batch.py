@@ -134,7 +134,8 @@ class ForeachBatch(Table):
             link = landing.link
             if self._ledger is not None and self._ledger.links(link.key, link.number):
                 continue  # somebody else's already
-            require_readable(spark, landing)  # what a callback reads, and when, is its own matter
+            if self.needs_spark:
+                require_readable(spark, landing)  # what a callback reads, and when, is its own matter
             frame = shape.frame(spark, landing) if landing.staged is not None else None
             checkpoint(Phase.READY, [landing])
             if frame is not None:
