@@ -47,7 +47,7 @@ _LEAST_LEAVE_SECONDS = 1.0
 
 
 class ConsumerGroup(Pausing):
-    """A member of a consumer group (KIP-62 and its kin), for the length of an `async with`.
+    """A member of a consumer group (KIP-62 and its kin), for the length of an `async with`, which closes it.
 
     `bootstrap_servers` are HOST:PORT strings, or one string with commas between them. `observers` are called with
     every event (see `sarameya.observe`).
@@ -133,8 +133,19 @@ class ConsumerGroup(Pausing):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._end_consume()
         # What the block raised goes on as it is: through the nursery it would come out in a group.
         await self._lifetime.__aexit__(None, None, None)
+
+    async def _end_consume(self) -> None:
+        """Close the group, and wait until `consume()` has ended, which may run in a nursery outside of the block.
+
+        It still needs the connections: to commit, and to leave. Shielded, since it is bounded.
+        """
+        if not self._idle.is_set():
+            self.close_nowait("the block of the group ended")
+            with trio.move_on_after(self.config.close_timeout + 2 * _LEAST_LEAVE_SECONDS, shield=True):
+                await self._idle.wait()
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
