@@ -165,11 +165,23 @@ class Fetcher:
             return
         cursor, found = consumer.cursor, self._metadata.current.partition(consumer.partition)
         assert found is not None
+        if cursor.is_ahead_of(found.leader_epoch) and not self._has_waited(consumer):
+            epochs = f"leader epoch {found.leader_epoch}, and offset {cursor.position} was committed"
+            self._redispatch(consumer, f"metadata is out of date: it has {epochs} in epoch {cursor.last_epoch}")
+            return
         if cursor.is_to_be_checked(found.leader_epoch):
             self._checks.ask(consumer, leader, found.leader_epoch)
             return
         cursor.leader_epoch = found.leader_epoch
         self._read_from(consumer, leader)
+
+    def _has_waited(self, consumer: PartitionConsumer) -> bool:
+        """Whether metadata has been looked up for so long that it is not what lags behind.
+
+        The commit may be of a deleted topic whose name another one has.
+        """
+        attempts = consumer.attempts
+        return attempts is not None and trio.current_time() - attempts.since >= self._config.request_timeout
 
     def _read_from(self, consumer: PartitionConsumer, node_id: int) -> None:
         broker = self._brokers.get(node_id)

@@ -139,6 +139,13 @@ class FetchCursor:
         wrote that, and has not been asked."""
         return NO_LEADER_EPOCH < self.last_epoch < leader_epoch and self.leader_epoch != leader_epoch
 
+    def is_ahead_of(self, leader_epoch: int) -> bool:
+        """Whether what stands before the position was written in a later epoch than this one, which metadata names.
+
+        Its leader is none any more: its log may be shorter, and what it says of the position is not to be believed.
+        """
+        return NO_LEADER_EPOCH < leader_epoch < self.last_epoch
+
     def judge(self, answer: Any) -> Outcome:
         """What the leader says of where `last_epoch` ends (an OffsetForLeaderEpochResponse `EpochEndOffset`): Nothing
         where its log is the one that was read."""
