@@ -298,8 +298,18 @@ def test_topic_that_is_gone_is_neither_committed_nor_marked_before_it_is_owned_a
         ledger.topic_gone(partition)
     assert not ledger.mark(P0, at(9))
     assert not ledger.reset(P1, at(6))
-    assert ledger.dirty() == {other: at(8)}
+    assert ledger.dirty() == {P0: at(0), P1: at(0), other: at(8)}, "where the new topic begins"
+    assert ledger.begun_anew == {P0, P1}
+    ledger.send({P1: at(0)})
+    ledger.acknowledge({P1: at(0)})
     ledger.add({P0: at(2)})
     assert ledger.mark(P0, at(3))
     assert not ledger.mark(P1, at(9))
     assert ledger.dirty() == {P0: at(3), other: at(8)}
+
+
+def test_topic_that_is_gone_leaves_a_handler_with_metadata_its_word() -> None:
+    ledger = OffsetLedger({P0: at(5, "landed to 5"), P1: at(5)})
+    ledger.note(P1)
+    ledger.topic_gone(P0)
+    assert ledger.dirty() == {}

@@ -22,11 +22,12 @@ class FinalCommits:
         self._scope = trio.CancelScope()
 
     async def commit(self) -> None:
-        """Commit all that is marked."""
-        if not self._runtime.config.autocommit:
+        """Commit all that is marked; without autocommit, only where a topic begins that was created again."""
+        partitions = None if self._runtime.config.autocommit else self._offsets.ledger.begun_anew
+        if partitions is not None and not partitions:
             return
         try:
-            await self._offsets.commit()
+            await self._offsets.commit(partitions)
         except SarameyaError as error:
             self.failed(str(error))
 

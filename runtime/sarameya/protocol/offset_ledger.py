@@ -56,6 +56,7 @@ class _Entry:
     is_noted: bool = False
     """The handler says in metadata of its own how far it has come, also where no mark has any yet."""
     is_void: bool = False
+    """The topic is another one now: no mark is taken."""
 
 
 class OffsetLedger:
@@ -71,7 +72,7 @@ class OffsetLedger:
         mark that is still to be committed stands."""
         dirty = self.dirty()
         for partition, offset in committed.items():
-            if partition in dirty:
+            if partition in dirty and not self._entries[partition].is_void:
                 entry = self._entries[partition]
                 entry.committed, entry.moved_back = offset, None
             else:
@@ -115,13 +116,26 @@ class OffsetLedger:
 
     def topic_gone(self, partition: TopicPartition) -> None:
         """The partition's topic is gone, and another one has its name: no mark of any of its partitions, made or to be
-        made, is committed before the partition is owned anew."""
+        made, is committed before the partition is owned anew.
+
+        The mark is where the new topic begins, so that whoever reads it next misses nothing, whatever the policy. Not
+        where marks have metadata: then its handler says where to begin.
+        """
         entry = self._entries.get(partition)
         if entry is None or entry.is_void:
             return
         for other, entry in self._entries.items():
             if other.topic == partition.topic:
-                entry.is_void = True
+                entry.is_void, entry.sent = True, None
+                has_metadata = entry.is_noted or (entry.marked is not None and entry.marked.metadata)
+                entry.marked, entry.committed = (None if has_metadata else CommittedOffset(0)), None
+        if self._on_mark is not None:
+            self._tell()
+
+    @property
+    def begun_anew(self) -> frozenset[TopicPartition]:
+        """Partitions whose topic was deleted, and created again."""
+        return frozenset(partition for partition, entry in self._entries.items() if entry.is_void)
 
     def position_moved(
         self, partition: TopicPartition, before: int, after: int, *, is_first: bool, reach: Reach
@@ -168,9 +182,7 @@ class OffsetLedger:
         return {
             tp: entry.marked
             for tp, entry in self._entries.items()
-            if entry.marked is not None
-            and (entry.marked != entry.committed or entry.sent is not None)
-            and not entry.is_void
+            if entry.marked is not None and (entry.marked != entry.committed or entry.sent is not None)
         }
 
     def send(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:

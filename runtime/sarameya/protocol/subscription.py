@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterable, Mapping
 
 from sarameya.error_codes import ErrorCode
@@ -53,13 +54,17 @@ class Growth:
 
     def __init__(self) -> None:
         self._first_counts: dict[str, int] = {}
+        self._ids: dict[str, uuid.UUID] = {}
         self._knew_all = False
         self._told: set[TopicPartition] = set()
 
     def look(self, metadata: ClusterMetadata) -> None:
-        """Take note of metadata. Where it has every topic of the cluster, a topic that is new in it is new."""
+        """Take note of metadata. Where it has every topic of the cluster, a topic that is new in it is new. One that
+        has another id was deleted and created again, however soon (KIP-516)."""
         has_all = metadata.has_all_topics
         for name, topic in metadata.topics.items():
+            if topic.topic_id is not None and self._ids.setdefault(name, topic.topic_id) != topic.topic_id:
+                self._ids[name], self._first_counts[name] = topic.topic_id, 0
             if topic.partitions and name not in self._first_counts:
                 self._first_counts[name] = 0 if self._knew_all and has_all else len(topic.partitions)
         self._knew_all = self._knew_all or (has_all and bool(metadata.topics))
