@@ -21,7 +21,7 @@ from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import Event, MembershipChanged
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers, on_request
-from tests.group.kit import Recorder, deadline, eventually, fill, orders, start_member
+from tests.group.kit import Recorder, committed, deadline, eventually, fill, orders, start_member
 
 BROKERS = (0, 1, 2)
 REQUEST_TIMEOUT = 30.0
@@ -135,6 +135,22 @@ async def test_fault_42_coordinator_that_hangs_with_a_join_is_given_up(autojump_
         cluster.move_coordinator("g", other)
         with trio.fail_after(REQUEST_TIMEOUT):
             await handler.until(lambda: bool(handler.sessions))
+
+
+async def test_fault_42_commit_at_a_coordinator_that_hangs_goes_to_the_next(autojump_clock: MockClock) -> None:
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        other = lead_elsewhere(cluster, 0)
+        cluster.move_coordinator("g", 0)
+        handler = Recorder()
+        await start_member(nursery, cluster, handler, autocommit_interval=1.0)
+        await handler.until(lambda: bool(handler.sessions))
+        await trio.sleep(5)
+        cluster.freeze_broker(0)
+        fill(cluster, 5)
+        await trio.sleep(2)  # the commit is under way
+        cluster.move_coordinator("g", other)
+        with trio.fail_after(10.0):  # a heartbeat each 3 s waits for 5 s
+            await eventually(lambda: committed(cluster).get("orders-0") == 5)
 
 
 async def test_fault_42_leader_assigns_from_what_it_knows_without_metadata(autojump_clock: MockClock) -> None:

@@ -18,7 +18,7 @@ from sarameya.errors import AssignorError, SarameyaError, UnsupportedVersionErro
 from sarameya.group.leader import Leader, RunSync
 from sarameya.group.subscribed import Subscribed
 from sarameya.model import Assignment, Generation
-from sarameya.net.broker_pool import BrokerPool
+from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import CoordinatorFound as CoordinatorFoundEvent
@@ -110,6 +110,7 @@ class Member:
         self.is_cooperative = all(RebalanceProtocol.COOPERATIVE in assignor.protocols for assignor in assignors)
         self._group = group
         self._assignors = {assignor.name: assignor for assignor in assignors}
+        self._pool = pool
         self._metadata = metadata
         self._observer = observer
         look_up_timeout = config.session_timeout / 4
@@ -290,6 +291,9 @@ class Member:
         except SarameyaError as error:
             # The coordinator may have a new address, or be another node.
             self._metadata.request_refresh()
+            if isinstance(command, SendHeartbeat):
+                # A commit would wait there for a whole request timeout; it goes to the next coordinator.
+                self._pool.close_connection(node_id, Purpose.OFFSETS)
             self.post(RequestFailed(command.token, str(error)))
         except Exception as error:  # noqa: BLE001 - a fault of ours: said, rather than a member that never joins
             self.post(RequestImpossible(command.token, error))
