@@ -78,12 +78,16 @@ async def _compact(table: ParquetTable, file_bytes: int, progress: Steps) -> Com
 def _text(name: str, done: Compacted) -> str:
     if not done.was_first:
         return f"{name}: somebody else compacts it all the time; try again later"
+    stay = "".join(
+        f"\n{amount(number, 'small file')} left as they are, to keep every value: {reason}"
+        for reason, number in sorted(done.refused.items())
+    )
     if done.compaction is None:
-        return f"{name}: there are no small files to be put together"
+        return f"{name}: there are no small files to be put together{stay}"
     rows = sum(file.rows for file in done.compaction.files)
     return (
         f"{name}: {amount(len(done.compaction.replaced), 'file')} became {len(done.compaction.files):,}, "
-        f"with {amount(rows, 'row')}"
+        f"with {amount(rows, 'row')}{stay}"
     )
 
 
@@ -95,4 +99,5 @@ def _document(name: str, done: Compacted) -> dict[str, Any]:
         "replaced": len(compaction.replaced) if compaction else 0,
         "files": len(compaction.files) if compaction else 0,
         "rows": sum(file.rows for file in compaction.files) if compaction else 0,
+        "refused": [{"reason": reason, "files": number} for reason, number in sorted(done.refused.items())],
     }

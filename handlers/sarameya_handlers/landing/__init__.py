@@ -6,6 +6,7 @@ starting.py  where a new owner of a partition begins, or why it must not
 chain.py     one owner's tries to append the next link, and what came of each
 manifests.py chains kept as files                schemas.py  the columns of a directory, kept as files
 sizing.py    how much to collect for files of a size
+compacting.py, parquet_merge.py  few files of many
 errors.py    what stops a chain
 dead_letters.py  where records go that cannot land; dead_letter_topic.py, dead_letter_files.py: two such places
 

@@ -7,7 +7,7 @@ and has to begin anew. Readers of the plain directory are to keep away meanwhile
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from sarameya_handlers.landing.compactions import Compaction, attempt_of
 from sarameya_handlers.landing.data_files import DataFiles
 from sarameya_handlers.landing.files import UnansweredError
 from sarameya_handlers.landing.manifests import DataFile
+from sarameya_handlers.landing.parquet_merge import FileSchema, Open, can_merge, count_rows, merged, schema_of, write
 
 SMALL = 0.75
 """Of the wanted size: a file that has so much stays as it is."""
@@ -26,20 +27,50 @@ SMALL = 0.75
 
 @attrs.frozen(slots=True)
 class Compacted:
-    """What has become of it. `compaction` is None where nothing was to be done, or where another one was first."""
+    """Result of a compaction. `compaction` is None if there was nothing to do, or another one was first."""
 
     compaction: Compaction | None
     was_first: bool = True
+    refused: Mapping[str, int] = attrs.field(factory=dict)
+    """How many small files stay as they are, by the reason why they cannot be written anew exactly."""
 
 
-def plan(files: Iterable[DataFile], file_bytes: int) -> list[list[DataFile]]:
-    """Which files become one: small ones of the same directory, in the order of their names, `file_bytes` together."""
+def small_files(files: Iterable[DataFile], file_bytes: int) -> list[list[DataFile]]:
+    """Return the small files of each directory that has several, in the order of their names."""
     small: dict[Path, list[DataFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.name):
         if file.size < SMALL * file_bytes:
             small[Path(file.name).parent].append(file)
-    groups = [group for those in small.values() for group in _packed(those, file_bytes)]
+    return [those for those in small.values() if len(those) > 1]
+
+
+def plan(
+    small: Iterable[Sequence[DataFile]], file_bytes: int, schemas: Mapping[DataFile, FileSchema]
+) -> list[list[DataFile]]:
+    """Return which small files become one: of one directory, alike in their schemas, `file_bytes` together."""
+    alike = [files for those in small for files in _alike(those, schemas)]
+    groups = [group for files in alike for group in _packed(files, file_bytes)]
     return [group for group in groups if len(group) > 1]
+
+
+def _alike(files: Iterable[DataFile], schemas: Mapping[DataFile, FileSchema]) -> list[list[DataFile]]:
+    """Sort files that are not refused into sets of which any two can become one. There are few schemas."""
+    found: list[tuple[list[FileSchema], list[DataFile]]] = []
+    for file in files:
+        schema = schemas[file]
+        if schema.refusal:
+            continue
+        for those, members in found:
+            if schema in those:
+                members.append(file)
+                break
+            if all(can_merge(schema, other) for other in those):
+                those.append(schema)
+                members.append(file)
+                break
+        else:
+            found.append(([schema], [file]))
+    return [members for _, members in found]
 
 
 def _packed(files: Iterable[DataFile], file_bytes: int) -> list[list[DataFile]]:
@@ -68,28 +99,20 @@ def compact(
     files.publish_all()
     # Only what is in its place: a link's file that comes to it after it was replaced would be there beside its rows.
     places = {file: place for file, place in files.live() if place == root / file.name}
-    small = plan(places, file_bytes)
+    small = small_files(places, file_bytes)
     if not small:
         return Compacted(None)
     attempt = attempt_of(_number(last) + 1)
     is_known = True
     opened = {file: partial(_open, places[file], root / file.name) for group in small for file in group}
     try:
-        schemas = {file: _schema_of(opened[file], check) for file in opened}
-        groups = [alike for group in small for alike in _alike(group, schemas)]
+        schemas = _read_schemas(opened, check)
+        refused = Counter(schema.refusal for schema in schemas.values() if schema.refusal)
+        groups = plan(small, file_bytes, schemas)
         if not groups:
-            return Compacted(None)
-        rows, of = 0, sum(file.rows for group in groups for file in group)
-        for number, group in enumerate(groups):
-            check()
-            written(rows, of)
-            where = files.directory(attempt) / Path(group[0].name).parent
-            where.mkdir(parents=True, exist_ok=True)
-            schema = _unified([schemas[file] for file in group])
-            _write([opened[file] for file in group], schema, where / f"{number:06d}.parquet", check)
-            rows += sum(file.rows for file in group)
-        written(rows, of)
-        new = files.settle(attempt, lambda number: f"{attempt}-{number}.parquet", _rows)
+            return Compacted(None, refused=refused)
+        _write_groups(files.directory(attempt), groups, opened, schemas, check, written)
+        new = files.settle(attempt, lambda number: f"{attempt}-{number}.parquet", count_rows)
         _check_rows(new, groups)
         replaced = tuple(file.name for group in groups for file in group)
         compaction = Compaction(_number(last) + 1, attempt, replaced, new)
@@ -98,7 +121,7 @@ def compact(
             (files.directory(attempt) / file.name).stat()  # as long as it may have slept: was it swept away?
         if not files.compactions.put(compaction):
             return Compacted(None, was_first=False)
-        return Compacted(compaction)
+        return Compacted(compaction, refused=refused)
     except FileNotFoundError:
         if _number(files.compactions.last()) == _number(last):
             raise
@@ -139,78 +162,32 @@ def _check_rows(written: Sequence[DataFile], groups: Sequence[Sequence[DataFile]
     assert rows == before, f"{rows} rows were written of {before}"
 
 
-def _schema_of(opened: Callable[[], Any], check: Callable[[], None]) -> Any:
-    check()
-    with opened() as file:
-        return file.schema_arrow
+def _read_schemas(opened: Mapping[DataFile, Open], check: Callable[[], None]) -> dict[DataFile, FileSchema]:
+    """Read the schema of each file; of files that have the same one it is one object."""
+    known: dict[tuple[object, ...], FileSchema] = {}
+    found: dict[DataFile, FileSchema] = {}
+    for file, source in opened.items():
+        check()
+        found[file] = schema_of(source, known)
+    return found
 
 
-def _alike(group: Sequence[DataFile], schemas: Mapping[DataFile, Any]) -> list[list[DataFile]]:
-    """Of these files, those that can become one: some may lack columns, those that they share have one type.
-
-    A struct that has got fields is another type: its files stay apart, since a reader knows better what they lack.
-    """
-    found: list[tuple[dict[str, Any], list[DataFile]]] = []
-    for file in group:
-        columns = {field.name.lower(): (field.name, _loose(field.type)) for field in schemas[file]}
-        for there, files in found:
-            if all(there.get(name, column) == column for name, column in columns.items()):
-                there.update(columns)
-                files.append(file)
-                break
-        else:
-            found.append((columns, [file]))
-    return [files for _, files in found if len(files) > 1]
-
-
-def _loose(kind: Any) -> Any:
-    """The type without what it says of nulls within, which is one for all files then."""
-    import pyarrow as pa
-    from pyarrow import types
-
-    if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _loose(field.type)) for field in kind])
-    if types.is_map(kind):
-        return pa.map_(_loose(kind.key_type), _loose(kind.item_type))
-    return pa.list_(_loose(kind.value_type)) if types.is_list(kind) else kind
-
-
-def _unified(schemas: Sequence[Any]) -> Any:
-    """Every column that one of these has; those that another one lacks may be null."""
-    import pyarrow as pa
-
-    unified = pa.unify_schemas(schemas)
-    if all(schema.equals(unified, check_metadata=True) for schema in schemas):
-        return unified
-    lacking = {field.name for field in unified if any(field.name not in schema.names for schema in schemas)}
-    fields = [field.with_nullable(True) if field.name in lacking else field for field in unified]
-    # What is said beside the columns is one file's, Spark's own list of them among it: Spark would see no others.
-    return pa.schema(fields)
-
-
-def _write(sources: Sequence[Callable[[], Any]], schema: Any, into: Path, check: Callable[[], None]) -> None:
-    """The rows of these files, in order, in one: a column that some lack is null there."""
-    import pyarrow.parquet as pq
-
-    with pq.ParquetWriter(into, schema, compression="zstd") as writer:
-        for opened in sources:
-            with opened() as file:
-                for batch in file.iter_batches():
-                    check()
-                    writer.write_batch(_widened(batch, schema))
-
-
-def _widened(batch: Any, schema: Any) -> Any:
-    import pyarrow as pa
-
-    columns = [
-        batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.record_batch(columns, schema=schema)
-
-
-def _rows(file: Path) -> int:
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(file).num_rows)
+def _write_groups(
+    into: Path,
+    groups: Sequence[Sequence[DataFile]],
+    opened: Mapping[DataFile, Open],
+    schemas: Mapping[DataFile, FileSchema],
+    check: Callable[[], None],
+    written: Callable[[int, int], None],
+) -> None:
+    """Write a file for each group, below directories as the table's are."""
+    rows, of = 0, sum(file.rows for group in groups for file in group)
+    for number, group in enumerate(groups):
+        check()
+        written(rows, of)
+        where = into / Path(group[0].name).parent
+        where.mkdir(parents=True, exist_ok=True)
+        schema = merged(list({id(schemas[file]): schemas[file] for file in group}.values()))
+        write([opened[file] for file in group], schema, where / f"{number:06d}.parquet", check)
+        rows += sum(file.rows for file in group)
+    written(rows, of)

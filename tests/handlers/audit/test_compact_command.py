@@ -44,6 +44,7 @@ def test_small_files_are_put_together_and_the_table_is_proved_after(
         "replaced": 0,
         "files": 0,
         "rows": 0,
+        "refused": [],
     }
 
 

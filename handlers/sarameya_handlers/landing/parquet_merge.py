@@ -1,0 +1,185 @@
+"""Rows of several Parquet files in one: every value, type and annotation as it was, or the files are refused.
+
+pyarrow does not write each Parquet type as it has read it: INT96 becomes INT64, or overflows. So a file is written anew
+only if pyarrow's writer makes the same Parquet schema of its columns, physical and logical types included. Blocking.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+ROW_GROUP_ROWS = 2**20
+ROW_GROUP_BYTES = 128 * 2**20
+"""Size of a row group in memory, as Arrow columns."""
+_BATCH_ROWS = 2**16
+_BATCH_BYTES = 2**24
+_INDENT = "  "
+_ARROWS_OWN = b"ARROW:schema"
+_HOW_IT_WAS_READ = re.compile(", is_from_converted_type=\\w+, force_set_converted_type=\\w+")
+"""In pyarrow's text of a timestamp: not in the file."""
+
+Open = Callable[[], Any]
+"""Opens a `pyarrow.parquet.ParquetFile`."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class FileSchema:
+    """The schema of a Parquet file: as Arrow reads it, and, as text for each column, as the file has it."""
+
+    arrow: Any
+    columns: Mapping[str, str]
+    options: Mapping[str, bool]
+    """How pyarrow's writer makes the same columns of it, if it does (`refusal`)."""
+    refusal: str
+    """Why the file cannot be written anew with every value as it is; empty if it can be."""
+
+
+def schema_of(opened: Open, known: dict[tuple[object, ...], FileSchema]) -> FileSchema:
+    """Read the schema of a file, and find out whether it can be written anew.
+
+    Args:
+        opened: Opens the file.
+        known: Schemas that were read before. A file that has one of them gets that very object.
+    """
+    with opened() as file:
+        arrow, columns = file.schema_arrow, _columns(file.schema)
+        options = {
+            "store_schema": _ARROWS_OWN in (file.metadata.metadata or {}),
+            "store_decimal_as_integer": bool(re.search(r"int(32|64) .*Decimal", str(file.schema))),
+        }
+    key = (arrow.serialize().to_pybytes(), *columns.values(), *options.values())
+    if key not in known:
+        known[key] = FileSchema(arrow, columns, options, _refusal(arrow, columns, options))
+    return known[key]
+
+
+def _columns(schema: Any) -> dict[str, str]:
+    """Return the text of each top-level column of a Parquet schema, by its name."""
+    texts: list[str] = []
+    lines: list[str] = []
+    for line in _HOW_IT_WAS_READ.sub("", str(schema)).splitlines()[2:-1]:
+        lines.append(line.removeprefix(_INDENT))
+        if not line.startswith(2 * _INDENT) and not line.endswith("{"):
+            texts.append("\n".join(lines))
+            lines = []
+    return dict(zip(schema.to_arrow_schema().names, texts, strict=True))
+
+
+def _refusal(arrow: Any, columns: Mapping[str, str], options: Mapping[str, bool]) -> str:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if len({name.lower() for name in arrow.names}) < len(arrow.names):
+        return "two of its columns have one name, but for upper and lower case"
+    empty = io.BytesIO()
+    try:
+        with pq.ParquetWriter(empty, arrow, **options):
+            pass
+    except pa.ArrowException as error:
+        return f"pyarrow does not write its schema: {error}"
+    written = pq.read_schema(empty), _columns(pq.ParquetFile(empty).schema)
+    for field in arrow:
+        if columns[field.name] != written[1][field.name]:
+            return f"pyarrow would not write column {field.name!r} as it is: {columns[field.name]}"
+        if not field.equals(written[0].field(field.name), check_metadata=True):
+            return f"pyarrow would not read column {field.name!r} as it is: {field.type}"
+    return ""
+
+
+def can_merge(one: FileSchema, other: FileSchema) -> bool:
+    """Return whether two files can become one: what both have is alike, metadata included. Either may lack columns."""
+    if one.options != other.options or one.arrow.metadata != other.arrow.metadata:
+        return False
+    fields = {field.name.lower(): field for field in one.arrow}
+    return all(
+        mine.name == field.name
+        and _loose(mine).equals(_loose(field), check_metadata=True)
+        and _loose_text(one.columns[mine.name]) == _loose_text(other.columns[field.name])
+        for field in other.arrow
+        if (mine := fields.get(field.name.lower())) is not None
+    )
+
+
+def _loose(field: Any) -> Any:
+    """The field without what it says of nulls, which is one for all files then."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    kind = field.type
+    if types.is_struct(kind):
+        kind = pa.struct([_loose(inner) for inner in kind])
+    elif types.is_map(kind):
+        kind = pa.map_(kind.key_type, _loose(kind.item_field))
+    elif types.is_list(kind):
+        kind = pa.list_(_loose(kind.value_field))
+    return pa.field(field.name, kind, metadata=field.metadata)
+
+
+def _loose_text(column: str) -> str:
+    return column.replace("required ", "optional ")
+
+
+def merged(schemas: Sequence[FileSchema]) -> FileSchema:
+    """The schema of files that can become one: every column that one of them has, null in those that lack it."""
+    import pyarrow as pa
+
+    first = schemas[0]
+    unified = pa.unify_schemas([schema.arrow for schema in schemas])
+    lacking = {name for name in unified.names if any(name not in schema.columns for schema in schemas)}
+    fields = [field.with_nullable(True) if field.name in lacking else field for field in unified]
+    columns = {name: text for schema in schemas for name, text in schema.columns.items()}
+    return attrs.evolve(first, arrow=pa.schema(fields, metadata=first.arrow.metadata), columns=columns)
+
+
+def write(sources: Sequence[Open], schema: FileSchema, into: Path, check: Callable[[], None]) -> None:
+    """Write the rows of these files, in order, into one, whose schema is their `merged` one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(into, schema.arrow, compression="zstd", **schema.options) as writer:
+        for group in _row_groups(sources, schema.arrow, check):
+            writer.write_table(pa.Table.from_batches(group, schema.arrow), row_group_size=ROW_GROUP_ROWS)
+
+
+def _row_groups(sources: Sequence[Open], schema: Any, check: Callable[[], None]) -> Iterator[list[Any]]:
+    group: list[Any] = []
+    rows = size = 0
+    for opened in sources:
+        with opened() as file:
+            for batch in file.iter_batches(batch_size=_batch_size(file.metadata)):
+                check()
+                if group and (rows + batch.num_rows > ROW_GROUP_ROWS or size + batch.nbytes > ROW_GROUP_BYTES):
+                    yield group
+                    group, rows, size = [], 0, 0
+                group.append(_widened(batch, schema))
+                rows, size = rows + batch.num_rows, size + batch.nbytes
+    if group:
+        yield group
+
+
+def _batch_size(metadata: Any) -> int:
+    size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES * metadata.num_rows // max(size, 1))))
+
+
+def _widened(batch: Any, schema: Any) -> Any:
+    import pyarrow as pa
+
+    columns = [
+        batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.record_batch(columns, schema=schema)
+
+
+def count_rows(file: Path) -> int:
+    """Return the number of rows of a Parquet file."""
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file).num_rows)
