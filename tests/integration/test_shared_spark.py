@@ -149,3 +149,15 @@ async def test_workers_share_a_delta_table_through_one_driver_and_a_killed_super
         assert len(pids) == 3
         running.supervisor.process.kill()
         await until(lambda: not any(map(is_running, pids)))
+
+
+async def test_first_look_at_a_new_shared_delta_table_logs_no_error(tmp_path: Path) -> None:
+    async with service(tmp_path, "delta", lake_properties(tmp_path)) as running:
+        running.produce(20)
+        await running.until_landed(20)
+        running.supervisor.process.send_signal(signal.SIGTERM)
+        with trio.fail_after(DEADLINE):
+            assert await running.supervisor.process.wait() == 0
+        lines = running.supervisor.stderr.splitlines()
+        noise = [line for line in lines if "ERROR" in line or "Exception" in line or "\\tat " in line]
+        assert not noise, "\n".join(noise)

@@ -136,7 +136,9 @@ class DeltaTable(Table):
         self.open_unstaged(spark)
         if self._place.location and self._detail is None:
             self._settle(spark, self._place.location)
-            self._writer.check_absent(spark)
+            # Where we stage below it, it is checked that Spark sees the same directory.
+            root = local_root(self._place.location) if self._stages_in_root else None
+            self._writer.check_absent(spark, root)
         self._make_staging(spark)
 
     def heads(self, spark: SparkSession, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,18 +57,27 @@ class Writer:
     def _read(self, read: DataFrameReader) -> DataFrame:
         return read.load(self.place.location) if self.place.location else read.table(self.place.table)
 
-    def check_absent(self, spark: SparkSession) -> None:
-        """Raise HandlerError where Parquet files are in the place of a table that is still to be created."""
+    def check_absent(self, spark: SparkSession, root: Path | None) -> None:
+        """Raise HandlerError where Parquet files are in the place of a table that is still to be created.
+
+        Args:
+            spark: Asked where `root` is None. Spark logs an error with its stack where there is no such directory.
+            root: The directory, if it is one of this machine's that Spark sees, too.
+        """
+        columns = _columns_here(root) if root is not None else self._columns_there(spark)
+        if columns is not None:
+            raise HandlerError(
+                f"{self.place} holds Parquet files ({', '.join(columns[:5])}, ...), and no Delta table: land in an "
+                "empty directory, or make it one (CONVERT TO DELTA parquet.`...`)"
+            )
+
+    def _columns_there(self, spark: SparkSession) -> list[str] | None:
         try:
-            columns = spark.read.parquet(self.place.location).columns
+            return spark.read.parquet(self.place.location).columns
         except Exception as error:
             if is_missing(error) or condition_of(error) == "UNABLE_TO_INFER_SCHEMA":
-                return
+                return None
             raise
-        raise HandlerError(
-            f"{self.place} holds Parquet files ({', '.join(columns[:5])}, ...), and no Delta table: land in an empty "
-            "directory, or make it one (CONVERT TO DELTA parquet.`...`)"
-        )
 
     def create(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Path) -> None:
         """Create the table with the columns of this landing's rows; unless somebody else has just done so."""
@@ -121,6 +131,18 @@ class Writer:
         """What rows are made before they are written. Raises SchemaMismatchError."""
         compare(frame.schema, table).require(str(self.place), evolve_schema=self.layout.evolve_schema)
         return conform(frame, table)
+
+
+def _columns_here(root: Path) -> list[str] | None:
+    """Return the columns of some Parquet file that readers of this directory see; None if there is none."""
+    import pyarrow.parquet as pq
+
+    for directory, below, files in os.walk(root):
+        below[:] = [name for name in below if not name.startswith(("_", "."))]
+        for name in sorted(files):
+            if name.endswith(".parquet") and not name.startswith(("_", ".")):
+                return list(pq.read_schema(Path(directory, name)).names)
+    return None
 
 
 def _save(writer: DataFrameWriter, place: Place) -> None:
