@@ -14,7 +14,7 @@ from sarameya import HandlerError
 from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainError, RewoundTableError
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.delta.commits import app_id
-from sarameya_handlers.spark.delta.log import transactions
+from sarameya_handlers.spark.delta.log import DeltaLog
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.errors import LandingError
 from tests.integration.delta_stage import attempt, land, link
@@ -195,7 +195,10 @@ def test_chain_that_the_history_has_forgotten_is_not_begun_anew(
             one.heads(spark, [KEY, OTHER])
         assert one.keys(spark) == [KEY, OTHER]
         one.open(spark)  # from here on by the log's files
-    assert transactions(spark, f"file://{root}") == {app_id(KEY): 11, app_id(OTHER): 1}
+    by_spark, by_files = DeltaLog(name), DeltaLog(name)
+    by_files.is_at(root)
+    for log in (by_spark, by_files):
+        assert log.transactions(spark, f"file://{root}") == {app_id(KEY): 11, app_id(OTHER): 1}
     # Whoever lands nevertheless is refused by Delta: the transaction outlives the history.
     ignorant = seen_anew(root)
     ignorant._search(spark, {OTHER: 1})

@@ -92,7 +92,7 @@ class Commit:
 
     version: int
     stamp: str
-    """Tells it from another commit of the same version, of a table that was made anew."""
+    """Tells it from another commit of the same version, of a table made anew; empty if its writer says none."""
     mark: Mark | None = None
     restores: int | None = None
     """The version that it brought back; None if it is no RESTORE, -1 if it does not say which."""

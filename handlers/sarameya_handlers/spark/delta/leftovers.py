@@ -18,6 +18,7 @@ import msgspec
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.files import TEMPORARY
+from sarameya_handlers.spark.delta.place import hidden
 from sarameya_handlers.spark.delta.rows import writing
 from sarameya_handlers.spark.tables.table import Leftover
 
@@ -44,11 +45,12 @@ def leftovers(root: Path, current: Callable[[], Iterable[str]], staging: Path) -
     staged = [(path, "a staged file") for path in _entries(staging) if _STAGED.fullmatch(path.name)]
     written = [(path, "data of a landing that has not won") for path in _entries(writing(root))]
     unput = [(path, "a commit that was not made") for path in _entries(root / "_delta_log") if _is_unput(path, root)]
+    unkept = [(path, "a summary of the log") for path in _entries(hidden(root)) if _is_unput(path, root)]
     listed = [(path, "a data file that no version of the table names") for path in _data_files(root)]
     named = {name for path in current() for name in _names(path)} | _named_in_log(root)
     return [
         leftover
-        for path, what in (*staged, *written, *unput, *(one for one in listed if one[0].name not in named))
+        for path, what in (*staged, *written, *unput, *unkept, *(one for one in listed if one[0].name not in named))
         if (leftover := Leftover.at(path, what, OTHERS_MAY_TAKE if _DATA.fullmatch(path.name) else 0.0)) is not None
     ]
 
@@ -69,7 +71,7 @@ def remove(leftover: Leftover, root: Path | None, staging: Path | None) -> None:
 
 
 def _is_unput(path: Path, root: Path | None) -> bool:
-    return root is not None and path.parent == root / "_delta_log" and path.name.startswith(TEMPORARY)
+    return root is not None and path.parent in (root / "_delta_log", hidden(root)) and path.name.startswith(TEMPORARY)
 
 
 def _data_files(directory: Path) -> Iterator[Path]:

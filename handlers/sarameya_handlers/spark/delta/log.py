@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from sarameya_handlers.landing.errors import BrokenChainError
+from sarameya_handlers.landing.numbered import last_number
+from sarameya_handlers.spark.delta.checkpoints import checkpointed, transactions_in
 from sarameya_handlers.spark.delta.commits import APP_PREFIX, Commit
 from sarameya_handlers.spark.delta.errors import is_missing
 
@@ -36,12 +39,13 @@ class DeltaLog:
 
     def __init__(self, table: str) -> None:
         self._table = table
-        self._directory: Path | None = None
+        self.directory: Path | None = None
+        """Where the log is read from; None while it is read by SQL."""
         self._kept: tuple[Commit, ...] = ()
 
     def is_at(self, root: Path) -> None:
         """Read the log of the table below this directory from now on, which is the one that Spark sees."""
-        self._directory = root / "_delta_log"
+        self.directory = root / "_delta_log"
 
     def commits(self, spark: SparkSession) -> Iterator[Commit]:
         """From the newest one backwards, as long as there are any; none where there is no table."""
@@ -64,6 +68,18 @@ class DeltaLog:
         self._kept = kept = self._renewed(spark)
         return kept[0].version if kept else next((commit.version for commit in self._read(spark, ())), -1)
 
+    def transactions(self, spark: SparkSession, location: str) -> dict[str, int]:
+        """Return the `txn` version of each chain, by appId. It outlives the history.
+
+        Read from the last checkpoint on, where the log is a directory that we see, and that is one of the usual kind;
+        else by Spark, in the whole log of the table at `location`.
+        """
+        if self.directory is not None:
+            found = transactions_in(self.directory, self.newest(spark))
+            if found is not None:
+                return found
+        return _transactions_by_spark(spark, location)
+
     def _renewed(self, spark: SparkSession) -> tuple[Commit, ...]:
         """What is kept, with all that has been committed since; nothing of a table that is not there any more."""
         kept = self._kept
@@ -78,8 +94,8 @@ class DeltaLog:
 
     def _read(self, spark: SparkSession, after: tuple[Commit, ...]) -> Iterator[Commit]:
         """All commits, or those that come after (so, are older than) these."""
-        if self._directory is not None:
-            return self._files(self._directory, after)
+        if self.directory is not None:
+            return self._files(self.directory, after)
         return self._pages(spark, after)
 
     def _pages(self, spark: SparkSession, after: tuple[Commit, ...]) -> Iterator[Commit]:
@@ -115,11 +131,12 @@ class DeltaLog:
     def _newest(self, directory: Path) -> int:
         """The newest version; -1 where there is no table."""
         kept = self._kept  # of other threads', too
-        if kept and (directory / _file_name(kept[0].version)).exists():
-            version = kept[0].version
-            while (directory / _file_name(version + 1)).exists():
-                version += 1
-            return version
+        if kept and _has(directory, kept[0].version):
+            return last_number(partial(_has, directory), kept[0].version)
+        for known in (checkpointed(directory), 0):
+            if known is not None and _has(directory, known):
+                # A log has no gaps.
+                return last_number(partial(_has, directory), known)
         try:
             names = [entry.name for entry in os.scandir(directory) if _COMMIT_FILE.fullmatch(entry.name)]
         except FileNotFoundError:
@@ -142,7 +159,7 @@ def _of_file(path: Path, version: int) -> Commit:
     told = _commit_info(path)
     return Commit.of(
         version,
-        stamp=str(told.get("timestamp")),
+        stamp=str(told.get("timestamp", "")),
         operation=told.get("operation") or "",
         parameters=told.get("operationParameters") or {},
         metrics=told.get("operationMetrics") or {},
@@ -171,11 +188,12 @@ def _file_name(version: int) -> str:
     return f"{version:020d}.json"
 
 
-def transactions(spark: SparkSession, location: str) -> dict[str, int]:
-    """What the log and its checkpoints say of all chains, by appId: the `txn` version, which outlives the history.
+def _has(directory: Path, version: int) -> bool:
+    return (directory / _file_name(version)).exists()
 
-    A job of Spark's over the whole log. Each of its files says what was newest once, and versions only rise.
-    """
+
+def _transactions_by_spark(spark: SparkSession, location: str) -> dict[str, int]:
+    """A job of Spark's over the whole log. Each of its files says what was newest once, and versions only rise."""
     newest: dict[str, int] = {}
     log = f"{location.rstrip('/')}/_delta_log"
     for read in (_json_txns, _checkpoint_txns):

@@ -25,9 +25,11 @@ from sarameya_handlers.spark.delta.adopting import Adopter, Adoption, lock_of
 from sarameya_handlers.spark.delta.chains import LAST, Found, everything, search
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT, Detail, check_detail, check_session, check_store
 from sarameya_handlers.spark.delta.commits import Mark, app_id, key_of, number_of
-from sarameya_handlers.spark.delta.log import DeltaLog, transactions
+from sarameya_handlers.spark.delta.growth import growth_of
+from sarameya_handlers.spark.delta.log import DeltaLog
 from sarameya_handlers.spark.delta.place import Place, hidden, local_root
 from sarameya_handlers.spark.delta.rows import Rows, writing, written
+from sarameya_handlers.spark.delta.summary import SummarizedLog
 from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.delta.writing import Writer
 from sarameya_handlers.spark.engines.classic import is_given
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sarameya.spark")
 
+_HEADS = "heads.json"
+_LOOK_EACH = 1000
+"""Commits between two looks at how long the log is."""
 _RESTATED_IN = 3
 """An idle head is stated anew in this part of the time for which the table keeps its history."""
 
@@ -97,6 +102,7 @@ class DeltaTable(Table):
         self._stages_in_root = staging is None
         self._single_driver = single_driver
         self._log = DeltaLog(self._place.sql)
+        self._summarized = SummarizedLog(self._log)
         self._writer = Writer(self._place, self._layout)
         self.restate_after = KEPT_BY_DEFAULT / _RESTATED_IN
         self._commits = GroupLock()
@@ -105,6 +111,8 @@ class DeltaTable(Table):
         """Where this process's driver is the only one."""
         self._detail: Detail | None = None
         """None while it is not known that the table is there."""
+        self._looked_at = -_LOOK_EACH
+        """The newest version when the length of the log was last looked at."""
         self._known: dict[ChainKey, Found] = {}
         """What was last read of each chain: from where, and in which term, it goes on."""
 
@@ -183,7 +191,8 @@ class DeltaTable(Table):
         return sorted(keys)
 
     def all_links(self, spark: SparkSession, keys: Iterable[ChainKey]) -> Mapping[ChainKey, Sequence[Link]]:
-        return {key: chain.links for key, chain in self._search(spark, dict.fromkeys(keys, 1)).items()}
+        found = search(self._log.commits(spark), dict.fromkeys(keys, 1))
+        return {key: chain.links for key, chain in found.items()}
 
     def read(self, spark: SparkSession, version: str | None = None) -> DataFrame:
         if self._detail is None:
@@ -278,17 +287,24 @@ class DeltaTable(Table):
         self._find(spark)
         return None if self._detail is None else Terms.of(self._detail, self._writer.rows(spark).schema.jsonValue())
 
+    def _note_growth(self, newest: int) -> None:
+        """Look, each so many commits, whether the log has grown long, where it is a directory that we see."""
+        if self._log.directory is not None and newest - self._looked_at >= _LOOK_EACH:
+            self._looked_at = newest
+            self.growth = growth_of(self._log.directory, newest, self._place.sql)
+
     def _search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, Found]:
-        found = search(self._log.commits(spark), since)
+        found = self._summarized.search(spark, since)
         self._known.update(found)
+        self._note_growth(max((chain.seen for chain in found.values()), default=-1))
         return found
 
     def _require_remembered(self, spark: SparkSession, found: Mapping[ChainKey, Found]) -> None:
         """That chains of which the history says nothing have not begun, rather than been forgotten."""
         absent = {app_id(key): key for key, chain in found.items() if not chain.links and not chain.is_whole}
-        forgotten = absent.keys() & self._transactions(spark).keys() if absent else ()
-        for app in sorted(forgotten):
-            number = number_of(self._transactions(spark)[app])
+        known = self._transactions(spark) if absent else {}
+        for app in sorted(absent.keys() & known.keys()):
+            number = number_of(known[app])
             raise ForgottenChainError(
                 f"{absent[app]}: link {number} is its last in {self.name}, but the history that says where it ends is "
                 "gone: nobody has landed in it for longer than delta.logRetentionDuration. Find the highest offset of "
@@ -297,7 +313,7 @@ class DeltaTable(Table):
             )
 
     def _transactions(self, spark: SparkSession) -> dict[str, int]:
-        return transactions(spark, self._look(spark).location)
+        return self._log.transactions(spark, self._look(spark).location)
 
     def _look(self, spark: SparkSession) -> Detail:
         detail = Detail.ask(spark, self._place.sql)
@@ -339,6 +355,9 @@ class DeltaTable(Table):
             remedy = "give another directory (staging), mounted here, that all of Spark's workers can read"
             raise of_directory(f"{self.name}: cannot stage in {self.staging}", error, remedy) from error
         check_reads(spark, self.staging)
+        self._summarized.is_kept_in(
+            self.staging.parent / "heads.json" if self._stages_in_root else self.staging / "heads.json"
+        )
         if self._stages_in_root:
             root = self.staging.parents[1]
             self._log.is_at(root)

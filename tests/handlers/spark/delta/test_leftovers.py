@@ -134,3 +134,13 @@ def test_what_cannot_be_a_leftover_is_not_removed(root: Path, name: str) -> None
     with pytest.raises(HandlerError, match="no leftover"):
         remove(Leftover(name=str(path), size_bytes=0, changed=0.0, what=""), root, root / "_sarameya" / "staging")
     assert path.exists()
+
+
+def test_summary_that_was_not_kept_is_a_leftover(root: Path) -> None:
+    unkept = root / "_sarameya" / "put-0123"
+    unkept.write_text("{}")
+    (root / "_sarameya" / "heads.json").write_text("{}")
+    (found,) = (one for one in leftovers(root, list, root / "_sarameya" / "staging") if "summary" in one.what)
+    assert found.name == str(unkept)
+    remove(found, root, root / "_sarameya" / "staging")
+    assert not unkept.exists()

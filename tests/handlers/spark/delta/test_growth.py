@@ -1,0 +1,301 @@
+"""The cost of finding where chains end in a Delta table's log does not grow with the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sarameya_handlers.landing.errors import BrokenChainError, ChainError
+from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.spark.delta import chains
+from sarameya_handlers.spark.delta import growth as growth_module
+from sarameya_handlers.spark.delta import log as log_module
+from sarameya_handlers.spark.delta import summary as summary_module
+from sarameya_handlers.spark.delta.chains import LAST, Found
+from sarameya_handlers.spark.delta.commits import Commit, Mark
+from sarameya_handlers.spark.delta.growth import growth_of
+from sarameya_handlers.spark.delta.log import DeltaLog, commit_file
+from sarameya_handlers.spark.delta.summary import RENEWED_EACH, SummarizedLog
+from tests.handlers.file_calls import FileCalls
+from tests.handlers.spark.delta.kit import KEY, OTHER, FakeHistorySpark, History, link, write_log
+
+NO_SPARK: Any = None
+NEW = ChainKey("sink", "orders", 7)
+SHORT, LONG = 300, 3000
+
+
+@pytest.fixture(autouse=True)
+def short_memories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if these logs were longer than what is kept of one, and than what is read without a summary."""
+    monkeypatch.setattr(log_module, "_KEPT", 200)
+    monkeypatch.setattr(summary_module, "_FAR", 200)
+
+
+def table(root: Path, count: int, *, checkpoint: bool = True) -> History:
+    """A log in which one chain has landed once, long ago, and another one in every commit since."""
+    links = [link(1, OTHER), *(link(number) for number in range(1, count))]
+    commits = [Commit(at, f"stamp {at}", mark=Mark(one, at - 1, 0)) for at, one in enumerate(links)]
+    history = History(commits[::-1])
+    write_log(root, history.commits)
+    (root / "_sarameya").mkdir()
+    if checkpoint:
+        write_checkpoint(root, count - 10, {})
+    return history
+
+
+def write_checkpoint(root: Path, version: int, txns: dict[str, int]) -> None:
+    rows = [{"txn": {"appId": app, "version": number}} for app, number in txns.items()]
+    schema = pa.schema([("txn", pa.struct([("appId", pa.string()), ("version", pa.int64())]))])
+    pq.write_table(
+        pa.Table.from_pylist([*rows, {"txn": None}], schema),
+        root / "_delta_log" / f"{version:020d}.checkpoint.parquet",
+    )
+    (root / "_delta_log" / "_last_checkpoint").write_text(json.dumps({"version": version, "size": len(rows)}))
+
+
+def opened(root: Path) -> SummarizedLog:
+    log = DeltaLog("t")
+    log.is_at(root)
+    summarized = SummarizedLog(log)
+    summarized.is_kept_in(root / "_sarameya" / "heads.json")
+    return summarized
+
+
+def numbers(found: dict[ChainKey, Found]) -> dict[ChainKey, int]:
+    return {key: chain.links[-1].number for key, chain in found.items() if chain.links}
+
+
+def heads(log: SummarizedLog, *keys: ChainKey) -> dict[ChainKey, Found]:
+    return log.search(NO_SPARK, dict.fromkeys(keys, LAST))
+
+
+@pytest.mark.parametrize("checkpoint", [True, False], ids=["checkpoint", "no checkpoint"])
+def test_fault_61_delta_start_reads_few_files_at_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: bool
+) -> None:
+    roots = [tmp_path / "short", tmp_path / "long"]
+    for root, count in zip(roots, (SHORT, LONG), strict=True):
+        table(root, count, checkpoint=checkpoint)
+        heads(opened(root), KEY, OTHER, NEW)  # a service ran before
+    calls = FileCalls(monkeypatch)
+    few, many = (calls.of(lambda root=root: heads(opened(root), KEY, OTHER, NEW)) for root in roots)  # type: ignore[misc]
+    assert few < 100
+    assert many <= few + 10
+    found = heads(opened(roots[1]), KEY, OTHER, NEW)
+    assert numbers(found) == {KEY: LONG - 1, OTHER: 1}
+    assert all(chain.is_whole for chain in found.values())
+
+
+def test_fault_61_delta_landing_of_a_quiet_chain_reads_few_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last link lies further back than what is kept in memory of the log."""
+    calls = FileCalls(monkeypatch)
+    history = table(tmp_path, SHORT)
+    log = opened(tmp_path)
+    heads(log, OTHER, NEW)
+    assert calls.of(lambda: heads(log, OTHER, NEW)) < 10
+    history.landed(2, OTHER)
+    write_log(tmp_path, history.commits[:1])
+    assert calls.of(lambda: heads(log, OTHER, NEW)) < 10
+    assert numbers(heads(log, OTHER, NEW)) == {OTHER: 2}
+
+
+def test_fault_61_delta_newest_version_is_found_without_a_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(tmp_path, SHORT)
+    calls = FileCalls(monkeypatch)
+
+    def newest() -> None:
+        log = DeltaLog("t")
+        log.is_at(tmp_path)
+        assert log.newest(NO_SPARK) == SHORT - 1
+
+    assert calls.of(newest) < 20
+
+
+def test_fault_61_delta_forgotten_chains_are_told_by_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(tmp_path, SHORT)
+    write_checkpoint(tmp_path, SHORT - 10, {"sarameya:sink/orders/1": 1, "other": 3})
+    log = DeltaLog("t")
+    log.is_at(tmp_path)
+    calls = FileCalls(monkeypatch)
+    found: dict[str, int] = {}
+    assert calls.of(lambda: found.update(log.transactions(NO_SPARK, "nowhere"))) < 40
+    assert found == {"sarameya:sink/orders/1": 1}
+
+
+def test_summary_is_renewed_as_the_log_goes_on(tmp_path: Path) -> None:
+    history = table(tmp_path, 10)
+    log = opened(tmp_path)
+    heads(log, KEY)
+    file = tmp_path / "_sarameya" / "heads.json"
+    assert not file.exists(), "a young log is read in no time"
+    for number in range(10, RENEWED_EACH + 20):
+        history.landed(number)
+        write_log(tmp_path, history.commits[:1])
+        heads(log, KEY)
+    assert json.loads(file.read_text())["last"]["version"] >= RENEWED_EACH - 1
+
+
+def test_summary_of_a_table_that_was_made_anew_does_not_count(tmp_path: Path) -> None:
+    table(tmp_path, SHORT)
+    heads(opened(tmp_path), KEY, NEW)
+    anew = [Commit(at, "", mark=Mark(link(at + 1, NEW), at - 1, 0)) for at in range(SHORT)]
+    write_log(tmp_path, anew)
+    assert numbers(heads(opened(tmp_path), KEY, OTHER, NEW)) == {NEW: SHORT}
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"last": 1}', "[]"])
+def test_summary_that_cannot_be_read_costs_time_only(tmp_path: Path, text: str) -> None:
+    table(tmp_path, SHORT)
+    heads(opened(tmp_path), NEW)
+    (tmp_path / "_sarameya" / "heads.json").write_text(text)
+    assert numbers(heads(opened(tmp_path), KEY, OTHER)) == {KEY: SHORT - 1, OTHER: 1}
+
+
+def test_summary_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
+    table(tmp_path, SHORT)
+    log = opened(tmp_path)
+    (tmp_path / "_sarameya").rmdir()
+    assert numbers(heads(log, OTHER, NEW)) == {OTHER: 1}
+    assert numbers(heads(log, OTHER, NEW)) == {OTHER: 1}
+
+
+def test_summary_ends_with_a_commit_that_is_like_no_other() -> None:
+    history = table_of_strangers()
+    summary = chains.summarized(history.commits)
+    assert summary is not None
+    assert summary.last.version == 1
+
+
+def table_of_strangers() -> History:
+    """Its newest commits say nothing of when they were made, as some writers leave it out."""
+    history = History()
+    history.landed(1)
+    history.landed(2)
+    nameless = [Commit(version, "") for version in (3, 2)]
+    return History([*nameless, *history.commits])
+
+
+@pytest.mark.parametrize("back", [5, 220], ids=["behind the summary", "before it"])
+def test_summary_says_the_same_as_the_log_after_a_restore(tmp_path: Path, back: int) -> None:
+    history = table(tmp_path, SHORT)
+    heads(opened(tmp_path), NEW)
+    for number in range(SHORT, SHORT + 20):
+        history.landed(number)
+    history.restored(history.newest - back)
+    write_log(tmp_path, history.commits[:21])
+    keys = dict.fromkeys((KEY, OTHER, NEW), LAST)
+    by_log = SummarizedLog(DeltaLog("t")).search(FakeHistorySpark(history.commits), keys)
+    found = opened(tmp_path).search(NO_SPARK, keys)
+    assert found == by_log
+    assert found[NEW].term == history.newest
+
+
+def test_link_in_ignorance_of_a_restore_is_found_by_the_summary(tmp_path: Path) -> None:
+    history = table(tmp_path, SHORT)
+    history.restored(SHORT - 2)
+    write_log(tmp_path, history.commits[:1])
+    heads(opened(tmp_path), NEW)
+    history.landed(SHORT, seen=SHORT - 1)
+    write_log(tmp_path, history.commits[:1])
+    with pytest.raises(BrokenChainError, match="by a member that did not know"):
+        heads(opened(tmp_path), KEY)
+
+
+def test_links_before_the_summary_are_read_from_the_log(tmp_path: Path) -> None:
+    table(tmp_path, SHORT)
+    log = opened(tmp_path)
+    heads(log, NEW)
+    found = log.search(NO_SPARK, {KEY: SHORT - 250, OTHER: 1})
+    assert [link.number for link in found[KEY].links] == list(range(SHORT - 250, SHORT))
+    assert numbers(found)[OTHER] == 1
+
+
+def random_history(random: Random) -> History:
+    """Links of two chains, each by a writer who knows all or is late; commits of others, and RESTOREs."""
+    history = History()
+    for _ in range(random.randrange(1, 25)):
+        match random.choice("llllor"):
+            case "l":
+                key = random.choice((KEY, OTHER))
+                known = history.commits[random.choice((0, 0, 0, 0, 1, 3)) :]
+                found = chains.search(known, {key: LAST})[key]
+                number = found.links[-1].number + 1 if found.links else 1
+                history.landed(number, key, seen=found.seen, term=found.term)
+            case "o":
+                history.other()
+            case "r" if history.newest >= 0:
+                history.restored(random.randrange(history.newest + 1))
+    return history
+
+
+def outcome(search: Callable[[], object]) -> object:
+    try:
+        return search()
+    except ChainError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_search_with_any_summary_finds_what_it_finds_without(seed: int) -> None:
+    random = Random(seed)
+    compared = 0
+    while compared < 200:
+        try:
+            history = random_history(random)
+            at = random.randrange(len(history.commits) + 1)
+            earlier = random.randrange(at, len(history.commits) + 1)
+            before = chains.summarized(history.commits[earlier:])
+            summary = chains.summarized(history.commits[at:], before)
+        except ChainError:
+            continue
+        if summary is None:
+            continue
+        since = {key: random.choice((LAST, 1, 3)) for key in random.sample((KEY, OTHER, NEW), random.randrange(1, 4))}
+        assert chains.summarized(history.commits[at:]) == summary
+        stored = msgspec.json.decode(msgspec.json.encode(summary), type=chains.Summary)
+        with_it = outcome(partial(chains.search, history.commits, since, stored))
+        without = outcome(partial(chains.search, history.commits, since))
+        assert with_it == without
+        compared += 1
+
+
+def test_fault_61_delta_log_without_a_recent_checkpoint_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growth_module, "LONG_SINCE_CHECKPOINT", 100)
+    table(tmp_path, SHORT, checkpoint=False)
+    log = tmp_path / "_delta_log"
+    assert "the newest 300 commits of its log are in no checkpoint" in growth_of(log, SHORT - 1, "t")
+    write_checkpoint(tmp_path, SHORT - 150, {})
+    assert "the newest 149 commits" in growth_of(log, SHORT - 1, "t")
+    write_checkpoint(tmp_path, SHORT - 10, {})
+    assert growth_of(log, SHORT - 1, "t") == ""
+
+
+def test_fault_61_delta_log_that_keeps_many_commits_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth_module, "LONG_LOG", 200)
+    table(tmp_path, SHORT)
+    log = tmp_path / "_delta_log"
+    told = growth_of(log, SHORT - 1, "delta.`/lake/t`")
+    assert "its log keeps 300 commits" in told
+    assert "ALTER TABLE delta.`/lake/t` SET TBLPROPERTIES ('delta.logRetentionDuration'" in told
+    for version in range(100):
+        commit_file(tmp_path, version).unlink()
+    calls = FileCalls(monkeypatch)
+    assert calls.of(lambda: growth_of(log, SHORT - 1, "t")) < 30
+    assert growth_of(log, SHORT - 1, "t") == ""
