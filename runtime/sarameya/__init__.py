@@ -73,7 +73,7 @@ from sarameya.model import (
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffsets
 from sarameya.net.transport import TcpTransport, Transport
-from sarameya.observe import DeadLettered, Event, Landed, LandingFailed, LandingStarted, Observer, log_event
+from sarameya.observe import DeadLettered, Event, Landed, LandingFailed, LandingStarted, Observer, TableGrown, log_event
 from sarameya.option_kinds import unknown_option
 from sarameya.producer.producer import Producer
 from sarameya.producer.record import ProducerRecord, RecordMetadata
@@ -180,6 +180,7 @@ __all__ = [
     "StreamHandler",
     "StreamMessages",
     "Subscription",
+    "TableGrown",
     "TcpTransport",
     "TimestampType",
     "TlsError",

@@ -16,8 +16,10 @@ from sarameya_handlers.landing.errors import ChainError, ForgottenChainError
 from sarameya_handlers.landing.links import Link, Origin
 from sarameya_handlers.landing.starting import Begin, Log, begin
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT
+from sarameya_handlers.spark.delta.growth import LONG_LOG, LONG_SINCE_CHECKPOINT
 from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.iceberg.catalog import _DEFAULT_AGE_MS, SHORTEST_RETENTION
+from sarameya_handlers.spark.iceberg.look import MANY_SNAPSHOTS
 from sarameya_handlers.spark.sink_options import LAYOUT, OTHERS, PLAIN
 from sarameya_handlers.spark.tables.lease import ORPHAN_ENDS_WITHIN
 from sarameya_handlers.spark.tables.one_job import TOGETHER
@@ -137,3 +139,11 @@ def test_options_that_are_named_exist() -> None:
 def test_phases_of_a_landing_are_those_of_the_sentence() -> None:
     [told] = re.findall(r"own observer tells of: ([\w, ]+), and in the middle", PLAIN_TEXT)
     assert [Phase(name) for name in told.split(", ")] == [Phase.STAGED, Phase.READY, Phase.WRITTEN, Phase.LINKED]
+
+
+def test_sizes_that_are_warned_of_are_those_of_the_code() -> None:
+    warned = " ".join(re.findall(r"^\| (\w+: [\d,]+ \w+)", PAGE, re.MULTILINE))
+    assert f"Delta: {LONG_SINCE_CHECKPOINT:,} commits" in warned
+    assert f"Delta: {LONG_LOG:,} commits" in warned
+    assert f"Iceberg: {MANY_SNAPSHOTS:,} snapshots" in warned
+    assert SHORTEST_RETENTION == 3600, "an hour at least"

@@ -149,6 +149,7 @@ class Appending:
             self._tell_of(
                 winner, partial(Landed, rows=winner.rows, size_bytes=winner.size_bytes, seconds=result.seconds)
             )
+            self._lander.warn_of_growth(self._session)
         else:
             logger.warning("%s: somebody else was first, with %s", link, winner)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 import trio
 
+from sarameya import Session, TableGrown
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.engines.engine import Engine
 from sarameya_handlers.spark.errors import SparkGoneError, cause_of
@@ -77,6 +78,7 @@ class Lander:
         self._wake = trio.Event()
         self._nudged: set[Callable[[], None]] = set()
         self._seconds = 0.0
+        self._has_warned = False
 
     @property
     def usual_seconds(self) -> float:
@@ -89,6 +91,13 @@ class Lander:
         and do not go at once with it."""
         waiting = len(self._waiting) // self._table.landings_a_job
         return (self._flushes + waiting) // self._max_flushes
+
+    def warn_of_growth(self, session: Session) -> None:
+        """Log and notify, once, that the table has grown so that it slows landings, and what to run."""
+        if self._table.growth and not self._has_warned:
+            self._has_warned = True
+            logger.warning("%s: %s", self._table.name, self._table.growth)
+            session.tell(TableGrown(table=self._table.name, what=self._table.growth))
 
     def on_flush(self, nudge: Callable[[], None]) -> Callable[[], None]:
         """`nudge` is called when a flush is about to begin: what is ripe may land along. Returns what ends that."""

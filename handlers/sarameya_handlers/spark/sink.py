@@ -202,6 +202,8 @@ class SparkSink(ConsumerGroupHandler):
         """
         keys = {tp: ChainKey(self._name, *tp) for tp in partitions}
         heads = await self._heads([*keys.values()])
+        assert self._lander is not None
+        self._lander.warn_of_growth(session)
         begun = {tp: heads[key] for tp, key in keys.items() if key in heads}
         logs = await self._logs(session, [*begun] if self._table.remembers else partitions, begun)
         for tp, key in keys.items():

@@ -46,3 +46,11 @@ class DeadLettered(Event):
     partition: TopicPartition
     count: int
     place: str
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class TableGrown(Event):
+    """The table at `table` has grown so long that it slows starts and landings: `what` names it, and what to run."""
+
+    table: str
+    what: str

@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import CommittedOffset, ConnectError, HandlerError, MessageBatch, TopicPartition
+from sarameya import CommittedOffset, ConnectError, HandlerError, MessageBatch, TableGrown, TopicPartition
 from sarameya_handlers import DeltaTable, ForeachBatch, IcebergTable, LandingError, ParquetTable, SparkSink
 from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
 from sarameya_handlers.landing.errors import ForeignChainError, LostRecordsError, MovedCommitError, RewoundTableError
@@ -1179,3 +1179,16 @@ async def test_zombie_that_is_not_first_leaves_the_partition_to_its_owner(table:
     table.before = begin_first
     await consume(sink_to(table), session, claim_of([batch(0, 10)]))
     assert session.marks == []
+
+
+async def test_fault_61_table_that_has_grown_is_warned_of_once(
+    table: FakeTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = FakeSession()
+    table.growth = "it has 2,000 snapshots: expire them"
+    await consume(sink_to(table), session, claim_of([batch(0, 25)]))
+    assert [event for event in session.events if isinstance(event, TableGrown)] == [
+        TableGrown(table=table.name, what="it has 2,000 snapshots: expire them")
+    ]
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == [f"{table.name}: it has 2,000 snapshots: expire them"]

@@ -22,6 +22,10 @@ from sarameya_handlers.spark.iceberg.marks import Mark, marks_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MANY_SNAPSHOTS = 2_000
+"""Snapshots of a table, above which a service warns."""
+_COUNT_EACH = 500
+"""Snapshots between two counts of those that the table still has."""
 _FORGET_AT = 5000
 """Snapshots that may be kept in mind beyond those that the table had; then all are looked up anew."""
 
@@ -112,6 +116,24 @@ class Looker:
         # Replaced as a whole, by whichever thread has just looked: one that knows less is none the worse for it.
         self._known: History | None = None
         self._fully = 0
+        self._counted = 0
+
+    def growth(self, spark: SparkSession) -> str:
+        """Return what to run where the table has many snapshots; empty where it has not, by what was looked up last."""
+        known = len(self._known.snapshots) if self._known else 0
+        if known < max(MANY_SNAPSHOTS, self._counted + _COUNT_EACH):
+            return ""
+        self._counted = known
+        # Of those that are known some may have expired.
+        [(count,)] = spark.sql(f"SELECT count(*) FROM {self._name.metadata('snapshots')}").collect()
+        if count < MANY_SNAPSHOTS:
+            return ""
+        return (
+            f"it has {count:,} snapshots, and each start and commit reads and writes them all. Expire them regularly, "
+            f"CALL {self._name.procedure('expire_snapshots')}(table => {self._name.in_catalog}), which leaves those "
+            "younger than the table property history.expire.max-snapshot-age-ms: 5 days, if nobody has set it; a day "
+            "(86400000) is enough for most. Start the service anew when you have changed it"
+        )
 
     def look(self, spark: SparkSession, *, is_cached: bool, staged: Iterable[Link] = ()) -> Look:
         """The table as it is now; of what main does not lead to only what was `staged`, where it is still there.

@@ -272,8 +272,11 @@ class IcebergTable(Table):
         catalog = self._settings(spark)
         if self._partitioned_by is None and not exists(spark, self._name):
             return None
-        looker = Looker(self._name) if whole else self._looker
-        return looker.look(spark, is_cached=catalog.is_cached)
+        if whole:
+            return Looker(self._name).look(spark, is_cached=catalog.is_cached)
+        look = self._looker.look(spark, is_cached=catalog.is_cached)
+        self.growth = self.growth or self._looker.growth(spark)
+        return look
 
     def _existing(self, spark: SparkSession) -> Look:
         look = self._look(spark)

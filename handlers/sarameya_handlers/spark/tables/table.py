@@ -138,6 +138,10 @@ class Table(ABC):
     states_heads: bool = False
     """Whether `rest` writes anything down; where not, it is not called, which would take a moment of Spark's."""
 
+    growth: str = ""
+    """What has grown so long in the table that it slows starts or landings, and what to run; empty where nothing has.
+    Kept up to date while it is looked at. A sink warns of it once."""
+
     remembers: bool = True
     """Whether it knows its chains itself. Where not, Kafka's commits are all that tells of them (see `recall`), and a
     record lands at least once."""

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import ForgottenChainError
 from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.iceberg import look as look_module
 from sarameya_handlers.spark.iceberg.catalog import TableName
 from sarameya_handlers.spark.iceberg.look import Look, Looker
 from sarameya_handlers.spark.iceberg.marks import Mark
@@ -38,6 +39,7 @@ class FakeSpark:
     properties: dict[str, str] = attrs.field(factory=dict)
     asked: list[int] = attrs.field(factory=list)
     refreshed: int = 0
+    counted: int = 0
 
     def mark(self, *marks: Mark) -> None:
         self.properties |= {mark.name: mark.value for mark in marks}
@@ -49,6 +51,9 @@ class FakeSpark:
         if statement == "REFRESH TABLE `ice`.`db`.`orders`":
             self.refreshed += 1
             return _Rows([])
+        if statement == "SELECT count(*) FROM `ice`.`db`.`orders`.`snapshots`":
+            self.counted += 1
+            return _Rows([(len(self.table.rows),)])
         match = re.fullmatch(
             r"SELECT .* FROM `ice`.`db`.`orders`.`snapshots` WHERE committed_at >= timestamp_millis\((-?\d+)\)",
             statement,
@@ -244,3 +249,33 @@ def test_word_of_an_owner_that_slept_while_others_went_on_does_not_count(spark: 
     table.expire(landed)
     with pytest.raises(ForgottenChainError):
         look(Looker(NAME), spark).heads([KEY])
+
+
+def test_fault_61_iceberg_table_with_many_snapshots_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_module, "MANY_SNAPSHOTS", 20)
+    monkeypatch.setattr(look_module, "_COUNT_EACH", 5)
+    spark, looker = FakeSpark(FakeMetadata()), Looker(NAME)
+    told = []
+    for number in range(1, 31):
+        spark.table.land(link(number))
+        looker.look(cast(SparkSession, spark), is_cached=False)
+        if number == 22:
+            for snapshot_id in [*spark.table.rows][:10]:
+                del spark.table.rows[snapshot_id]
+        told.append(looker.growth(cast(SparkSession, spark)))
+    first = [bool(text) for text in told].index(True)
+    assert first >= 19
+    assert "CALL `ice`.system.expire_snapshots(table => " in told[first]
+    assert spark.counted <= 4
+
+
+def test_iceberg_table_whose_snapshots_expire_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_module, "MANY_SNAPSHOTS", 20)
+    monkeypatch.setattr(look_module, "_COUNT_EACH", 5)
+    spark, looker = FakeSpark(FakeMetadata()), Looker(NAME)
+    for number in range(1, 61):
+        spark.table.land(link(number))
+        spark.table.expire([*spark.table.rows][:-10])
+        looker.look(cast(SparkSession, spark), is_cached=False)
+        assert looker.growth(cast(SparkSession, spark)) == ""
+    assert 1 <= spark.counted <= 10
