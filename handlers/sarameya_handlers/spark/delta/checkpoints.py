@@ -35,6 +35,8 @@ def transactions_in(log: Path, newest: int) -> dict[str, int] | None:
 
     None where they cannot be told so.
     """
+    import pyarrow as pa
+
     last = _last(log)
     if last is None or newest - last.version > _FEW_COMMITS:
         return None
@@ -42,7 +44,7 @@ def transactions_in(log: Path, newest: int) -> dict[str, int] | None:
         found = dict(txn for file in _files(log, last) for txn in _in_checkpoint(file))
         for version in range(last.version + 1, newest + 1):
             found.update(_in_commit(log / f"{version:020d}.json"))
-    except FileNotFoundError:  # of another kind, or cleaned up meanwhile
+    except (FileNotFoundError, pa.ArrowException):  # of another kind, cleaned up meanwhile, or torn
         return None
     return found
 
@@ -67,7 +69,10 @@ def _in_checkpoint(file: Path) -> list[tuple[str, int]]:
 
     with file.open("rb") as opened:
         # No other columns: they have a row for each file of the table.
-        txns = pq.ParquetFile(opened).read(columns=["txn.appId", "txn.version"])["txn"]
+        found = pq.ParquetFile(opened).read(columns=["txn.appId", "txn.version"])
+    if not found.num_columns:
+        return []
+    txns = found["txn"]
     apps = pc.struct_field(txns, "appId")
     ours = txns.filter(pc.starts_with(apps, APP_PREFIX).fill_null(False))
     return [(txn["appId"], txn["version"]) for txn in ours.to_pylist()]

@@ -33,7 +33,9 @@ RENEWED_EACH = 256
 _FAR = 2_000
 """Commits that a search reads before the log is summarized first."""
 _QUICKLY_READ = 20_000
-"""Commits since the last summary that are read only in order to renew it."""
+"""Commits since the last summary that are read from files only in order to renew it."""
+_QUICKLY_ASKED = 1_000
+"""The same, of a log that Spark is asked for."""
 
 
 class SummarizedLog:
@@ -53,16 +55,22 @@ class SummarizedLog:
 
     def search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, Found]:
         """Return of each of these chains the links from that number on. Raises as `chains.search` does."""
-        try:
-            found = search(_near(self._log.commits(spark)), since, self._summary)
-        except _FarError:
+        found = self._search_near(spark, since)
+        if found is None:
             self._renew(spark)
             return search(self._log.commits(spark), since, self._summary)
         newest = max((chain.seen for chain in found.values()), default=-1)
         before = max(self._tried, self._summary.last.version if self._summary else -1)
-        if RENEWED_EACH <= newest - before <= _QUICKLY_READ:
+        if RENEWED_EACH <= newest - before <= (_QUICKLY_READ if self._log.directory else _QUICKLY_ASKED):
             self._renew(spark)
         return found
+
+    def _search_near(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, Found] | None:
+        """Return None where the search goes far back."""
+        try:
+            return search(_near(self._log.commits(spark)), since, self._summary)
+        except _FarError:
+            return None
 
     def _renew(self, spark: SparkSession) -> None:
         try:

@@ -21,6 +21,7 @@ from sarameya_handlers.spark.delta import growth as growth_module
 from sarameya_handlers.spark.delta import log as log_module
 from sarameya_handlers.spark.delta import summary as summary_module
 from sarameya_handlers.spark.delta.chains import LAST, Found
+from sarameya_handlers.spark.delta.checkpoints import transactions_in
 from sarameya_handlers.spark.delta.commits import Commit, Mark
 from sarameya_handlers.spark.delta.growth import growth_of
 from sarameya_handlers.spark.delta.log import DeltaLog, commit_file
@@ -150,6 +151,14 @@ def test_summary_is_renewed_as_the_log_goes_on(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["last"]["version"] >= RENEWED_EACH - 1
 
 
+def test_long_history_is_not_asked_of_spark_only_to_summarize_it() -> None:
+    history = History([Commit(at, f"stamp {at}", mark=Mark(link(at + 1), at - 1, 0)) for at in range(5000)][::-1])
+    spark: Any = FakeHistorySpark(history.commits)
+    found = SummarizedLog(DeltaLog("t")).search(spark, {KEY: LAST})
+    assert numbers(found) == {KEY: 5000}
+    assert spark.limits == [64]
+
+
 def test_summary_of_a_table_that_was_made_anew_does_not_count(tmp_path: Path) -> None:
     table(tmp_path, SHORT)
     heads(opened(tmp_path), KEY, NEW)
@@ -203,6 +212,55 @@ def test_summary_says_the_same_as_the_log_after_a_restore(tmp_path: Path, back: 
     found = opened(tmp_path).search(NO_SPARK, keys)
     assert found == by_log
     assert found[NEW].term == history.newest
+
+
+def test_summary_that_the_log_no_longer_reaches_does_not_count(tmp_path: Path) -> None:
+    """Commits between it and the rest of the log were cleaned up, and who knows what they said."""
+    history = table(tmp_path, SHORT)
+    heads(opened(tmp_path), NEW)
+    history.landed(2, OTHER)
+    for number in range(SHORT, SHORT + 20):
+        history.landed(number)
+    write_log(tmp_path, history.commits[:21])
+    for version in range(SHORT + 10):
+        commit_file(tmp_path, version).unlink()
+    found = heads(opened(tmp_path), KEY, OTHER)
+    assert numbers(found) == {KEY: SHORT + 19}
+    assert not found[OTHER].is_whole
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 5000}', '{"version": -1}', '{"version": "1"}', "\xff"])
+def test_last_checkpoint_that_is_wrong_costs_time_only(tmp_path: Path, text: str) -> None:
+    table(tmp_path, 30)
+    (tmp_path / "_delta_log" / "_last_checkpoint").write_text(text)
+    log = DeltaLog("t")
+    log.is_at(tmp_path)
+    assert log.newest(NO_SPARK) == 29
+    assert transactions_in(tmp_path / "_delta_log", 29) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 torn"])
+def test_checkpoint_that_cannot_be_read_is_left_to_spark(tmp_path: Path, content: bytes) -> None:
+    table(tmp_path, 30)
+    (tmp_path / "_delta_log" / f"{20:020d}.checkpoint.parquet").write_bytes(content)
+    assert transactions_in(tmp_path / "_delta_log", 29) is None
+
+
+def test_checkpoint_of_several_parts_is_read_as_one(tmp_path: Path) -> None:
+    table(tmp_path, 30)
+    log = tmp_path / "_delta_log"
+    for part, apps in enumerate(({"sarameya:a/t/0": 3}, {"sarameya:a/t/1": 4, "other": 1}), start=1):
+        write_checkpoint(tmp_path, 20, apps)
+        (log / f"{20:020d}.checkpoint.parquet").rename(log / f"{20:020d}.checkpoint.{part:010d}.{2:010d}.parquet")
+    (log / "_last_checkpoint").write_text('{"version": 20, "size": 4, "parts": 2}')
+    assert transactions_in(log, 29) == {"sarameya:a/t/0": 3, "sarameya:a/t/1": 4}
+
+
+def test_checkpoint_without_transactions_has_none(tmp_path: Path) -> None:
+    table(tmp_path, 30)
+    file = tmp_path / "_delta_log" / f"{20:020d}.checkpoint.parquet"
+    pq.write_table(pa.table({"add": [{"path": "x"}]}), file)
+    assert transactions_in(tmp_path / "_delta_log", 29) == {}
 
 
 def test_link_in_ignorance_of_a_restore_is_found_by_the_summary(tmp_path: Path) -> None:
