@@ -13,6 +13,7 @@ BENCHES: tuple[str, ...] = (
     "consume",
     "land",
     "landing-day",
+    "growth",
     "workers",
     "latency",
     "slow-partition",

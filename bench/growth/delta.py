@@ -1,0 +1,172 @@
+"""A Delta table with a long log: its commits, and a checkpoint, are written as Sarameya and Spark write them.
+
+The table is created by Spark. The data files that commits name are not there: neither a start nor a landing reads any.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.growth.chains import ROWS, history
+from sarameya.arrow import kafka_schema
+from sarameya_handlers.landing.links import Link
+from sarameya_handlers.spark.delta.commits import Mark, app_id
+from sarameya_handlers.spark.delta.log import commit_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BEGAN = 1_790_000_000_000
+_EACH = 2_000
+"""Milliseconds between two commits: a million of them are 23 days."""
+_BEHIND_CHECKPOINT = 50
+_KEPT = 1000
+
+
+class Log(StrEnum):
+    """How a log is kept."""
+
+    CHECKPOINTED = "checkpoint"
+    """With a checkpoint a few commits ago, and all commits."""
+    CLEANED = "cleaned"
+    """With a checkpoint, and the last thousand commits: what a short retention leaves."""
+    BARE = "no checkpoint"
+
+
+def build(spark: SparkSession, root: Path, length: int, log: Log) -> None:
+    """Create the table, and give its log so many commits."""
+    columns = ", ".join(f"`{name}` {kind}" for name, kind in _columns(spark, root.parent))
+    spark.sql(f"CREATE TABLE delta.`{root}` ({columns}) USING delta")
+    created = [json.loads(line) for line in commit_file(root, 0).read_text().splitlines()]
+    checkpoint = length - _BEHIND_CHECKPOINT
+    keeps = max(checkpoint - _KEPT, 0) if log is Log.CLEANED else 0
+    txns: dict[str, int] = {}
+    adds: list[tuple[str, int]] = []
+    for version, one in enumerate(history(length, (keeps + checkpoint) // 2 if keeps else 0), start=1):
+        name = f"part-00000-{UUID(one.attempt)}-c000.snappy.parquet"
+        if version > keeps:
+            commit_file(root, version).write_text(_commit(one, version, name))
+        if version <= checkpoint and log is not Log.BARE:
+            txns[app_id(one.key)] = one.number
+            adds.append((name, version))
+    if keeps:
+        commit_file(root, 0).unlink()
+    if log is not Log.BARE:
+        _write_checkpoint(root, checkpoint, created, txns, adds)
+    for crc in (root / "_delta_log").glob("*.crc"):
+        crc.unlink()
+
+
+def _columns(spark: SparkSession, directory: Path) -> Iterator[tuple[str, str]]:
+    """Names and types of the columns of records, as Spark reads them from a staged file."""
+    file = directory / "columns.parquet"
+    pq.write_table(kafka_schema().empty_table(), file)
+    yield from ((field.name, field.dataType.simpleString()) for field in spark.read.parquet(str(file)).schema)
+
+
+def _commit(link: Link, version: int, name: str) -> str:
+    now = _BEGAN + version * _EACH
+    info = {
+        "timestamp": now,
+        "operation": "WRITE",
+        "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+        "readVersion": version - 1,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": True,
+        "operationMetrics": {"numFiles": "1", "numOutputRows": str(ROWS), "numOutputBytes": "20000"},
+        "userMetadata": Mark(link, version - 1, 0).to_json(),
+        "engineInfo": "bench",
+    }
+    txn = {"appId": app_id(link.key), "version": link.number, "lastUpdated": now}
+    actions = {"commitInfo": info, "txn": txn, "add": _add(name, version)}
+    return "".join(json.dumps({key: value}, separators=(",", ":")) + "\n" for key, value in actions.items())
+
+
+def _add(name: str, version: int) -> dict[str, Any]:
+    return {
+        "path": name,
+        "partitionValues": {},
+        "size": 20_000,
+        "modificationTime": _BEGAN + version * _EACH,
+        "dataChange": True,
+        "stats": f'{{"numRecords":{ROWS}}}',
+    }
+
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+_FORMAT = pa.struct([("provider", pa.string()), ("options", _TEXTS)])
+_CHECKPOINT = pa.schema(
+    [
+        ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
+        (
+            "add",
+            pa.struct(
+                [
+                    ("path", pa.string()),
+                    ("partitionValues", _TEXTS),
+                    ("size", pa.int64()),
+                    ("modificationTime", pa.int64()),
+                    ("dataChange", pa.bool_()),
+                    ("stats", pa.string()),
+                ]
+            ),
+        ),
+        ("remove", pa.struct([("path", pa.string()), ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_())])),
+        (
+            "metaData",
+            pa.struct(
+                [
+                    ("id", pa.string()),
+                    ("format", _FORMAT),
+                    ("schemaString", pa.string()),
+                    ("partitionColumns", pa.list_(pa.string())),
+                    ("configuration", _TEXTS),
+                    ("createdTime", pa.int64()),
+                ]
+            ),
+        ),
+        (
+            "protocol",
+            pa.struct(
+                [
+                    ("minReaderVersion", pa.int32()),
+                    ("minWriterVersion", pa.int32()),
+                    ("readerFeatures", pa.list_(pa.string())),
+                    ("writerFeatures", pa.list_(pa.string())),
+                ]
+            ),
+        ),
+    ]
+)
+_AT_A_TIME = 100_000
+
+
+def _write_checkpoint(
+    root: Path,
+    version: int,
+    created: list[dict[str, Any]],
+    txns: Mapping[str, int],
+    adds: list[tuple[str, int]],
+) -> None:
+    kept = [one for one in created if "metaData" in one or "protocol" in one]
+    for one in kept:
+        if "metaData" in one:
+            one["metaData"]["configuration"] = list(one["metaData"]["configuration"].items())
+            one["metaData"]["format"]["options"] = []
+    head = kept + [{"txn": {"appId": app, "version": n, "lastUpdated": _BEGAN}} for app, n in txns.items()]
+    file = root / "_delta_log" / f"{version:020d}.checkpoint.parquet"
+    with pq.ParquetWriter(file, _CHECKPOINT) as writer:
+        writer.write_table(pa.Table.from_pylist(head, _CHECKPOINT))
+        for first in range(0, len(adds), _AT_A_TIME):
+            some = [{"add": {**_add(*one), "partitionValues": []}} for one in adds[first : first + _AT_A_TIME]]
+            writer.write_table(pa.Table.from_pylist(some, _CHECKPOINT))
+    told = {"version": version, "size": len(head) + len(adds)}
+    (root / "_delta_log" / "_last_checkpoint").write_text(json.dumps(told))

@@ -1,0 +1,45 @@
+"""What starts and landings cost at each length. Pure. Times are seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.common.results import Result
+from bench.common.tables import Column, Goal, Goals, Row, Table, ratios
+
+FIRST_START = "first_start"
+START = "start"
+LANDING = "landing"
+_START = Column(START, "start, ms", scale=1e3, digits=1)
+_LANDING = Column(LANDING, "landing, ms", scale=1e3, digits=1)
+COLUMNS = {
+    "parquet": (_START, _LANDING),
+    "delta": (Column(FIRST_START, "first start, ms", scale=1e3, digits=1), _START, _LANDING),
+    "iceberg": (_START, _LANDING),
+}
+_FLAT = Goal(3.0, at_most=True)
+"""What is flat may take this many times as long at the greatest length, which is a hundred times the least."""
+
+
+def table(kind: str, unit: str, results: Sequence[Result], load: float) -> Table:
+    """Of one format, shortest first: the longest is compared with the shortest.
+
+    Args:
+        kind: The format.
+        unit: What a length counts.
+        results: A result for each length.
+        load: The machine's load average.
+    """
+    good = [result for result in results if result.counts]
+    goals: Goals = {}
+    if len(good) > 1 and kind == "parquet":
+        goals = {(good[-1].name, good[0].name): _FLAT}
+    columns = COLUMNS[kind]
+    return Table(
+        title=unit,
+        columns=columns,
+        rows=[Row.of(result, columns) for result in results],
+        ratios=[one for column in columns for one in ratios(results, column.key, goals)] if goals else (),
+        ratio_means="the longer one takes longer",
+        load=load,
+    )

@@ -1,0 +1,158 @@
+"""The rounds: each table is built, then started and landed in again and again."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bench.common.machine import load
+from bench.common.presenting import say
+from bench.common.results import Figures, Result
+from bench.common.tables import Table
+from bench.growth import delta, iceberg, parquet
+from bench.growth.chains import BUSY, KEYS, QUIET
+from bench.growth.figures import FIRST_START, LANDING, START, table
+from bench.growth.landing import land
+from sarameya_handlers.spark.delta.table import DeltaTable
+from sarameya_handlers.spark.engines import jvm
+from sarameya_handlers.spark.iceberg.table import IcebergTable
+from sarameya_handlers.spark.options import SparkOptions
+from sarameya_handlers.spark.parquet.table import ParquetTable
+from sarameya_handlers.spark.tables import table as tables
+from tests.integration.lakes import ICEBERG_CATALOG, spark_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FORMATS = ("parquet", "delta", "iceberg")
+MASTER = "local[2]"
+DRIVER_MEMORY = "4g"
+LANDINGS = 5
+
+Open = Callable[[], tables.Table]
+
+
+@attrs.frozen
+class Plan:
+    lengths: Mapping[str, Sequence[int]]
+    """Of each format."""
+    repeats: int
+
+
+def measure(plan: Plan) -> Iterator[Table]:
+    """A table for each format, and each kind of Delta's logs. Raises JarsError."""
+    with tempfile.TemporaryDirectory(prefix="sarameya-growth-") as name:
+        root = Path(name)
+        if "parquet" in plan.lengths:
+            build = partial(_parquet, root)
+            yield _measured(None, "parquet", "Parquet: links of a chain", plan, build)
+        if plan.lengths.keys() <= {"parquet"}:
+            return
+        with _spark(root) as spark:
+            for log in delta.Log if "delta" in plan.lengths else ():
+                build = partial(_delta, spark, root, log)
+                build(100)  # Spark, and its classes, are warm then
+                yield _measured(spark, "delta", f"Delta: commits ({log})", plan, build)
+            if "iceberg" in plan.lengths:
+                build = partial(_iceberg, spark, root)
+                yield _measured(spark, "iceberg", "Iceberg: snapshots", plan, build)
+
+
+def _measured(
+    spark: SparkSession | None, kind: str, title: str, plan: Plan, build: Callable[[int], tuple[Path, Open]]
+) -> Table:
+    results = []
+    for length in plan.lengths[kind]:
+        result = Result(f"{length:,}", is_ours=True)
+        results.append(result)
+        say(f"growth: building {title}, {length:,}")
+        directory, open_table = build(length)
+        for number in range(plan.repeats):
+            try:
+                figures = _round(spark, kind, directory, open_table)
+            except Exception as error:  # noqa: BLE001  whatever Spark makes of it: the length has failed
+                result.add(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+                break
+            result.add(figures)
+            say(f"growth: {title}, {length:,}, round {number + 1}: {figures}")
+        shutil.rmtree(directory)
+    return table(kind, title, results, load())
+
+
+def _round(spark: SparkSession | None, kind: str, directory: Path, open_table: Open) -> Figures:
+    figures = {}
+    if kind == "delta":
+        (directory / "_sarameya" / "heads.json").unlink(missing_ok=True)
+        figures[FIRST_START], _ = _start(spark, open_table)
+    figures[START], opened = _start(spark, open_table)
+    head = opened.heads(spark, [BUSY[0]])[BUSY[0]]  # type: ignore[arg-type]
+    seconds = []
+    for _ in range(LANDINGS):
+        began = time.monotonic()
+        head = land(spark, opened, BUSY[0], head)
+        seconds.append(time.monotonic() - began)
+    figures[LANDING] = median(seconds)
+    return figures
+
+
+def _start(spark: SparkSession | None, open_table: Open) -> tuple[float, tables.Table]:
+    if spark is not None:
+        # As a JVM that has just started: Delta keeps the logs that it has read.
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    opened = open_table()
+    began = time.monotonic()
+    opened.open(spark)  # type: ignore[arg-type]
+    opened.heads(spark, KEYS)  # type: ignore[arg-type]
+    return time.monotonic() - began, opened
+
+
+def _parquet(root: Path, length: int) -> tuple[Path, Open]:
+    directory = root / f"parquet-{length}"
+    parquet.build(directory, length)
+    return directory, partial(ParquetTable, directory)
+
+
+def _delta(spark: SparkSession, root: Path, log: delta.Log, length: int) -> tuple[Path, Open]:
+    directory = root / f"delta-{log.name.lower()}-{length}"
+    delta.build(spark, directory, length, log)
+    return directory, partial(DeltaTable, directory)
+
+
+def _iceberg(spark: SparkSession, root: Path, length: int) -> tuple[Path, Open]:
+    name = f"{ICEBERG_CATALOG}.bench.orders{length}"
+    made = IcebergTable(name)
+    made.open(spark)
+    land(spark, made, QUIET, None)
+    iceberg.build(root / "iceberg", f"orders{length}", length)
+    return root / "iceberg" / "bench" / f"orders{length}", partial(IcebergTable, name)
+
+
+@contextmanager
+def _spark(root: Path) -> Iterator[SparkSession]:
+    catalog = f"spark.sql.catalog.{ICEBERG_CATALOG}"
+    conf: dict[str, str | int | bool] = {
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.jars": ",".join(map(str, spark_jars())),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": str(root / "spark"),
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "hadoop",
+        f"{catalog}.warehouse": str(root / "iceberg"),
+        f"{catalog}.cache-enabled": "false",
+    }
+    running = jvm.start(SparkOptions(master=MASTER, conf=conf))
+    try:
+        yield running.session
+    finally:
+        running.stop()
