@@ -56,6 +56,7 @@ def failing_in_turn(code: int, links: range, directory: Path, made: Callable[[Pa
     for call in range(1, MOST_CALLS):
         shutil.copytree(before, directory / str(call))
         table = made(directory / str(call))
+        table.prepare()
         owner, is_reached = Owner(table, None, Shaping()), False
         for number in links:
             disk = Disk()
@@ -141,6 +142,7 @@ def test_fault_51_disk_that_is_full_from_any_call_on_is_survived(number: int, tm
     for call in range(1, MOST_CALLS):
         shutil.copytree(tmp_path / "before", tmp_path / str(call))
         table, disk, has_room = ParquetTable(tmp_path / str(call)), Disk(), Event()
+        table.prepare()
         owner = Owner(table, None, Shaping())
         disk.is_full(call, until=has_room.is_set)
         with pytest.MonkeyPatch.context() as patched:

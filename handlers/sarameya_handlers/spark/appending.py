@@ -20,7 +20,7 @@ from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import Kind, Link
 from sarameya_handlers.landing.sizing import Sizing
 from sarameya_handlers.spark.buffer import Collected
-from sarameya_handlers.spark.errors import cause_of
+from sarameya_handlers.spark.errors import SparkGoneError, cause_of
 from sarameya_handlers.spark.lander import Lander, Result
 from sarameya_handlers.spark.landing import Try
 from sarameya_handlers.spark.poison.blame import Blame, blame, passes
@@ -70,9 +70,7 @@ class Appending:
             since = link.number - 1 or 1
             self._tell_of(link, LandingStarted)
             result = await self._lander.land(one, since)
-            while (links := result.links) is None:
-                await retry.wait(f"{link}: what has become of it is not known", result.error)
-                result = await self._lander.find(link.key, since)
+            links = await self._links(link, since, result, retry)
             settled = self._settle(links)
             self._terms.on_phase(Phase.SETTLED, [Landing(link=link, staged=None)])
             if settled.outcome is not Outcome.ABSENT:
@@ -82,7 +80,7 @@ class Appending:
                 return
             if self._session.is_lost:
                 raise LeftError
-            if result.was_shared and result.error is not None and not passes(result.error):
+            if result.was_shared and _may_be_anothers(result.error):
                 is_alone = True
                 continue
             error = result.error
@@ -103,6 +101,15 @@ class Appending:
             await retry.wait(f"{link} did not land", error)
             # What is given up is tried once more, in what time there is; then it is for the next owner.
             was_hurried = self._ended.is_set()
+
+    async def _links(self, link: Link, since: int, result: Result, retry: Retry) -> Sequence[Link]:
+        """Return the chain's links after a try; wait until they can be looked up. Raises LandingError."""
+        while result.links is None:
+            is_anothers = result.was_shared and result.error is not None and not passes(result.error)
+            if not is_anothers:  # not the look-up of another's chain
+                await retry.wait(f"{link}: what has become of it is not known", result.error)
+            result = await self._lander.find(link.key, since)
+        return result.links
 
     def _settle(self, links: Sequence[Link]) -> Settled:
         """Raises ChainError, LeftError."""
@@ -158,6 +165,15 @@ class Appending:
         if link.kind is Kind.RECORDS:
             offsets = {"from_offset": link.from_offset, "to_offset": link.to_offset}
             self._session.tell(event(partition=link.key.topic_partition, **offsets))
+
+
+def _may_be_anothers(error: Exception | None) -> bool:
+    """Return whether a flush of several partitions may have failed because of one of them.
+
+    A registry may refuse the schema of one, and the rows of one may take all memory, or Spark may die of them. A Spark
+    that was away before the flush began is nobody's fault.
+    """
+    return error is not None and not (isinstance(error, SparkGoneError) and not error.begun)
 
 
 def _may_be_poison(error: Exception | None) -> bool:

@@ -12,7 +12,11 @@ from trio.testing import MockClock
 
 from sarameya import Activity, Landed, LandingFailed, LandingStarted, MessageBatch, TopicPartition
 from sarameya_handlers import SparkSink
+from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
+from sarameya_handlers.registry.errors import RegistryError
+from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Shape
 from tests.handlers.kit import FakeClaim, FakeSession, batch
 from tests.handlers.spark.kit import FakeEngine, FakeTable, consume_in
 
@@ -186,3 +190,109 @@ async def test_partition_that_is_left_to_others_while_it_is_cancelled_is_no_fail
 def first_link() -> Link:
     origin = Origin(group="flights", topic_id=FakeSession().topic_id("orders"))
     return Link(key=IDLE, number=1, from_offset=0, to_offset=10, attempt="a" * 32, origin=origin)
+
+
+AT_FAULT = ChainKey("sarameya", "orders", 2)
+
+
+class FailingTable(FakeTable):
+    """Fails whatever is landed together with partition 2, before anything of it has landed."""
+
+    failure: Exception | None = None
+    is_broken = False
+    """Whether its chain cannot be looked up."""
+
+    def land(self, spark: Any, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
+        if self.failure is not None and any(landing.link.key == AT_FAULT for landing in landings):
+            self.jobs.append(-len(landings))
+            raise self.failure
+        super().land(spark, landings, shape, checkpoint)
+
+    def links(self, spark: Any, key: ChainKey, since: int) -> Sequence[Link]:
+        if self.is_broken and key == AT_FAULT:
+            raise BrokenChainError("a link is missing")
+        return super().links(spark, key, since)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RegistryError("GET /schemas/ids/7: 403 Forbidden"),
+        MemoryError("cannot allocate 2 GB"),
+        OSError(28, "No space left on device"),
+        SparkGoneError("the JVM has died of it"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_fault_56_neighbours_of_a_partition_that_fails_land_alone(
+    tmp_path: Path, autojump_clock: MockClock, error: Exception
+) -> None:
+    table, session = FailingTable(tmp_path, landings_a_job=8), FakeSession()
+    table.failure = error
+    claims = [FakeClaim(partition=number) for number in range(5)]
+    async with sink_to(table) as sink, trio.open_nursery() as nursery:
+        for claim in claims:
+            nursery.start_soon(consume_in, sink, session, claim)
+        for first in range(0, 50, 10):
+            for claim in claims:
+                claim.send(batch(first, 10, partition=claim.partition))
+            await trio.sleep(40)
+            landed = {claim.partition for claim in claims if ("orders", claim.partition, first + 10) in session.marks}
+            assert landed == {0, 1, 3, 4}
+        doing = {claim.partition: claim.report.doing_now for claim in claims}
+        assert [number for number, at in doing.items() if at is not None] == [2]
+        assert doing[2] is not None
+        assert str(table.failure) in doing[2].reason
+        assert min(table.jobs) < -1, "all have failed together first"
+        assert max(table.jobs) > 1, "and what is not at fault lands together again"
+        table.failure = None
+        await trio.sleep(60)
+        assert ("orders", 2, 50) in session.marks
+        for claim in claims:
+            claim.end()
+    assert [len(chain) for chain in table.chains.values()].count(5) == 5
+
+
+async def test_spark_that_was_away_is_no_partitions_fault(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """All wait for it, and land together."""
+    table, session = FailingTable(tmp_path, landings_a_job=8), FakeSession()
+    table.failure = SparkGoneError("it does not answer", begun=False)
+    claims = [FakeClaim(partition=number) for number in range(3)]
+    async with sink_to(table) as sink, trio.open_nursery() as nursery:
+        for claim in claims:
+            nursery.start_soon(consume_in, sink, session, claim)
+            claim.send(batch(0, 10, partition=claim.partition))
+        await trio.sleep(0.3)
+        table.failure = None
+        await trio.sleep(5)
+        for claim in claims:
+            claim.end()
+    assert table.jobs == [-3, 3]
+
+
+async def test_fault_56_chain_that_is_broken_does_not_stop_its_neighbours(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    table, session = FailingTable(tmp_path, landings_a_job=8), FakeSession()
+    claims = [FakeClaim(partition=number) for number in (1, 2, 3)]
+    ended = {}
+
+    async def run(sink: SparkSink, claim: FakeClaim) -> None:
+        try:
+            await consume_in(sink, session, claim)
+        except Exception as error:
+            ended[claim.partition] = str(error)
+
+    async with sink_to(table) as sink, trio.open_nursery() as nursery:
+        for claim in claims:
+            nursery.start_soon(run, sink, claim)
+        await trio.sleep(1)
+        table.is_broken = True
+        for claim in claims:
+            claim.send(batch(0, 10, partition=claim.partition))
+        await trio.sleep(5)
+        for claim in claims:
+            claim.end()
+    assert list(ended) == [2]
+    assert "a link is missing" in ended[2]
+    assert {mark for mark in session.marks if mark[2]} == {("orders", 1, 10), ("orders", 3, 10)}
