@@ -29,6 +29,11 @@ LOOK_AGAIN_AFTER = 3.0
 """Seconds after which an id that is unknown is asked for once more, before it is believed to be."""
 FORGOTTEN_AFTER = 60.0
 """Seconds after which an id that was unknown is asked for again."""
+MOST_UNKNOWN = 1_000
+"""Ids of one look-up that a registry may not know before no more of its ids are asked for. No batch of which more
+records are bad lands in part (`poison.finding.Tolerance`): none is a dead letter for an id that was not asked for."""
+MOST_REMEMBERED = 10 * MOST_UNKNOWN
+"""Unknown ids that are remembered at most; the oldest are forgotten first."""
 _SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND = 40401, 40402, 40403
 
 
@@ -67,15 +72,29 @@ class Registry:
         return f"Registry({', '.join(self._urls)})"
 
     def schemas(self, ids: Iterable[int]) -> dict[int, Schema]:
-        """The schemas of these ids; those that the registry does not know, and after a while still does not, are left
-        out. Raises RegistryError."""
+        """Return the schemas of these ids.
+
+        Ids that the registry does not know, and after a while still does not, are left out. So are ids that were not
+        asked for: at `MOST_UNKNOWN` unknown ones of a look-up the search ends (see `is_unknown`). A look-up is so many
+        requests for unknown ids at most, twice that where it finds fewer, and one for each schema that is new.
+
+        Raises:
+            RegistryError: The registry cannot be asked, or its answer is none.
+        """
         wanted = sorted(set(ids))
         self._forget_old()
+        room = MOST_UNKNOWN - sum(number in self._unknown for number in wanted)
         left = [number for number in wanted if number not in self._schemas and number not in self._unknown]
-        if left := self._still_unknown(left):
-            self._wait(LOOK_AGAIN_AFTER)
-            self._unknown.update(dict.fromkeys(self._still_unknown(left), self._clock()))
+        if left := self._still_unknown(left, room):
+            if len(left) < room:
+                self._wait(LOOK_AGAIN_AFTER)
+                left = self._still_unknown(left, room)
+            self._remember_unknown(left)
         return {number: self._schemas[number] for number in wanted if number in self._schemas}
+
+    def is_unknown(self, number: int) -> bool:
+        """Return whether the registry has said that it has no such schema. No request is made."""
+        return number in self._unknown
 
     def version(self, subject: str, version: int | str = LATEST) -> Schema:
         """A version of a subject: a number's never changes and is remembered, the latest is asked for each time.
@@ -105,16 +124,23 @@ class Registry:
                 found |= self.referred(other) | {reference.name: other}
         return found
 
-    def _still_unknown(self, ids: list[int]) -> list[int]:
-        """Those that the registry says it does not know; the others are remembered."""
-        unknown = []
+    def _still_unknown(self, ids: list[int], most: int) -> list[int]:
+        """Return those that the registry does not know, `most` at most; schemas of the others are remembered."""
+        unknown: list[int] = []
         for number in ids:
+            if len(unknown) >= most:
+                break
             url, answer = self._get(f"/schemas/ids/{number}")
             if answer.status == 404 and error_code(answer.body) == _SCHEMA_NOT_FOUND:
                 unknown.append(number)
             else:
                 self._schemas[number] = self._schema(url, answer, number)
         return unknown
+
+    def _remember_unknown(self, ids: list[int]) -> None:
+        self._unknown.update(dict.fromkeys(ids, self._clock()))
+        for number in list(self._unknown)[: max(0, len(self._unknown) - MOST_REMEMBERED)]:
+            self._unknown.pop(number, None)  # another thread may have forgotten it
 
     def _get(self, path: str) -> tuple[str, Answer]:
         """The first answer that is the registry's own: one that a proxy, or a node in trouble, gives in its place does

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sarameya_handlers.registry import Reference, Registry, RegistryError, RegistryOptions, Schema, UnknownSubjectError
-from sarameya_handlers.registry.client import FORGOTTEN_AFTER, LOOK_AGAIN_AFTER, TRIES
+from sarameya_handlers.registry.client import FORGOTTEN_AFTER, LOOK_AGAIN_AFTER, MOST_REMEMBERED, MOST_UNKNOWN, TRIES
 from sarameya_handlers.registry.http import Answer
 
 UNKNOWN = Answer(404, b'{"error_code": 40403, "message": "Schema not found"}')
@@ -72,6 +72,43 @@ def test_unknown_id_is_asked_for_again_before_it_is_believed(network: Network) -
     assert (len(network.asked), network.now) == (2, LOOK_AGAIN_AFTER)
     assert registry.schemas([7]) == {}
     assert len(network.asked) == 2
+
+
+class Empty(dict[str, list[Answer | Exception]]):
+    """Knows no id but those that are said."""
+
+    def __missing__(self, path: str) -> list[Answer | Exception]:
+        return [UNKNOWN]
+
+
+def test_fault_58_distinct_unknown_ids_take_bounded_requests(network: Network) -> None:
+    network.answers = Empty()
+    network.say("schemas/ids/3", schema())
+    registry = network.registry()
+    assert list(registry.schemas(range(250_000))) == [3]
+    assert len(network.asked) == MOST_UNKNOWN + 1
+    assert network.now == 0.0, "it is not worth a second look"
+    assert registry.is_unknown(5)
+    assert not registry.is_unknown(249_999)
+    for _ in range(3):  # the batch is tried again
+        registry.schemas(range(250_000))
+    assert len(network.asked) == MOST_UNKNOWN + 1
+
+
+def test_fault_58_unknown_ids_of_many_batches_are_bounded_in_memory(network: Network) -> None:
+    network.answers = Empty()
+    registry = network.registry()
+    for batch in range(30):
+        registry.schemas(range(batch * 5_000, (batch + 1) * 5_000))
+    assert len(network.asked) == 30 * MOST_UNKNOWN
+    assert sum(map(registry.is_unknown, range(200_000))) == MOST_REMEMBERED
+    assert registry.is_unknown(29 * 5_000)
+
+
+def test_fault_58_fewer_unknown_ids_are_each_looked_up_twice(network: Network) -> None:
+    network.answers = Empty()
+    network.registry().schemas(range(MOST_UNKNOWN - 1))
+    assert len(network.asked) == 2 * (MOST_UNKNOWN - 1)
 
 
 def test_id_that_is_registered_a_moment_later_is_found(network: Network) -> None:

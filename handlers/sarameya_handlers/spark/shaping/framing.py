@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 import attrs
 
 from sarameya_handlers.registry import Registry, Schema
+from sarameya_handlers.registry.client import MOST_UNKNOWN
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.expressions import literal
 from sarameya_handlers.spark.shaping.wire import HEADER, Prefix
@@ -31,12 +32,18 @@ def written(registry: Registry, prefixes: Mapping[bytes, Prefix], kind: str) -> 
     for code, prefix in prefixes.items():
         schema = known.get(prefix.schema_id)
         if schema is None:
-            problems[code] = f"its schema {prefix.schema_id} is unknown to {registry}"
+            problems[code] = _why_missing(registry, prefix.schema_id)
         elif schema.kind != kind:
             problems[code] = f"its schema {prefix.schema_id} is {schema.kind}, not {kind}"
         else:
             schemas[code] = schema
     return Written(schemas, problems)
+
+
+def _why_missing(registry: Registry, schema_id: int) -> str:
+    if registry.is_unknown(schema_id):
+        return f"its schema {schema_id} is unknown to {registry}"
+    return f"its schema {schema_id} was not looked up: {registry} does not know {MOST_UNKNOWN} others of this batch"
 
 
 @attrs.define(slots=True, eq=False)
