@@ -21,7 +21,7 @@ from sarameya_handlers.landing.dead_letters import DeadLetter
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.landing import Try
-from sarameya_handlers.spark.poison.bisecting import TogetherError, TooManyError, find_failing
+from sarameya_handlers.spark.poison.bisecting import TogetherError, TooManyError, TooManyTriesError, find_failing
 from sarameya_handlers.spark.poison.blame import Blame, blame
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
 from sarameya_handlers.spark.tables.table import Landing, Shape
@@ -29,6 +29,11 @@ from sarameya_handlers.spark.tables.table import Landing, Shape
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+
+MOST_TRIES = 2_000
+"""Jobs of Spark's at most that look for bad records of a batch, where no job says which ones they are. One of
+250,000 records takes some 36, so fifty that are spread over a batch are found in time."""
 
 
 class PoisonError(LandingError):
@@ -214,9 +219,22 @@ def _bisected(one: Try, left: pa.Table, fault: _Fault, probes: _Probes, most: in
     """Those that fail alone. Each whose error says nothing of whose fault it is has to fail once more, while others do
     not: what has gone by is no record's."""
     try:
-        failing = find_failing(left.num_rows, fault, lambda low, high: probes.fault(left.slice(low, high - low)), most)
+        failing = find_failing(
+            left.num_rows,
+            fault,
+            lambda low, high: probes.fault(left.slice(low, high - low)),
+            most,
+            tries=MOST_TRIES,
+        )
     except TooManyError as error:
         raise _too_many(one, error.count, most, error.error) from None
+    except TooManyTriesError as error:
+        raise _failed(
+            error.error,
+            f"{one.link}: at least {error.count} of {left.num_rows} records cannot be shaped, so far apart that it "
+            f"takes more than {MOST_TRIES} jobs of Spark's to find them: {error.error.error}. Have the transform make "
+            "null of what fails (try_cast and the like)",
+        ) from None
     except TogetherError as error:
         count = error.high - error.low
         raise _failed(

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from contextlib import suppress
 from math import ceil, log2
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya_handlers.spark.poison.bisecting import TogetherError, TooManyError, find_failing
+from sarameya_handlers.spark.poison.bisecting import TogetherError, TooManyError, TooManyTriesError, find_failing
 
 
 class Tries:
@@ -47,6 +48,29 @@ def test_one_of_a_quarter_of_a_million_takes_twenty_tries_or_twice_that() -> Non
         tries = Tries({bad})
         find_failing(250_000, "all", tries, 10)
         assert tries.count <= 37
+
+
+@given(some_of_many(), st.integers(0, 200))
+def test_fault_62_tries_are_never_more_than_allowed(given: tuple[int, set[int]], allowed: int) -> None:
+    count, bad = given
+    tries = Tries(bad)
+    found: list[int] = []
+    with suppress(TooManyTriesError):
+        found = [place for place, _ in find_failing(count, "all", tries, len(bad), tries=allowed)]
+    assert found == sorted(bad) or allowed < 2 * len(bad) * (ceil(log2(count)) + 1)
+    assert tries.count <= allowed
+
+
+def test_fault_62_thousand_spread_out_end_early_and_fifty_are_found() -> None:
+    tries = Tries(set(range(0, 250_000, 250)))
+    with pytest.raises(TooManyTriesError) as caught:
+        find_failing(250_000, "all", tries, 1_000, tries=2_000)
+    assert tries.count < 600, "it is sure long before the tries are used up"
+    assert caught.value.count > 100
+
+    spread = set(range(0, 250_000, 5_000))
+    tries = Tries(spread)
+    assert [place for place, _ in find_failing(250_000, "all", tries, 1_000, tries=2_000)] == sorted(spread)
 
 
 @given(some_of_many(), st.integers(0, 39))

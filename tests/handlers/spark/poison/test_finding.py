@@ -176,6 +176,29 @@ def test_what_the_shape_knows_need_not_be_looked_for(tmp_path: Path) -> None:
     assert fake.shape.asked == 1
 
 
+def test_fault_62_thousand_undecodable_records_take_two_looks(tmp_path: Path) -> None:
+    """One that names them all, one that tries the rest. The same again, by a next owner."""
+    bad = {FROM + n: "value: no magic byte" for n in range(0, 250_000, 250)}
+
+    class Many(Surveyor):
+        def unreadable(self, spark: object, landing: Landing) -> list[Any]:
+            self.asked += 1
+            return [attrs.make_class("Bad", ["offset", "reason"])(*known) for known in self.knows.items()]
+
+    table = records(250_000)
+    for _ in range(2):
+        fake = Fake(tmp_path, bad, shape=Many(bad))
+        assert len(fake.find(table).bad) == 1_000
+        assert (fake.shape.asked, fake.runs) == (1, [249_000])
+
+
+def test_fault_62_thousand_that_a_transform_fails_for_stop_within_the_bound(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, range(FROM, FROM + 20_000, 20))
+    with pytest.raises(LandingError, match=r"at least \d+ of 20000 records .* more than 2000 jobs .*try_cast"):
+        fake.find(records(20_000))
+    assert len(fake.runs) <= 2_002
+
+
 def test_what_the_shape_knows_may_be_all_there_is(tmp_path: Path) -> None:
     knows = {FROM + 3: "no magic byte"}
     fake = Fake(tmp_path, knows, shape=Surveyor(knows))
