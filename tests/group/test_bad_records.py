@@ -136,3 +136,35 @@ async def test_bad_batch_is_a_typed_error_with_its_coordinates_and_the_neighbour
         await member.close()
         assert member.error is None
         assert committed(cluster) == {"orders-0": BAD_AT, "orders-1": 30}
+
+
+class Columns(Waits):
+    """Reads as a sink does, by columns."""
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        try:
+            async for batch in claim.batches():
+                self.offsets.setdefault(0, []).extend(batch.to_arrow()["offset"].to_pylist())
+        except RecordError as error:
+            self.errors.append(error)
+            await eventually(lambda: claim.has_ended)
+
+
+@pytest.mark.parametrize("kind", [Waits, Columns])
+@pytest.mark.parametrize("by_batches", [False, True])
+async def test_fault_59_header_key_that_is_no_utf8_stops_with_its_batch(
+    autojump_clock: MockClock, kind: type[Waits], by_batches: bool
+) -> None:
+    """Nothing of its batch is delivered. The error says where it ends, and how to go on."""
+    bad = record(headers=varint(1) + varint(2) + b"\xff\xfe" + varint(-1))
+    async with orders(1) as cluster, deadline() as nursery:
+        fill(cluster, BAD_AT, 0)
+        cluster.append_raw("orders", 0, at_its_place(batch_of(bad)), BAD_AT)
+        handler = kind(by_batches=by_batches)
+        member = await start_member(nursery, cluster, handler)
+        await eventually(lambda: bool(handler.errors))
+        await member.close()
+    told = str(handler.errors[0])
+    assert f"orders-0 at offset {BAD_AT}: the key of a record's header is no UTF-8: b'\\xff\\xfe'" in told
+    assert f"in the batch up to offset {BAD_AT}; to go on, set the group's offset behind it" in told
+    assert handler.offsets[0] == list(range(BAD_AT))

@@ -160,7 +160,10 @@ def _guarded(
     except UnicodeDecodeError as error:
         # Kafka's own clients write nothing else; which bytes they are, is told.
         raise CorruptRecordError(
-            *partition, raw.base_offset, f"the key of a record's header is no UTF-8: {error.object[:40]!r}"
+            *partition,
+            raw.base_offset,
+            f"the key of a record's header is no UTF-8: {error.object[:40]!r} (in the batch up to offset "
+            f"{raw.last_offset}; to go on, set the group's offset behind it)",
         ) from error
     except (
         CorruptRecordException,
