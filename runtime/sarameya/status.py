@@ -89,7 +89,15 @@ class PartitionStatus:
     """The next offset that the handler is given."""
     high_water_mark: int = -1
     lag: int = -1
-    """As `Claim.lag`."""
+    """The position's: as `Claim.lag`."""
+    committed_lag: int = -1
+    """How many offsets the commit is behind the log's end: what Kafka's own tools call lag."""
+    landed_lag: int = -1
+    """How many offsets `landed` is behind the log's end."""
+    unlanded_seconds: float = -1.0
+    """The age of the oldest record that was read and is not landed or, where its handler does not tell what has landed,
+    not committed; by its timestamp, and to the batch in which it was read. 0 where all is read and there is none, -1
+    where it is not known."""
     marked: int = -1
     committed: int = -1
     uncommitted_seconds: float = 0.0

@@ -20,6 +20,7 @@ from sarameya import (
     Session,
 )
 from sarameya import TopicPartition as TP
+from sarameya.group.read_timestamps import ReadTimestamps
 from sarameya.meters import REBALANCE_REASONS
 from sarameya.protocol.membership_states import State
 from sarameya.protocol.versions import Api
@@ -281,3 +282,65 @@ async def test_partition_that_goes_to_another_member_is_given_up_and_the_rest_is
         assert [activity for activity, _ in doing.values()] == [Activity.FETCHING]
         await other.close()
         await member.close()
+
+
+async def test_committed_lag_landed_lag_and_the_oldest_record_stand_apart(autojump_clock: MockClock) -> None:
+    """A handler that lands up to offset 10, has read 30, and holds the last; the log has 40."""
+
+    written: dict[int, int] = {}
+
+    def at_60_s() -> float:
+        """A minute after the record at offset 10 was written."""
+        return written.get(10, 0) / 1000 + 60
+
+    class Lands(ConsumerGroupHandler):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async for message in claim:
+                assert isinstance(message, Message)
+                written[message.offset] = message.timestamp
+                if message.offset == 4:
+                    session.mark_message(message)
+                if message.offset == 9:
+                    claim.report.landed = 10
+                if message.offset == 29:
+                    await trio.sleep_forever()
+
+    async with orders(1) as cluster, deadline() as nursery:
+        for _ in range(4):
+            cluster.produce_many("orders", 0, [(None, b"x")] * 10)
+        options = {"autocommit_interval": 1.0, "max_processing_time": 1000.0}
+        member = await start_member(nursery, cluster, Lands(), wall_clock=at_60_s, **options)
+        await trio.sleep(10)
+        one = zero(member.group.status())
+        assert (one.high_water_mark, one.position, one.committed, one.landed) == (40, 30, 5, 10)
+        assert (one.lag, one.committed_lag, one.landed_lag) == (10, 35, 30)
+        assert round(one.unlanded_seconds) == 60
+        member.scope.cancel()
+        await member.ended.wait()
+
+
+async def test_age_of_the_oldest_record_is_0_when_all_is_committed(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, autocommit_interval=1.0)
+        cluster.produce_many("orders", 0, [(None, b"x")] * 10)
+        await handler.received(10)
+        await trio.sleep(5)
+        one = zero(member.group.status())
+        assert (one.lag, one.committed_lag, one.landed_lag, one.unlanded_seconds) == (0, 0, -1, 0)
+        await member.close()
+
+
+def test_oldest_timestamp_is_of_the_first_batch_that_is_not_done() -> None:
+    read = ReadTimestamps()
+    assert read.oldest(0) is None
+    for start in range(0, 100_000, 10):
+        read.add(start, start + 10, start)
+    assert len(read._runs) <= 512
+    assert read.oldest(0) == 0
+    assert 49_000 <= (read.oldest(50_000) or 0) <= 50_000
+    assert read.oldest(100_000) is None
+    read.add(0, 10, 7)
+    read.add(10, 20, 8)
+    read.add(5, 12, 9)  # read anew, from further back
+    assert read.oldest(0) == 9

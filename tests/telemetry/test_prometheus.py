@@ -166,7 +166,7 @@ async def test_overdue_handler_is_a_gauge_of_seconds(autojump_clock: MockClock) 
         await trio.sleep(100)
 
     async with orders(1) as cluster, deadline() as nursery:
-        member = await start_member(nursery, cluster, Recorder(hang))
+        member = await start_member(nursery, cluster, Recorder(hang), wall_clock=lambda: 2e9)
         await trio.sleep(5)
         name, labels = "sarameya_partition_overdue_seconds", {"topic": "orders", "partition": "0"}
         assert value(samples(registry_of(member.group)), name, **labels) == 0

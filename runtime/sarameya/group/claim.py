@@ -23,6 +23,7 @@ from sarameya.consumer.stopwatch import Stopwatch
 from sarameya.errors import InterceptorError
 from sarameya.group.interceptors import Intercept
 from sarameya.group.present_batch import PresentBatch
+from sarameya.group.read_timestamps import ReadTimestamps
 from sarameya.group.report import Report
 from sarameya.group.time_slices import HandlerTime, TimeSlice
 from sarameya.message_batch import MessageBatch
@@ -75,6 +76,8 @@ class Claim:
         self._work = Stopwatch()
         self.records_total = self.bytes_total = 0
         """How many messages were laid ready for it, and how many bytes of record batches, as they travel."""
+        self.timestamps = ReadTimestamps()
+        """When the records that it was given were written."""
         self.report = Report()
         """What the handler says of its work on it, for `ConsumerGroup.status`: that it lands, and up to where."""
         self._arrival = trio.Event()
@@ -152,9 +155,13 @@ class Claim:
 
         Under read_committed the log ends at its last stable offset.
         """
+        return self.lag_of(self.position)
+
+    def lag_of(self, offset: int) -> int:
+        """Return how many offsets `offset` is behind the log's end, as `lag`; -1 where either is not known."""
         committed_only = self._config.isolation_level == "read_committed" and self.last_stable_offset >= 0
         end = self.last_stable_offset if committed_only else self.high_water_mark
-        return max(end - self.position, 0) if end >= 0 else -1
+        return max(end - offset, 0) if end >= 0 and offset >= 0 else -1
 
     @property
     def has_ended(self) -> bool:
@@ -321,6 +328,7 @@ class Claim:
                 except InterceptorError:
                     self._undecoded.put_back(raws)
                     raise
+            self.timestamps.add(messages[0].offset, behind, messages[0].timestamp)
             self._present.begin(batch)
             self._reached = behind
             self._decoded_bytes = len(messages) * RECORD_BYTES + beside

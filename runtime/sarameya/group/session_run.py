@@ -154,6 +154,7 @@ class SessionRun:
                 fetcher.feeding(claim._consumer),
                 offsets,
                 now,
+                wall_clock=self._runtime.wall_clock(),
                 overdue=self._overdue.of(self._claims.holder(claim), now),
             )
             for claim in self._claims.claims

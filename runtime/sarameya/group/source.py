@@ -76,6 +76,9 @@ class Surroundings(Protocol):
     @property
     def handler_time(self) -> HandlerTime: ...
 
+    @property
+    def wall_clock(self) -> Callable[[], float]: ...
+
 
 class Feeds(Protocol):
     """Who reads the logs, and hands on what they have: a `Fetcher`."""

@@ -14,10 +14,17 @@ _NOT_HELD_UP = (Activity.FETCHING, Activity.RETRYING, Activity.RESETTING)
 
 
 def partition_status(
-    claim: Claim, feeding: Feeding, offsets: OffsetManager, now: float, *, overdue: OverdueHandler | None
+    claim: Claim,
+    feeding: Feeding,
+    offsets: OffsetManager,
+    now: float,
+    *,
+    wall_clock: float,
+    overdue: OverdueHandler | None,
 ) -> PartitionStatus:
     """Return what is going on with a partition that is being read.
 
+    `now` is on trio's clock, `wall_clock` in seconds since 1970, as records' timestamps are.
     `overdue` is what the task that reads it has held for too long, of this partition or of another one.
     """
     doing = _doing(claim, feeding, offsets)
@@ -38,6 +45,9 @@ def partition_status(
         committed=committed,
         uncommitted_seconds=0.0 if not_taken is None else now - not_taken,
         landed=claim.report.landed,
+        committed_lag=claim.lag_of(committed),
+        landed_lag=claim.lag_of(claim.report.landed),
+        unlanded_seconds=_unlanded_seconds(claim, committed, wall_clock),
         broker=feeding.broker,
         asked_seconds=-1.0 if feeding.answered_at is None else now - feeding.answered_at,
         buffered_bytes=consumer.share.held,
@@ -49,6 +59,15 @@ def partition_status(
         backpressure_seconds=consumer.backpressure_seconds_until(now),
         overdue=overdue if overdue is not None and overdue.partition == claim.topic_partition else None,
     )
+
+
+def _unlanded_seconds(claim: Claim, committed: int, wall_clock: float) -> float:
+    """Return the age of the oldest record that was read and is not landed or, where nothing lands, not committed."""
+    landed = claim.report.landed
+    oldest = claim.timestamps.oldest(committed if landed < 0 else landed)
+    if oldest is None:
+        return 0.0 if claim.lag == 0 else -1.0  # what has not been read may be of any age
+    return max(wall_clock - oldest / 1000, 0.0) if oldest >= 0 else -1.0
 
 
 def owned_status(partition: TopicPartition, offsets: OffsetManager, over_for: float | None) -> PartitionStatus:

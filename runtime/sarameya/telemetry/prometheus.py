@@ -32,7 +32,18 @@ _UNITS = ("seconds", "bytes")
 """Those that OpenMetrics has."""
 
 _OFFSETS: dict[str, tuple[str, Callable[[PartitionStatus], int]]] = {
-    "lag_records": ("Offsets that the handler is behind the end of the log.", lambda one: one.lag),
+    "lag_records": (
+        "Offsets that the handler's position is behind the end of the log; Kafka's lag is committed_lag_records.",
+        lambda one: one.lag,
+    ),
+    "committed_lag_records": (
+        "Offsets that the group's commit is behind the end of the log: Kafka's lag.",
+        lambda one: one.committed_lag,
+    ),
+    "landed_lag_records": (
+        "Offsets that what has landed is behind the end of the log.",
+        lambda one: one.landed_lag,
+    ),
     "position_offset": ("The next offset that the handler is given.", lambda one: one.position),
     "committed_offset": ("The offset that the group has committed.", lambda one: one.committed),
     "high_water_mark_offset": ("The end of the log.", lambda one: one.high_water_mark),
@@ -125,6 +136,12 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
         "For how long its handler has taken nothing for so long that it is not fetched; 0 where it does.",
         labels=_PARTITION,
     )
+    unlanded = GaugeMetricFamily(
+        "sarameya_partition_oldest_unlanded_seconds",
+        "The age of the oldest record that was read and has not landed or, where nothing lands, is not committed; "
+        "0 where there is none. No row where it is not known.",
+        labels=_PARTITION,
+    )
     overdue = GaugeMetricFamily(
         "sarameya_partition_overdue_seconds",
         "For how long its handler has held the same records without a sign of work; 0 until that is too long.",
@@ -140,9 +157,11 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
                 if (value := offset(one)) >= 0:
                     offsets[name].add_metric(labels, value)
             backpressured.add_metric(labels, one.backpressured_seconds)
+            if one.unlanded_seconds >= 0:
+                unlanded.add_metric(labels, one.unlanded_seconds)
             overdue.add_metric(labels, 0.0 if one.overdue is None else one.overdue.seconds)
             activity.add_metric([*labels, str(one.activity)], one.seconds)
-    yield from (*offsets.values(), backpressured, overdue, activity)
+    yield from (*offsets.values(), unlanded, backpressured, overdue, activity)
 
 
 def _topics(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:

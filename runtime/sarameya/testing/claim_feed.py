@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import attrs
@@ -55,6 +55,7 @@ class _Surroundings:
     budget: ByteBudget
     interceptors: Interceptors
     handler_time: HandlerTime
+    wall_clock: Callable[[], float]
 
 
 class ClaimFeed:
@@ -224,6 +225,7 @@ class ClaimFeed:
             ByteBudget(config.fetch_buffer_bytes),
             Interceptors(self._interceptors, observer),
             HandlerTime(),
+            self._wall_clock,
         )
 
         def open_source(offsets: OffsetManager) -> Source:

@@ -105,7 +105,7 @@ async def test_rows_of_all_members_are_the_broker_s_truth(tmp_path: Path, browse
             }
 
         def as_it_is(rows: Rows) -> bool:
-            columns = ("Worker", "Position", "High water mark", "Lag", "Committed")
+            columns = ("Worker", "Position", "High water mark", "Position lag", "Committed")
             return {row["Partition"]: tuple(row[column] for column in columns) for row in rows} == truth()
 
         await page.until_rows("partitions", as_it_is)
@@ -117,15 +117,15 @@ async def test_rows_of_all_members_are_the_broker_s_truth(tmp_path: Path, browse
         }
         assert {row["Process"] for row in members} == {str(one.process.pid) for one in stage.services.values()}
         assert await page.text("#generation") == f"generation {group.generation}"
-        assert await page.text("#total-lag") == "500"
+        assert await page.text("#total-lag") == "501"
         assert await page.do(lambda p: p.locator("#plot-lag").get_attribute("aria-label")) == (
-            "Lag: 500 now, at most 500"
+            "Lag: 501 now, at most 501"
         )
         lines = await page.do(lambda p: p.locator("#events > li > span").all_inner_texts())
         assert {line.partition(" ")[0] for line in lines} == {stage.host(name) for name in stage.services}, lines
         for name in stage.services:
             (tmp_path / name / "told").touch()
-        await page.do(lambda p: p.locator("#plot-lag[aria-label='Lag: 0 now, at most 500']").wait_for())
+        await page.do(lambda p: p.locator("#plot-lag[aria-label='Lag: 0 now, at most 501']").wait_for())
         await page.until_ready()
 
 

@@ -123,7 +123,8 @@ async def test_what_a_partition_is_at(tmp_path: Path, browser: Browser) -> None:
         rows = by_number(await page.until_rows("partitions", as_wanted))
         end = cluster.log("orders", 1).high_watermark
         assert (rows[1]["Position"], rows[1]["High water mark"]) == ("1", number(end))
-        assert rows[1]["Lag"] == number(end - 1)
+        assert (rows[1]["Position lag"], rows[1]["Lag"]) == (number(end - 1), number(end))
+        assert re.fullmatch(r"\d+ s|\d+ min \d+ s", rows[1]["Oldest"])
         assert rows[4]["Landed"] == "1"
         landings = await page.rows("landings")
         assert [row["Result"] for row in landings] == ["failed: the catalog is locked by <b>another</b>", "landed"]

@@ -57,15 +57,16 @@ def test_member_with_an_endpoint_says_it_itself_and_others_are_as_kafka_has_them
     assert (rows[0]["host"], rows[0]["lag"], rows[0]["committed"]) == ("10.0.0.1:8080", 2, 10)
     assert (rows[1]["host"], rows[1]["lag"], rows[1]["activity"]) == ("10.0.0.2", 5, "assigned")
     assert (rows[2]["worker"], rows[2]["lag"], rows[2]["activity"]) == ("nobody", 0, "not assigned")
-    assert found["point"] == {"at": 1000.0, "lag": 7, "records": 7.0, "landed": 0}
+    assert found["point"] == {"at": 1000.0, "lag": 7, "records": 7.0, "landed": 0, "committed_lag": 10}
     assert (found["ready"], found["reasons"]) == (True, [])
 
 
 def test_rates_of_members_that_kafka_alone_tells_of_are_not_known() -> None:
     known = Kafkas(group(member("m1", "h", 0)), {TP("orders", 0): 10}, {TP("orders", 0): 15})
-    assert merged(known, {"h:1": "no status"}, 7.0)["point"] == {"at": 7.0, "lag": 5, "records": -1, "landed": -1}
+    lags = {"lag": 5, "committed_lag": 5}
+    assert merged(known, {"h:1": "no status"}, 7.0)["point"] == {"at": 7.0, **lags, "records": -1, "landed": -1}
     told = merged(known, {"h:1": "no status", "h:2": service("m1", row(0, lag=5))}, 7.0)
-    assert told["point"] == {"at": 7.0, "lag": 5, "records": 0, "landed": 0}
+    assert told["point"] == {"at": 7.0, **lags, "records": 0, "landed": 0}
 
 
 def test_member_whose_lag_is_not_known_yet_has_kafka_s() -> None:
@@ -177,3 +178,18 @@ def test_what_kafka_said_before_is_told_to_be_old_and_nothing_of_the_group_s_sta
     found = merged(known, {"h:1": service("m1", row(0))}, 0.0, kafka_trouble="Kafka has not answered yet")
     assert (found["ready"], found["reasons"]) == (False, ["Kafka has not answered yet"])
     assert [r["host"] for r in found["partitions"]] == ["h:1"]
+
+
+@pytest.mark.parametrize(
+    ("own", "lags"),
+    [
+        ({}, (8, -1)),  # of a version that does not tell it: Kafka's
+        ({"committed_lag": 3, "landed_lag": 2, "high_water_mark": 7, "committed": 1}, (5, 4)),
+        ({"committed_lag": 6, "landed_lag": -1, "high_water_mark": 9, "committed": 0}, (5, -1)),
+        ({"committed_lag": 0, "high_water_mark": 9, "committed": 1}, (0, -1)),  # before an open transaction
+    ],
+)
+def test_committed_and_landed_lag_go_on_with_the_log_and_the_commit(own: Document, lags: tuple[int, int]) -> None:
+    known = Kafkas(group(member("m1", "h", 0)), {TP("orders", 0): 1}, {TP("orders", 0): 9})
+    (shown,) = merged(known, {"h:1": service("m1", row(0, **own))}, 0.0)["partitions"]
+    assert (shown["committed_lag"], shown["landed_lag"]) == lags

@@ -243,7 +243,7 @@ async def test_status_says_what_metrics_say() -> None:
         shown = [(row["topic"], row["partition"], row["activity"], row["lag"]) for row in said["partitions"]]
         assert shown == [("orders", 0, "fetching", 0), ("orders", 1, "paused", 0)]
         assert said["members"][0]["state"] == "stable"
-        assert said["points"].keys() == {"at", "lag", "records", "landed"}
+        assert said["points"].keys() == {"at", "lag", "records", "landed", "committed_lag"}
 
 
 async def test_events_come_each_second_and_end_with_the_board() -> None:

@@ -111,7 +111,7 @@ class GroupBoard(Looks):
         self._document = merged(self._kafkas, services, at, kafka_trouble=self._kafka_trouble())
         self._seen_at = trio.current_time()
         point = self._document["point"]
-        self._series.add(Point(point["at"], point["lag"], point["records"], point["landed"]))
+        self._series.add(Point(point["at"], point["lag"], point["records"], point["landed"], point["committed_lag"]))
         self._tell()
 
     def _kafka_trouble(self) -> str:

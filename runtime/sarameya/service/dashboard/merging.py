@@ -69,6 +69,7 @@ def merged(known: Kafkas, services: Mapping[str, Document | str], at: float, *, 
             "lag": lag_of(row["lag"] for row in partitions),
             "records": _rate_of(told, "records"),
             "landed": _rate_of(told, "landed"),
+            "committed_lag": lag_of(row["committed_lag"] for row in partitions),
         },
     }
 
@@ -145,7 +146,28 @@ def _own_row(name: str, row: Document, partition: TopicPartition, known: Kafkas)
     lag = _lag_at(row, end)
     if lag < 0:
         lag = _lag_by_commit(partition, known)
-    return {**row, "host": name, "committed": committed, "high_water_mark": end, "lag": lag}
+    grown = end - row["high_water_mark"] if row["high_water_mark"] >= 0 else 0
+    return {
+        **row,
+        "host": name,
+        "committed": committed,
+        "high_water_mark": end,
+        "lag": lag,
+        "committed_lag": _committed_lag(row, partition, known, grown),
+        "landed_lag": row["landed_lag"] + grown if row.get("landed_lag", -1) >= 0 else -1,
+    }
+
+
+def _committed_lag(row: Document, partition: TopicPartition, known: Kafkas, grown: int) -> int:
+    """Return how far the commit is behind the end of the log, by Kafka, and by the member where Kafka does not say.
+
+    Under read_committed the member's end of the log is not Kafka's: what an open transaction has written is no lag.
+    """
+    told = row.get("committed_lag", -1)  # versions before it had none
+    if told < 0:
+        return _lag_by_commit(partition, known)
+    moved = max(known.committed.get(partition, row["committed"]) - row["committed"], 0)
+    return int(max(told + grown - moved, 0))
 
 
 def _lag_at(row: Document, end: int) -> int:
@@ -172,6 +194,7 @@ def _kafkas_row(partition: TopicPartition, owner: DescribedMember | None, known:
         "position": -1,
         "high_water_mark": known.ends.get(partition, -1),
         "lag": _lag_by_commit(partition, known),
+        "committed_lag": _lag_by_commit(partition, known),
         "committed": known.committed.get(partition, -1),
         "landed": -1,
         "records_a_second": -1,

@@ -107,7 +107,8 @@ def _tree(value: Any, where: str, depth: int = 0) -> None:
 def _point(value: Any, where: str) -> None:
     """Empty before the first look."""
     if value != {}:
-        _object(dict.fromkeys(("at", "lag", "records", "landed"), _number))(value, where)
+        needed = dict.fromkeys(("at", "lag", "records", "landed"), _number)
+        _object(needed, {"committed_lag": _number})(value, where)
 
 
 def _overdue(value: Any, where: str) -> None:
@@ -131,7 +132,10 @@ _PARTITION = _object(
         **dict.fromkeys(("partition", "worker", "seconds", "attempt", "records_a_second"), _number),
         **dict.fromkeys(("position", "high_water_mark", "lag", "committed", "landed"), _number),
     },
-    {"attempts": _number, "overdue": _overdue},
+    {
+        "overdue": _overdue,
+        **dict.fromkeys(("attempts", "committed_lag", "landed_lag", "unlanded_seconds"), _number),
+    },
 )
 _LANDING = _object(
     {

@@ -23,13 +23,15 @@ class Point:
 
     at: float
     lag: int
-    """Of the partitions whose lag is known; -1 where none is."""
+    """The positions', of the partitions whose lag is known; -1 where none is."""
     records: float
     landed: float
     """Rows."""
+    committed_lag: int = -1
+    """The commits', likewise."""
 
 
-_PLOTTED = ("at", "lag", "records", "landed")
+_PLOTTED = ("at", "lag", "records", "landed", "committed_lag")
 
 
 def _plotted(point: Point, field: str) -> float:
@@ -74,6 +76,7 @@ class Series:
         """Look at the members, each second. `now` is what rates are measured by."""
         partitions: dict[tuple[int, TopicPartition], _Rate] = {}
         lags: list[int] = []
+        committed_lags: list[int] = []
         snapshots = [heard.snapshot for heard in members if heard.snapshot is not None]
         for member in snapshots:
             self._count(self._records, member.worker, sum(t.records for t in totals(member).values()), now)
@@ -84,10 +87,11 @@ class Series:
                 partitions[key] = self._partitions.get(key) or _Rate()
                 partitions[key].count(one.records_total, now)
                 lags.append(one.lag)
+                committed_lags.append(one.committed_lag)
         self._partitions = partitions
         alive = {member.worker for member in snapshots}
         records, landed = (sum(rates[w].a_second for w in alive) for rates in (self._records, self._landed))
-        self.add(Point(wall_clock, lag_of(lags), records, landed))
+        self.add(Point(wall_clock, lag_of(lags), records, landed, lag_of(committed_lags)))
 
     def records_a_second(self, worker: int, partition: TopicPartition) -> float:
         """Of late."""

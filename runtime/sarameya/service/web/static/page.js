@@ -51,7 +51,7 @@ function show(said) {
     return !found || rows.get(found.name).activity === "paused" || Boolean(rows.get(found.name).overdue);
   };
   lines(byId("explained"), folded(said.explained.filter(stays), rows));
-  say(byId("total-lag"), total(said.partitions.map((row) => row.lag)));
+  say(byId("total-lag"), total(said.partitions.map((row) => row.committed_lag ?? -1)));
   say(byId("total-records"), rate(said.point.records ?? 0));
   say(byId("total-landed"), rate(said.point.landed ?? 0));
   members(said.members);

@@ -2,8 +2,9 @@
 import { age, rate } from "./words.js";
 
 const KEPT_POINTS = 900, APART = 8;  // seconds that a line does not bridge: nothing was told meanwhile
-const NAMES = ["at", "lag", "records", "landed"];
-let points = { at: [], lag: [], records: [], landed: [] };
+const PLOTS = { lag: "committed_lag", records: "records", landed: "landed" };  // where, and what
+const NAMES = ["at", ...Object.values(PLOTS)];
+let points = Object.fromEntries(NAMES.map((name) => [name, []]));
 
 const say = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
@@ -22,7 +23,7 @@ export function add(point) {
 
 export function draw() {
   if (!points.at.length) return;
-  for (const name of NAMES.slice(1)) plot(document.getElementById(`plot-${name}`), points[name], points.at);
+  for (const [where, name] of Object.entries(PLOTS)) plot(document.getElementById(`plot-${where}`), points[name], points.at);
 }
 
 function drawn(svg, name, className, attributes, text) {

@@ -70,7 +70,9 @@ export function partitions(rows, stuck) {
   say(byId("total-partitions"), count(rows.length));
   fill(byId("partitions"), sorted, (row) => `${row.topic}/${row.partition}/${who(row)}`, (row) => [
     [row.topic, "", true], [String(row.partition), "number"], [activity(row), `wide state ${tone(row)}`],
-    [offset(row.lag), "number"], [rate(row.records_a_second), "number"],
+    [offset(row.committed_lag ?? -1), "number"], [offset(row.landed_lag ?? -1), "number"],
+    [age(row.unlanded_seconds ?? -1), "number"], [offset(row.activity.endsWith("assigned") ? -1 : row.lag), "number"],
+    [rate(row.records_a_second), "number"],
     [offset(row.position), "number"], [offset(row.high_water_mark), "number"],
     [offset(row.committed), "number"], [offset(row.landed), "number"], [who(row), "number"],
   ]);
