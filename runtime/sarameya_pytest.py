@@ -41,7 +41,7 @@ _VIRTUAL_TIME = """\
 
 _NO_TRIO = """\
 {fixture} lives on trio, and another event loop runs {test}: have pytest-trio run it
-(pip install 'sarameya[testing]', and trio_mode = true or @pytest.mark.trio)"""
+(pip install pytest-trio, and trio_mode = true or @pytest.mark.trio)"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

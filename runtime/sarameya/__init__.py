@@ -49,6 +49,7 @@ from sarameya.errors import (
     UnsupportedFormatError,
     UnsupportedVersionError,
 )
+from sarameya.extras import install_command
 from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages
 from sarameya.group.consumer_group import ConsumerGroup
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
@@ -197,6 +198,7 @@ __all__ = [
     "UnsupportedFormatError",
     "UnsupportedVersionError",
     "__version__",
+    "install_command",
     "log_event",
     "unknown_option",
 ]

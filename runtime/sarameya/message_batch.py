@@ -148,7 +148,7 @@ class MessageBatch:
 
         Columns: key binary, value binary, topic string, partition int32, offset int64,
         timestamp timestamp[us, UTC], timestampType int32, headers list<struct<key string, value binary>>.
-        Raises ImportError if pyarrow is not installed (`pip install 'sarameya[spark]'`).
+        Raises ImportError if pyarrow is not installed (`pip install pyarrow`).
         """
         from sarameya.arrow import columns_to_arrow
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
-from sarameya import AuthenticationError, Config, ConfigError, TokenError
+from sarameya import AuthenticationError, Config, ConfigError, TokenError, install_command
 from sarameya.net.authentication import authenticator_of
 from sarameya.protocol.sasl.exchange import Exchange
 
@@ -134,5 +135,5 @@ def test_package_that_is_missing_is_said(
         return None if name == package else there(name, within)
 
     monkeypatch.setattr(importlib.util, "find_spec", found)
-    with pytest.raises(ConfigError, match=rf"needs {package}: pip install 'sarameya\[{extra}\]'"):
+    with pytest.raises(ConfigError, match=re.escape(f"needs {package}: {install_command(extra)}")):
         authenticator_of(Config(security_protocol="SASL_SSL", sasl_mechanism=mechanism))

@@ -26,7 +26,7 @@ from uuid import uuid4
 
 import trio
 
-from sarameya import ConfigError, HandlerError
+from sarameya import ConfigError, HandlerError, install_command
 from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
 from sarameya_handlers.landing.files import is_refusal, sync
 from sarameya_handlers.landing.links import Link
@@ -71,7 +71,7 @@ class FileDeadLetters(DeadLetters):
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError as error:
-            raise HandlerError("dead letters as files need pyarrow: pip install 'sarameya[spark]'") from error
+            raise HandlerError(f"dead letters as files need pyarrow: {install_command('spark')}") from error
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._directory, prefix=_TEMPORARY):

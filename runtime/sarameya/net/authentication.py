@@ -16,6 +16,7 @@ import trio
 from sarameya.config import Config, TokenSource
 from sarameya.config.security import asks_who
 from sarameya.errors import ConfigError, TokenError
+from sarameya.extras import install_command
 from sarameya.protocol.sasl.exchange import Exchange
 from sarameya.protocol.sasl.mechanisms import (
     Mechanism,
@@ -110,7 +111,7 @@ class _ByMachine:
 
 def _need(package: str, mechanism: str, extra: str) -> None:
     if importlib.util.find_spec(package) is None:
-        raise ConfigError("sasl_mechanism", mechanism, f"needs {package}: pip install 'sarameya[{extra}]'")
+        raise ConfigError("sasl_mechanism", mechanism, f"needs {package}: {install_command(extra)}")
 
 
 def _threads() -> trio.CapacityLimiter:

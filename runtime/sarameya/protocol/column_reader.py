@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from sarameya.errors import RecordError
+from sarameya.extras import install_command
 from sarameya.message_batch import MessageColumns
 from sarameya.model import TopicPartition
 from sarameya.protocol.records import RawBatch, decode_columns, uncompressed
@@ -102,7 +103,7 @@ def _say_what_is_missing(name: str | None) -> None:
     """Once, and only to those who seem to want columns."""
     if find_spec("pyarrow") is not None:
         logging.getLogger(__name__).warning(
-            "%s is missing; record batches are read into columns one by one, at half the speed "
-            "(pip install 'sarameya[spark]')",
+            "%s is missing; record batches are read into columns one by one, at half the speed (%s)",
             name,
+            install_command("spark"),
         )

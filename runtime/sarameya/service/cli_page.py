@@ -14,7 +14,7 @@ _HEAD = """<!-- Written by `python -m tools.cli_page`; `make cli` writes it anew
 
 # The command line
 
-    pip install 'sarameya[service]'        # with bars on a terminal, and completion
+    pip install '/path/to/clone[service]'        # with bars on a terminal, and completion
 
 Every command takes `--help`, with examples; `--debug`, which logs more and adds the traceback to errors; and
 `--log-level debug|info|warning|error`. Results go to stdout, all else to stderr: what is logged, how far long work is

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sarameya.errors import HandlerError
+from sarameya.extras import install_command
 from sarameya.service.answering import print_out
 from sarameya.service.epilogs import epilog
 from sarameya.service.failures import ExitCode
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError as error:
-        raise HandlerError("completion needs shtab: pip install 'sarameya[service]'") from error
+        raise HandlerError(f"completion needs shtab: {install_command('service')}") from error
     from sarameya.service.cli import whole_parser  # which has this command in it
 
     parser = whole_parser()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from sarameya.errors import ConfigError
+from sarameya.extras import install_command
 from sarameya.service.app_file import App
 from sarameya.telemetry.snapshot import MemberSnapshot
 
@@ -60,7 +61,7 @@ async def open_otel(
         from sarameya.telemetry.otel_tracing import Tracing
         from sarameya.telemetry.prometheus import GroupCollector
     except ImportError as error:
-        remedy = f"needs the extra `otel` ({error}): pip install 'sarameya[otel]'"
+        remedy = f"needs more packages ({error}): {install_command('otel')}"
         raise ConfigError("service.otel", True, remedy) from None
     resource = resource_of(identity(app.group))
     patience = None if _TIMEOUT in os.environ else PATIENCE

@@ -309,7 +309,7 @@ async def test_without_the_extra_the_remedy_is_told(monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.delitem(sys.modules, "sarameya.service.web.server")
     monkeypatch.setitem(sys.modules, "hypercorn.config", None)
-    with pytest.raises(ConfigError, match=r"service\.http.* pip install 'sarameya\[service\]'"):
+    with pytest.raises(ConfigError, match=r"service\.http.* pip install .*hypercorn"):
         async with open_pages(app, Members(), Stop()):
             pytest.fail("it was served")
     async with open_pages(attrs.evolve(app, service=ServiceSection()), Members(), Stop()) as url:

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 
-from sarameya import HandlerError
+from sarameya import HandlerError, install_command
 from sarameya_handlers.landing.files import is_refusal
 from sarameya_handlers.spark.errors import SparkStartError, cause_of
 
@@ -26,9 +26,7 @@ def require_packages() -> None:
         import pyarrow  # noqa: F401
         import pyspark.sql  # noqa: F401
     except ImportError as error:
-        raise HandlerError(
-            f"the Spark sink needs pyspark and pyarrow ({error}): pip install 'sarameya[spark]'"
-        ) from error
+        raise HandlerError(f"the Spark sink needs pyspark and pyarrow ({error}): {install_command('spark')}") from error
 
 
 def require_connect() -> None:
@@ -36,7 +34,7 @@ def require_connect() -> None:
     try:
         import pyspark.sql.connect.session  # noqa: F401
     except ImportError as error:  # what pyspark raises is one, and says what is missing
-        raise HandlerError(f"Spark Connect needs gRPC ({cause_of(error)}): pip install 'sarameya[connect]'") from error
+        raise HandlerError(f"Spark Connect needs gRPC ({cause_of(error)}): {install_command('connect')}") from error
 
 
 def require_java() -> None:

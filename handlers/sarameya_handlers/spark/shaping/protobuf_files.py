@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from sarameya import install_command
 from sarameya_handlers.registry import Schema
 from sarameya_handlers.spark.shaping.errors import ShapeError
 
@@ -125,6 +126,6 @@ def _compiled(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
             lines = [line.replace(f"{root}/", "") for line in done.stderr.splitlines() if not _NO_ERROR.search(line)]
             said = "; ".join(lines)
             if "No module named" in said:
-                said = "protoc is missing: pip install 'sarameya[registry]'"
+                said = f"protoc is missing: {install_command('protobuf')}"
             raise ShapeError(f"Protobuf schema {schema.id} cannot be compiled: {said[:1000]}")
         return FileDescriptorSet.FromString(made.read_bytes())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import attrs
 
-from sarameya import ConfigError, HandlerError
+from sarameya import ConfigError, HandlerError, install_command
 from sarameya_handlers.registry import Registry, RegistryOptions, SchemaKind
 from sarameya_handlers.spark.options import load_transform
 from sarameya_handlers.spark.shaping.avro_codec import AvroCodec
@@ -224,7 +224,7 @@ def _require_packages(decode: Decode) -> None:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise ShapeError(f"'protobuf' needs more packages ({error}): pip install 'sarameya[protobuf]'") from error
+            raise ShapeError(f"'protobuf' needs more packages ({error}): {install_command('protobuf')}") from error
 
 
 def _file_of(landing: Landing) -> Path:

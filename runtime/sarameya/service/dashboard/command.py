@@ -7,6 +7,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from sarameya.errors import ConfigError
+from sarameya.extras import install_command
 from sarameya.service import signals
 from sarameya.service.app_file import host_name
 from sarameya.service.cluster_arguments import Cluster, add_cluster_arguments, cluster
@@ -79,7 +80,7 @@ async def _serve(args: argparse.Namespace, group: str, place: Cluster, stop: Sto
         from sarameya.service.dashboard.group_board import GroupBoard
         from sarameya.service.web.server import serving
     except ImportError as error:
-        remedy = f"needs the extra `service` ({error}): pip install 'sarameya[service]'"
+        remedy = f"needs more packages ({error}): {install_command('service')}"
         raise ConfigError("--http", args.http, remedy) from None
     board = GroupBoard(group, place, Endpoints(tuple(args.members), args.member_port))
     async with serving(board, args.http, args.http_hosts, option="--http") as url:

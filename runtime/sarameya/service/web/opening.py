@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sarameya.errors import ConfigError
+from sarameya.extras import install_command
 from sarameya.service.app_file import App
 from sarameya.service.signals import Stop
 from sarameya.service.web.members import Members
@@ -28,7 +29,7 @@ async def open_pages(app: App, members: Members, stop: Stop) -> AsyncIterator[st
         from sarameya.service.web.board import Board
         from sarameya.service.web.server import serving
     except ImportError as error:
-        remedy = f"needs the extra `service` ({error}): pip install 'sarameya[service]'"
+        remedy = f"needs more packages ({error}): {install_command('service')}"
         raise ConfigError("service.http", address, remedy) from None
     board = Board(app.group, members, stall_after=app.service.stall_after, why_stopping=lambda: stop.cause)
     async with serving(board, address, app.service.http_hosts) as url:

@@ -103,11 +103,7 @@ def test_ctrl_c_while_java_is_asked_does_not_reach_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["pyspark.sql", "pyarrow"])
-def test_package_that_is_missing_is_named_with_the_extra_to_install(
-    package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_package_that_is_missing_is_named_with_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        HandlerError, match=rf"needs pyspark and pyarrow \(.*{package}.*\): pip install 'sarameya\[spark\]'"
-    ):
+    with pytest.raises(HandlerError, match=rf"needs pyspark and pyarrow \(.*{package}.*\): pip install .*pyspark"):
         java.require_packages()

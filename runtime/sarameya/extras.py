@@ -1,0 +1,27 @@
+"""Optional packages, by the extras that ask for them, and how to install them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib.metadata import PackageNotFoundError, requires
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs what one of Sarameya's extras asks for.
+
+    It names the packages themselves, so that it works wherever Sarameya itself was installed from.
+
+    Args:
+        extra: The extra's name, as in `pip install '/path/to/clone[spark]'`.
+    """
+    try:
+        declared = requires("sarameya") or []
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        declared = []
+    wanted = [
+        shlex.quote(requirement.strip())
+        for requirement, _, marker in (line.partition(";") for line in declared)
+        if re.fullmatch(rf"""\s*extra\s*==\s*['"]{re.escape(extra)}['"]\s*""", marker)
+    ]
+    return f"pip install {' '.join(wanted)}" if wanted else f"install the extra `{extra}` of Sarameya"

@@ -1,0 +1,34 @@
+"""Remedies name packages that can be installed, wherever Sarameya itself came from."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sarameya import install_command
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS))
+def test_command_names_packages_and_never_sarameya_itself(extra: str) -> None:
+    command = shlex.split(install_command(extra))
+    assert command[:2] == ["pip", "install"]
+    assert command[2:]
+    assert not any(word.startswith("sarameya") for word in command)
+
+
+def test_extra_that_there_is_none_of_is_named() -> None:
+    assert install_command("no.such") == "install the extra `no.such` of Sarameya"
+
+
+def test_remedies_name_no_package_that_is_not_published_and_no_extra_that_is_none() -> None:
+    for path in [*(ROOT / "runtime").rglob("*.py"), *(ROOT / "handlers").rglob("*.py"), *(ROOT / "docs").rglob("*.md")]:
+        text = path.read_text()
+        assert "install 'sarameya[" not in text, path
+        assert set(re.findall(r"install_command\(['\"](\w+)", text)) <= set(EXTRAS), path
