@@ -22,6 +22,9 @@ from sarameya.service.log_lines import RESERVED, LogFormat
 from sarameya.service.web import connections, health
 from sarameya.telemetry import exporting
 from sarameya_handlers.landing import starting
+from sarameya_handlers.spark.engines import jvm_launch, keeping, start_failures
+from sarameya_handlers.spark.poison import blame
+from sarameya_handlers.spark.tables import packages
 from tests.docs.pages import DOCS, blocks, page
 from tests.examples.test_deploy import MARGIN, container, image, pod, unit
 
@@ -75,9 +78,10 @@ def test_every_event_that_is_a_warning_has_a_row_with_what_to_do() -> None:
     told = {name for row in first_column("What to do when") for name in re.findall(r"`([^`]+)`", row)}
     assert told >= warned
     others = told - warned
+    spark = (start_failures, jvm_launch, keeping, packages, blame)
     words = "".join(
         inspect.getsource(module)
-        for module in (connections, signals, unfinished, troubles, health, exporting, starting)
+        for module in (connections, signals, unfinished, troubles, health, exporting, starting, *spark)
     )
     assert [one for one in others if not hasattr(sarameya, one) and one not in words] == []
 

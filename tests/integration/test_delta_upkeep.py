@@ -275,7 +275,7 @@ def test_second_process_with_a_driver_of_its_own_is_refused_on_a_local_file_syst
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(HandlerError, match=r"two drivers that commit at once lose a commit: let members share one"):
+        with pytest.raises(LandingError, match=r"two drivers that commit at once lose a commit: let members share one"):
             DeltaTable(root).open(spark)
         DeltaTable(root, single_driver=True).open(spark)
         other.kill()

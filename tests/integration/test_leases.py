@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sarameya import HandlerError
+from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables import lease
 from sarameya_handlers.spark.tables.lease import take_lease
 from tests.integration.warm_spark import end_warm_spark
@@ -47,7 +47,7 @@ def test_jvm_that_outlives_its_process_keeps_others_out(tmp_path: Path, monkeypa
             holder.wait()
             with monkeypatch.context() as impatient:
                 impatient.setattr(lease, "ORPHAN_ENDS_WITHIN", 0.0)
-                with pytest.raises(HandlerError, match="JVM of a process that has died"):
+                with pytest.raises(LandingError, match="JVM of a process that has died"):
                     take_lease(file, "somebody else lands")
         finally:
             os.kill(jvm, signal.SIGCONT)

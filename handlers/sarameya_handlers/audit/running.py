@@ -47,7 +47,7 @@ async def open_run(
         yield without_spark
         return
     progress(f"starting Spark ({options.master})")
-    async with SparkEngine(options, stop_level=logging.DEBUG) as engine:
+    async with SparkEngine(options, log_at=logging.DEBUG) as engine:
         yield _by(engine)
 
 

@@ -33,6 +33,10 @@ class SparkStartError(LandingError):
     """Spark has not started, and may another time: its JVM was killed, a disk is full, a file cannot be made."""
 
 
+class SparkJarsError(HandlerError):
+    """A class of Java's, or something in one, is missing: Spark's jars are not all there, or do not fit together."""
+
+
 _LINKAGE = re.compile(
     r"(?:^|[\s(])java\.(?:lang\.(?:NoSuchMethodError|NoSuchFieldError|AbstractMethodError|IncompatibleClassChangeError"
     # "Could not initialize class" is how a class fails whose native library found no room in /tmp.

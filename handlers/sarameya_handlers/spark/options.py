@@ -107,8 +107,10 @@ class SparkOptions:
     app_name: str = attrs.field(default="sarameya", validator=_text)
     conf: Mapping[str, str | int | float | bool] = attrs.field(factory=dict, validator=_conf)
     """Spark properties; they win over the sink's own defaults. With Spark Connect: what a session may set."""
-    log_level: str = attrs.field(default="ERROR", validator=_log_level)
-    """What Spark writes to the `sarameya.spark` logger. A Spark Connect server keeps its log to itself."""
+    log_level: str = attrs.field(default="OFF", validator=_log_level)
+    """What Spark's own log4j writes to the `sarameya.spark` logger: nothing unless asked for, since what concerns a
+    sink is raised, and told in a line. What the JVM itself prints (no memory, a crash) is logged in any case. A Spark
+    Connect server keeps its log to itself."""
     max_jobs: int = attrs.field(default=2, validator=_count)
     """Landings that are with Spark at once, over all partitions; each has a session of its own."""
 

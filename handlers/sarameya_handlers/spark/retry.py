@@ -9,7 +9,7 @@ from math import inf
 import attrs
 import trio
 
-from sarameya import Activity, Report
+from sarameya import Activity, Report, SarameyaError
 from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.poison.blame import passes
 
@@ -37,7 +37,9 @@ class Retry:
         cause = cause_of(error) if error else "the table says nothing about why"
         waited = trio.current_time() - self._since
         if error is not None and not passes(error):
-            raise LandingError(f"{what}: {cause}") from error
+            failure = LandingError(f"{what}: {cause}")
+            failure.permanent = isinstance(error, SarameyaError) and error.permanent
+            raise failure from error
         if waited + self._delay > self.patience:
             raise LandingError(f"{what}, after {waited:.0f} s of trying: {cause}") from error
         logger.warning("%s, the next try is in %.1f s: %s", what, self._delay, cause)

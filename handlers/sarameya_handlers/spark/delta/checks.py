@@ -11,6 +11,7 @@ import attrs
 
 from sarameya import HandlerError
 from sarameya_handlers.spark.delta.errors import condition_of, is_missing
+from sarameya_handlers.spark.tables.packages import DELTA
 from sarameya_handlers.spark.tables.table import Layout
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Detail:
             if is_missing(error):
                 return None
             if condition_of(error) in _NO_DELTA:
-                raise HandlerError(f"Spark cannot read {table} as Delta Lake: {_SET_UP}") from error
+                raise DELTA.missing(spark) from error
             raise
         if row.format != "delta":
             raise HandlerError(f"{table} is a table of format {row.format}, not of Delta's")
@@ -82,11 +83,6 @@ _NO_DELTA = (
     "INVALID_SQL_SYNTAX",
     "UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY",
 )
-_SET_UP = (
-    "give it the packages io.delta:delta-spark_4.1_2.13 (spark.jars.packages), and the settings "
-    "spark.sql.extensions = io.delta.sql.DeltaSparkSessionExtension and "
-    "spark.sql.catalog.spark_catalog = org.apache.spark.sql.delta.catalog.DeltaCatalog"
-)
 
 
 def seconds_of(interval: str) -> float:
@@ -99,7 +95,8 @@ def seconds_of(interval: str) -> float:
 
 
 def check_session(spark: SparkSession) -> None:
-    """What links are told by must be written at all."""
+    """Raise HandlerError unless Spark has Delta Lake, and writes what links are told by."""
+    DELTA.require(spark)
     if (spark.conf.get(_COMMIT_INFO, None) or "true").lower() == "false":
         raise HandlerError(f"{_COMMIT_INFO} is false, and links are told by it: leave it alone in the sink's Spark")
 

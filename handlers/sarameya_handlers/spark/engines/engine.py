@@ -136,13 +136,13 @@ _changing = trio.Lock()
 class SparkEngine(Engine):
     """Starts Spark and stops it, or has sessions of a Spark Connect server; together with all engines of this process.
 
-    A Spark that has died is replaced for all of them when one of them next needs it. That it is stopped in the end is
-    logged at `stop_level`: a service says it, since it takes seconds, and a command has nothing to say but its answer.
+    A Spark that has died is replaced for all of them when one of them next needs it. That it is started and stopped is
+    logged at `log_at`: a service says it, since it takes seconds, and a command has nothing to say but its answer.
     """
 
-    def __init__(self, options: SparkOptions, *, stop_level: int = logging.INFO) -> None:
+    def __init__(self, options: SparkOptions, *, log_at: int = logging.INFO) -> None:
         self._options = options
-        self._stop_level = stop_level
+        self._log_at = log_at
         self._used: _Shared | None = None
 
     @property
@@ -155,7 +155,7 @@ class SparkEngine(Engine):
         global _shared
         async with _changing:
             if _shared is None:
-                keeper = Keeper(partial(starting.start, self._options), starting.stop)
+                keeper = Keeper(partial(starting.start, self._options), starting.stop, level=self._log_at)
                 await keeper.open()
                 _shared = _Shared(self._options, keeper, ExitStack())
                 if self._options.is_connect:
@@ -177,7 +177,7 @@ class SparkEngine(Engine):
                     _shared = None
                     used.mode.close()
                     if not self._options.is_connect:
-                        logger.log(self._stop_level, "Spark is being stopped")
+                        logger.log(self._log_at, "Spark is being stopped")
                     await used.keeper.close()
 
     async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:

@@ -21,8 +21,9 @@ _END_TIMEOUT = 10.0
 class Output:
     """What the JVM prints, passed on line by line to the `sarameya.spark` logger by a thread that ends with it.
 
-    Until `launched` it is only kept, to become the error's text if the JVM does not start. Stacks, and errors that
-    are expected, are for DEBUG.
+    Until `launched` it is only kept, to become the error's text if the JVM does not start. Of Spark's own log
+    what is at `minimum` or above is passed on; of the rest, which a JVM in trouble prints by itself, all. Stacks, and
+    errors that are expected, are for DEBUG.
     """
 
     def __init__(self, minimum: str) -> None:
@@ -46,16 +47,17 @@ class Output:
         return "\n".join(self._complaints)
 
     def _pass_on(self, read_end: int) -> None:
-        level = ""
+        level, is_logged = "", False
         with open(read_end, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 text = line.rstrip()
                 level = level_of(text, level)
+                is_logged = bool(_LOG_LINE.match(text) or (is_logged and _CONTINUED.match(text)))
                 is_stack = text.startswith(("\tat ", "\t... "))
                 if not self._launched.is_set():
                     if level in ("FATAL", "ERROR") and text.strip() and not is_stack:
                         self._complaints.append(text)
-                elif level in self._wanted:
+                elif level in self._wanted or (level == "ERROR" and not is_logged):
                     is_detail = is_stack or time.monotonic() < self._expected_until
                     logger.log(logging.DEBUG if is_detail else _PYTHON_LEVELS.get(level, logging.DEBUG), "%s", text)
 

@@ -57,6 +57,8 @@ class Keeper:
     _stop: Callable[[Pool, bool], Awaitable[None]]
     """The second argument: whether it is wanted no more, also by works that still go on with it."""
     _lives: Lives = attrs.field(factory=Lives)
+    _level: int = logging.INFO
+    """Of the lines that say that it is started."""
     _pool: Pool | None = attrs.field(default=None, init=False)
     _why: str = attrs.field(default="", init=False)
     # Held while one is stopped and another started: several whose work has failed must not start two.
@@ -107,6 +109,9 @@ class Keeper:
             await self._stop(dead, False)
             if self._lives.not_before > trio.current_time():
                 return
+        began = trio.current_time()
+        if not self._why:  # else it has been said that it is tried again
+            logger.log(self._level, "starting Spark")
         try:
             self._pool = await self._start()
         except fatal:
@@ -118,6 +123,7 @@ class Keeper:
             self._why = str(error)
             return
         self._lives.began(trio.current_time())
+        logger.log(self._level, "Spark is ready after %.1f s", trio.current_time() - began)
         if self._why:
             logger.warning("Spark is there again: what was under way with the last one is tried again")
             self._why = ""

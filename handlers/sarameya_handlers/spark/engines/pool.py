@@ -19,6 +19,7 @@ import trio
 
 from sarameya_handlers.spark.engines.driver import Driver
 from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.poison.blame import jars_fault
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,6 +166,8 @@ class Pool:
             except Exception as error:
                 if told := self.driver.death(session):
                     raise SparkGoneError(told) from error
+                if fault := jars_fault(error):
+                    raise fault from error
                 raise
             finally:
                 self._give(session)

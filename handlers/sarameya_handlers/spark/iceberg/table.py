@@ -38,6 +38,7 @@ from sarameya_handlers.spark.iceberg.schema import partitioning, same_partitioni
 from sarameya_handlers.spark.poison.blame import passes
 from sarameya_handlers.spark.shaping.staged import require_all_read
 from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
+from sarameya_handlers.spark.tables.packages import iceberg
 from sarameya_handlers.spark.tables.reach import check_reads
 from sarameya_handlers.spark.tables.settings import changed
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
@@ -226,6 +227,7 @@ class IcebergTable(Table):
 
     def _check_session(self, spark: SparkSession) -> None:
         """Whether links can be published by it, and by nobody else's driver that must not be."""
+        iceberg(self._name.catalog).require(spark)
         self._settings(spark)
         if branch := spark.conf.get(WAP_BRANCH, None):
             raise HandlerError(

@@ -12,7 +12,15 @@ from contextlib import suppress
 from enum import Enum, auto
 
 from sarameya import SarameyaError
-from sarameya_handlers.spark.errors import LandingError, SparkGoneError, is_linkage, python_cause, text_of
+from sarameya_handlers.spark.errors import (
+    LandingError,
+    SparkGoneError,
+    SparkJarsError,
+    cause_of,
+    is_linkage,
+    python_cause,
+    text_of,
+)
 
 
 class Blame(Enum):
@@ -114,6 +122,21 @@ def passes(error: BaseException) -> bool:
 def passes_by_text(text: str) -> bool:
     """Whether what Java says is of a disk, a connection or a memory that has no room now."""
     return _OF_SPARK.search(text) is not None
+
+
+def jars_fault(error: Exception) -> SparkJarsError | None:
+    """What to raise instead of an error that says that jars are missing or do not fit; None for any other error.
+
+    Not for a record's fault, whose text may have what the record holds: a topic of log lines has many a stack.
+    """
+    if isinstance(error, SarameyaError) and error.permanent:
+        return None
+    if blame(error) is not Blame.STATEMENT or not is_linkage(text_of(error) or ""):
+        return None
+    return SparkJarsError(
+        f"{cause_of(error)}: a jar of Spark's is missing, or is made for another version of Spark or Scala; correct "
+        "spark.jars.packages or spark.jars in spark.conf (docs/tables.md has those that are known to fit)"
+    )
 
 
 def blame(error: BaseException) -> Blame:

@@ -62,7 +62,7 @@ def test_detail_of_no_table_is_none(said: str) -> None:
 
 def test_spark_without_delta_is_told_what_it_lacks() -> None:
     error = RuntimeError("[PARSE_SYNTAX_ERROR] Syntax error at or near 'DETAIL'")
-    with pytest.raises(HandlerError, match=r"io\.delta:delta-spark.*DeltaSparkSessionExtension"):
+    with pytest.raises(HandlerError, match=r"(?s)io\.delta:delta-spark.*DeltaSparkSessionExtension"):
         Detail.ask(FakeSpark(error), "t")  # type: ignore[arg-type]
 
 

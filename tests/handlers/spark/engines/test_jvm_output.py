@@ -69,3 +69,12 @@ def test_jvm_that_is_not_launched_yet_complains_to_the_caller_without_its_stacks
     output = printed("ERROR", *lines, launched=False)
     assert output.complaints() == "Exception in thread main: bad master\nCaused by: a typing error"
     assert caplog.records == []
+
+
+def test_log_of_spark_stays_out_unless_asked_for_but_not_the_jvms_own(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "sarameya.spark")
+    own = "java.lang.OutOfMemoryError: Java heap space"
+    printed(
+        "OFF", WARN, ERROR, "\tat org.apache.Spark", "Caused by: a cause", own, "\tat java.lang.Thread"
+    ).complaints()
+    assert [(record.levelname, record.message) for record in caplog.records] == [("ERROR", own)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import attrs
 import pytest
 import trio
@@ -10,7 +12,7 @@ from trio.testing import MockClock
 from sarameya import HandlerError
 from sarameya_handlers.spark.engines.keeping import BACKOFF, BACKOFF_MAX, HEALTHY, OPEN_TIMEOUT, Keeper, Lives
 from sarameya_handlers.spark.engines.pool import Pool
-from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.errors import SparkGoneError, SparkStartError
 from tests.handlers.spark.engines.drivers import FakeDriver
 
 
@@ -217,3 +219,17 @@ async def test_close_stops_what_there_is(autojump_clock: MockClock) -> None:
     keeper = await opened(starts)
     await keeper.close()
     assert starts.stopped == starts.pools
+
+
+async def test_start_is_told_with_how_long_it_took(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "sarameya.spark")
+    await opened(Starts(seconds=5.0))
+    assert [record.message for record in caplog.records] == ["starting Spark", "Spark is ready after 5.0 s"]
+
+
+async def test_fault_64_first_start_that_fails_is_left_to_the_service_to_retry(autojump_clock: MockClock) -> None:
+    """Which says on its page why it waits."""
+    starts = Starts(failures=[SparkStartError("the JVM was killed")])
+    with pytest.raises(SparkStartError):
+        await opened(starts)
+    assert len(starts.at) == 1

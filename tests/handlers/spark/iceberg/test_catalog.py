@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sarameya import ConfigError, HandlerError
+from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import Catalog, TableName, retention, take_driver_lease
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
@@ -122,7 +123,7 @@ def test_driver_of_another_process_has_the_lease_until_that_ends(tmp_path: Path)
         try:
             assert other.stdout
             assert other.stdout.readline() == "taken\n"
-            with pytest.raises(HandlerError, match=r"another process lands .* share one Spark Connect server"):
+            with pytest.raises(LandingError, match=r"another process lands .* share one Spark Connect server"):
                 take_driver_lease(lock)
         finally:
             other.kill()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sarameya import ConnectError
+from sarameya import ConnectError, HandlerError
 from sarameya_handlers.spark.errors import LandingError, SparkGoneError, cause_of
-from sarameya_handlers.spark.poison.blame import Blame, blame, passes
+from sarameya_handlers.spark.poison.blame import Blame, blame, jars_fault, passes
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -209,3 +209,42 @@ def test_cause_of_an_error_within_an_error_of_a_python_worker_is_the_outer_one()
         'Traceback (most recent call last):\n  File "b.py", line 1, in b\nTypeError: no'
     )
     assert cause_of(error("PythonException", WORKER.format(during))) == "PythonException: TypeError: no"
+
+
+NO_METHOD = (
+    "An error occurred while calling o55.save.\n: java.lang.NoSuchMethodError: 'void org.apache.A.b()'\n\tat x.Y"
+)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        error("Py4JJavaError", NO_METHOD, base=JAVA),
+        error("Py4JJavaError", ": x.Y\nCaused by: java.lang.ClassNotFoundException: a.B", base=JAVA),
+        error("Py4JJavaError", ": java.lang.NoClassDefFoundError: org/apache/A", base=JAVA),
+        error("SparkConnectGrpcException", "(java.lang.AbstractMethodError) Receiver class a.B"),
+        LandingError("link 1: it is no record's fault: Py4JJavaError: java.lang.NoSuchMethodError: a"),
+    ],
+)
+def test_linkage_error_is_permanent_and_names_the_jars(raised: Exception) -> None:
+    fault = jars_fault(raised)
+    assert fault is not None
+    assert fault.permanent
+    assert not passes(fault)
+    assert "spark.jars" in str(fault)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        error("NumberFormatException", f"[CAST_INVALID_INPUT] The value '{NO_METHOD}'", "22018", PySparkException),
+        error("PythonException", WORKER.format("ValueError: Caused by: java.lang.NoSuchMethodError: of a log line")),
+        error("Py4JJavaError", STAGE.format("java.io.IOException: No space left on device"), base=JAVA),
+        error("Py4JJavaError", ": java.lang.NoClassDefFoundError: Could not initialize class a.Snappy", base=JAVA),
+        HandlerError("Spark has no Delta Lake: java.lang.ClassNotFoundException"),
+        ValueError("java.util.NoSuchElementException"),
+    ],
+)
+def test_record_that_tells_of_a_linkage_error_is_none(raised: Exception) -> None:
+    """A topic of log lines has many a stack; a full disk has no room for a native library."""
+    assert jars_fault(raised) is None

@@ -1,0 +1,63 @@
+"""What is said of a Spark without Delta or Iceberg."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.tables.packages import DELTA, Package, iceberg
+
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+
+
+def spark(*classes: str, **conf: str) -> Any:
+    """Classic Spark with these classes, and settings with `__` for a dot."""
+    settings = {key.replace("__", "."): value for key, value in conf.items()}
+    utils = SimpleNamespace(classIsLoadable=lambda name: name in classes)
+    jvm = SimpleNamespace(
+        org=SimpleNamespace(apache=SimpleNamespace(spark=SimpleNamespace(util=SimpleNamespace(Utils=utils))))
+    )
+    return SimpleNamespace(_jvm=jvm, conf=SimpleNamespace(get=settings.get))
+
+
+def told(package: Package, session: Any) -> str:
+    with pytest.raises(HandlerError) as raised:
+        package.require(session)
+    return str(raised.value)
+
+
+def test_spark_with_all_of_it_is_taken() -> None:
+    DELTA.require(spark(DELTA.class_name, spark__sql__extensions=f"a.B,{EXTENSION}"))
+    iceberg("lake").require(spark("org.apache.iceberg.spark.SparkCatalog"))
+
+
+def test_server_whose_classes_cannot_be_asked_is_not_refused() -> None:
+    DELTA.require(SimpleNamespace(conf=SimpleNamespace(get=lambda *_: None)))  # type: ignore[arg-type]
+
+
+def test_lines_are_for_a_command_line_and_for_an_app_file() -> None:
+    text = told(DELTA, spark())
+    assert f"\n  --conf spark.sql.extensions={EXTENSION}\n" in text
+    assert f'\n  "spark.sql.extensions" = "{EXTENSION}"\n' in text
+    assert "\n  --conf spark.jars.packages=io.delta:delta-spark_4.1_2.13:4.3.0\n" in text
+
+
+def test_extension_is_added_to_those_that_are_there() -> None:
+    text = told(DELTA, spark(DELTA.class_name, spark__sql__extensions="a.B", spark__sql__catalog__spark_catalog="own"))
+    assert f"--conf spark.sql.extensions=a.B,{EXTENSION}\n" in text
+    assert "jars.packages" not in text
+    assert "spark_catalog" not in text
+
+
+def test_iceberg_names_the_catalog_and_leaves_one_that_is_there() -> None:
+    assert "--conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog\n" in told(iceberg("lake"), spark())
+    there = spark(spark__sql__catalog__lake="org.apache.iceberg.spark.SparkSessionCatalog")
+    assert "spark.sql.catalog.lake" not in told(iceberg("lake"), there)
+
+
+def test_spark_of_which_no_version_is_known_gets_a_word_to_replace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.7.1")
+    assert DELTA.coordinates() == "io.delta:delta-spark_4.7_2.13:VERSION_FOR_SPARK_4.7"

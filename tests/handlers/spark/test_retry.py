@@ -1,0 +1,15 @@
+"""When waiting is of no use."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarameya_handlers.spark.errors import LandingError, SparkJarsError
+from sarameya_handlers.spark.retry import Retry
+
+
+@pytest.mark.parametrize(("error", "permanent"), [(SparkJarsError("no such method"), True), (ValueError("odd"), False)])
+async def test_error_that_does_not_pass_says_whether_a_person_must_act(error: Exception, permanent: bool) -> None:
+    with pytest.raises(LandingError, match="link 7: ") as raised:
+        await Retry().wait("link 7", error)
+    assert raised.value.permanent is permanent
