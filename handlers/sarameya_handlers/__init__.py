@@ -19,6 +19,7 @@ from sarameya_handlers.spark import (
     ParquetTable,
     SparkOptions,
     SparkSink,
+    landed_files,
     read_landing,
     with_event_date,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "PrintHandler",
     "SparkOptions",
     "SparkSink",
+    "landed_files",
     "read_landing",
     "with_event_date",
 ]

@@ -38,6 +38,21 @@ def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame
     return reader.parquet(*map(spark_path, files))
 
 
+def landed_files(path: str | os.PathLike[str]) -> list[str]:
+    """Return the files that hold the rows of a directory that a `ParquetTable` lands in: each row once.
+
+    For readers other than Spark, also while the directory is compacted. A file may move before it is read, and readers
+    then raise that it is not there: call again. Columns are those of each file, see `read_landing`.
+
+    Args:
+        path: The table's directory.
+
+    Returns:
+        Paths of Parquet files, some of them below the directory's `_sarameya`.
+    """
+    return [str(place) for _, place in DataFiles(Path(os.fspath(path)).absolute()).live()]
+
+
 def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Files that no link names are among them: readers of the plain directory see those, too. Columns that were added
     later are null, but for those that no file has, only the names of directories."""

@@ -1,0 +1,155 @@
+"""Readers of the plain directory that know nothing of links, while members land in it and while it is compacted."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import duckdb
+import polars
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from sarameya_handlers import ParquetTable, landed_files
+from sarameya_handlers.landing.compacting import compact
+from sarameya_handlers.landing.links import ChainKey
+from tests.handlers.audit.fake_table import links_of
+from tests.handlers.audit.kit import land
+
+KEY = ChainKey("sarameya", "orders", 0)
+READS = 5
+
+Read = Callable[[Sequence[str]], list[int]]
+"""Reads the offsets of these files, or of the files that a pattern names."""
+
+
+def by_pyarrow(files: Sequence[str]) -> list[int]:
+    return ds.dataset([*files], format="parquet").to_table(["offset"])["offset"].to_pylist()  # type: ignore[no-any-return]
+
+
+def by_duckdb(files: Sequence[str]) -> list[int]:
+    with duckdb.connect() as connection:
+        query = 'select "offset" from read_parquet($files)'
+        return [row[0] for row in connection.execute(query, {"files": [*files]}).fetchall()]
+
+
+def by_polars(files: Sequence[str]) -> list[int]:
+    return polars.read_parquet([*files], columns=["offset"])["offset"].to_list()
+
+
+def by_pyarrow_directory(root: Path) -> list[int]:
+    return ds.dataset(root, format="parquet").to_table(["offset"])["offset"].to_pylist()  # type: ignore[no-any-return]
+
+
+PLAIN: dict[str, Callable[[Path], list[int]]] = {
+    "pyarrow": by_pyarrow_directory,
+    "duckdb": lambda root: by_duckdb([f"{root}/*.parquet"]),
+    "polars": lambda root: by_polars([f"{root}/*.parquet"]),
+}
+LISTED: dict[str, Read] = {"pyarrow": by_pyarrow, "duckdb": by_duckdb, "polars": by_polars}
+MOVED = (FileNotFoundError, pa.ArrowException, duckdb.Error, polars.exceptions.PolarsError)
+"""What readers raise of a file that has moved since they listed it."""
+
+
+class Lander:
+    """Lands links in a thread, with what landings leave behind on their way."""
+
+    def __init__(self, root: Path) -> None:
+        self.table = ParquetTable(root)
+        self.table.prepare()
+        self.landed = 0
+        """Offsets below this are in the directory."""
+        self._is_over = threading.Event()
+
+    def land(self) -> None:
+        links = links_of(KEY, *range(3, self.landed + 6, 3))
+        land(self.table, links[-1])
+        self.landed += 3
+        file = next(self.table.path.glob("part-*.parquet"))
+        loser = self.table.path / "_sarameya" / "landing" / f"loser-{self.landed}"
+        loser.mkdir()
+        shutil.copy(file, loser)
+
+    @contextmanager
+    def landing(self, between: Callable[[], object] = lambda: None) -> Iterator[None]:
+        def work() -> None:
+            while not self._is_over.is_set():
+                self.land()
+                with suppress(FileNotFoundError, StopIteration):
+                    between()
+
+        thread = threading.Thread(target=work)
+        self.land()
+        thread.start()
+        try:
+            yield
+        finally:
+            self._is_over.set()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def lander(tmp_path: Path) -> Lander:
+    return Lander(tmp_path / "landed")
+
+
+@pytest.mark.parametrize("reader", PLAIN)
+def test_fault_63_plain_readers_see_each_row_once_during_landings(reader: str, lander: Lander) -> None:
+    with lander.landing():
+        for _ in range(READS):
+            landed = lander.landed
+            times = Counter(PLAIN[reader](lander.table.path))
+            assert set(times.values()) == {1}
+            assert set(range(landed)) <= set(times)
+
+
+@pytest.mark.parametrize("reader", LISTED)
+def test_fault_63_readers_of_landed_files_see_each_row_once(reader: str, lander: Lander) -> None:
+    """While the directory is compacted, too. A file that has moved since is an error, never a row less."""
+    seen = 0
+    with lander.landing(between=lambda: compact(lander.table.path, 10**6)):
+        while seen < READS:
+            landed = lander.landed
+            try:
+                times = Counter(LISTED[reader](landed_files(lander.table.path)))
+            except MOVED:
+                continue
+            seen += 1
+            assert set(times.values()) == {1}
+            assert set(range(landed)) <= set(times)
+
+
+@pytest.mark.parametrize("reader", PLAIN)
+def test_plain_readers_see_no_row_twice_during_a_compaction(reader: str, lander: Lander) -> None:
+    """Rows are missing for a moment, as docs/tables.md says, or the reader fails."""
+    seen = 0
+    with lander.landing(between=lambda: compact(lander.table.path, 10**6)):
+        while seen < READS:
+            try:
+                times = Counter(PLAIN[reader](lander.table.path))
+            except MOVED:
+                continue
+            seen += 1
+            assert set(times.values()) <= {1}
+    assert Counter(PLAIN[reader](lander.table.path)) == Counter(range(lander.landed))
+
+
+def test_globs_of_the_page_pass_over_hidden_files_of_partitioned_tables(tmp_path: Path) -> None:
+    for hidden in ("", "_sarameya/landing/a1/", "_sarameya/replaced/1/"):
+        for day in range(2):
+            where = tmp_path / f"{hidden}day={day}"
+            where.mkdir(parents=True)
+            polars.DataFrame({"offset": [day]}).write_parquet(where / "part.parquet")
+    pattern = f"{tmp_path}/*=*/*.parquet"
+    assert sorted(by_duckdb([pattern])) == sorted(by_polars([pattern])) == [0, 1]
+    assert sorted(by_pyarrow_directory(tmp_path)) == [0, 1]
