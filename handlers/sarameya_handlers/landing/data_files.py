@@ -60,7 +60,8 @@ class DataFiles:
         number, `rows` counts."""
         directory = self.directory(attempt)
         files: list[DataFile] = []
-        for written in sorted(directory.rglob("*.parquet")):
+        # Files only: a directory is named by a partition's value, which may end like a file's name.
+        for written in sorted(directory / name for name in _names_below(directory) if name.endswith(".parquet")):
             sync(written)
             file = written.with_name(name(len(files)))
             written.rename(file)

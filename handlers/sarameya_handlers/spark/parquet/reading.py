@@ -78,7 +78,7 @@ def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch
 def _places(files: DataFiles) -> dict[str, Path]:
     """Every file of links, and every other that readers of the plain directory see, by name: where it is."""
     # In this order: a file that is published meanwhile is found in one place or in the other, and counted once.
-    listed = [path.relative_to(files.root) for path in files.root.rglob("*.parquet")]
+    listed = [path.relative_to(files.root) for path in files.root.rglob("*.parquet") if path.is_file()]
     places = {file.name: place for file, place in files.live()}
     # What a compaction has replaced goes before its own files come; one that has died in between goes by its word.
     replaced = {name: compaction for compaction in files.compactions.all() for name in compaction.replaced}

@@ -91,7 +91,7 @@ def rows_below(directory: Path) -> int:
     """In Parquet files, by what they say of themselves."""
     import pyarrow.parquet as pq
 
-    return sum(int(pq.read_metadata(file).num_rows) for file in directory.rglob("*.parquet"))
+    return sum(int(pq.read_metadata(file).num_rows) for file in directory.rglob("*.parquet") if file.is_file())
 
 
 def _failure(told: str, directory: Path, error: Exception) -> HandlerError | LandingError:

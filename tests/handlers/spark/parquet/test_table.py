@@ -5,9 +5,11 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import attrs
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -381,3 +383,27 @@ def test_what_a_compaction_has_replaced_is_left_over(table: ParquetTable) -> Non
     assert table.leftovers(None) == []
     assert pq.read_table(table.path).num_rows == 6
     assert [found.number for found in table.links(None, KEY, 1)] == [1, 2]
+
+
+@pytest.mark.parametrize("value", ["a.parquet", "a%2Fb%3Dc%25", "a b", "__HIVE_DEFAULT_PARTITION__", "x" * 250])
+def test_fault_57_partition_of_any_name_lands_and_is_read_back(tmp_path: Path, value: str) -> None:
+    """As Spark names its directory, which is a partition's, not a file, whatever it ends with."""
+
+    class InOne(ParquetTable):
+        def _write(self, spark: Any, landings: Sequence[Landing], shape: Any) -> None:
+            for landing in landings:
+                into = self._files.directory(landing.link.attempt) / f"v={value}"
+                into.mkdir(parents=True)
+                pq.write_table(pq.read_table(landing.staged), into / "part-0.parquet")
+
+    table = InOne(tmp_path / "table")
+    table.open(None)
+    land(table, link())
+    land(table, SECOND)
+    assert offsets(table) == [5, 5, 6, 6, 7, 7]
+    by_value = ds.partitioning(pa.schema([("v", pa.string())]), flavor="hive")  # of nulls alone no type is inferred
+    read = pq.read_table(table.path, partitioning=by_value)
+    assert read["offset"].to_pylist() == [5, 6, 7, 5, 6, 7]
+    decoded = None if value.startswith("__") else unquote(value)
+    assert set(read["v"].to_pylist()) == {decoded}
+    assert not list((table.path / "_sarameya" / "landing").iterdir())
