@@ -28,6 +28,8 @@ logger = logging.getLogger("sarameya.spark")
 
 END_TIMEOUT = 10.0
 """Seconds for a JVM to end by itself before it is killed."""
+ANSWER_TIMEOUT = 300.0
+"""Seconds for a JVM to answer. One without a place for its answer (a full /tmp) lives on, and never does."""
 _LOOK_AGAIN = 0.05
 
 
@@ -55,10 +57,10 @@ def launch(
             try:
                 guard.watch(process)
                 launched(process)
-                while not answer.exists() and process.poll() is None:
-                    check()
-                    time.sleep(_LOOK_AGAIN)
-                gateway = _connected(answer) if process.poll() is None else None
+                is_late = not _has_answered(answer, process, check)
+                if is_late:
+                    process.kill()
+                gateway = _connected(answer) if not is_late and process.poll() is None else None
                 if gateway is not None:
                     guard.has_started()
                     gateway.proc, gateway.leave = process, stack.pop_all().close
@@ -73,6 +75,9 @@ def launch(
         raise SparkStartError(f"Spark's JVM is not started: {error}") from error
     finally:
         os.close(output.write_end)
+    if is_late:
+        told = output.complaints()
+        raise SparkStartError(f"Spark's JVM has not answered within {ANSWER_TIMEOUT:g} s and was killed: {told}")
     raise of_exit(process.returncode, output.complaints())
 
 
@@ -86,6 +91,17 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
         logger.warning("Spark's JVM does not end within %.0f s and is killed", END_TIMEOUT)
         process.kill()
         process.wait()
+
+
+def _has_answered(answer: Path, process: subprocess.Popen[bytes], check: Callable[[], None]) -> bool:
+    """Wait until the JVM has answered or ended. Return False for one that has done neither within ANSWER_TIMEOUT."""
+    deadline = time.monotonic() + ANSWER_TIMEOUT
+    while not answer.exists() and process.poll() is None:
+        if time.monotonic() > deadline:
+            return False
+        check()
+        time.sleep(_LOOK_AGAIN)
+    return True
 
 
 def _start(

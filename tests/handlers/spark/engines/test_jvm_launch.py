@@ -135,6 +135,19 @@ def test_answer_leads_to_a_gateway_whose_address_is_nobody_elses(
     assert gateway.proc.returncode == 0
 
 
+def test_fault_64_jvm_that_lives_and_never_answers_is_killed(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As with a full /tmp: the main thread dies of its answer, and the gateway's threads keep the JVM alive."""
+    monkeypatch.setattr(jvm_launch, "ANSWER_TIMEOUT", 2.0)
+    script("echo 'Exception in thread main: No space left on device' >&2; exec sleep 60")
+    launched = Launched()
+    with pytest.raises(SparkStartError, match="has not answered within 2 s and was killed: Exception in thread main"):
+        launched.launch()
+    assert launched.process is not None
+    assert launched.process.returncode == -9
+
+
 def test_process_that_does_not_end_by_itself_is_killed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
