@@ -166,7 +166,7 @@ class World:
         """What is still in motion; empty once all is at rest."""
         group = self.cluster.describe_group(GROUP)
         if group.state is not GroupState.STABLE:
-            return f"the group is {group.state.value}"
+            return f"the group is {group.state.value if group.state else group.error.name}"
         if len(group.members) != len(self.crew.alive):
             return f"the group has {len(group.members)} members, {len(self.crew.alive)} are alive"
         owned = Counter(tp for member in self.crew.alive for tp in member.owned)
