@@ -171,7 +171,7 @@ def test_what_cannot_be_decoded_is_known_and_what_is_made_of_the_rest_is_looked_
     poison = find(spark, lambda: None, one=tried(values | {7: b"no json"}), staging=tmp_path, shape=shape)
 
     assert list(poison.bad) == [7, 42]
-    assert poison.bad[7] == "value: it cannot be decoded as json"
+    assert poison.bad[7].startswith("value: it cannot be decoded as json: no JSON: ")
     assert "DIVIDE_BY_ZERO" in poison.bad[42]
 
 

@@ -143,7 +143,7 @@ def test_what_is_no_such_json_is_found_among_what_is(spark: Any, stage: Stage) -
     shaping = Shaping(value=JSON)
     bad = shaping.unreadable(spark, stage.landing(values))
     assert [one.offset - 100 for one in bad] == [n for n, value in enumerate(values) if value in NO_JSON]
-    assert {one.reason for one in bad} == {"value: it cannot be decoded as json"}
+    assert all(one.reason.startswith("value: it cannot be decoded as json: ") for one in bad)
 
 
 @pytest.mark.parametrize("value", [NO_JSON[0], NO_JSON[3], NO_JSON[9], NO_JSON[10], NO_JSON[11], NO_JSON[12]])

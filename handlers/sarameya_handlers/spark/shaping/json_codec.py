@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
 from sarameya_handlers.registry import Registry, SchemaKind
-from sarameya_handlers.spark.shaping.expressions import literal
+from sarameya_handlers.spark.shaping import json_leaves as leaves
+from sarameya_handlers.spark.shaping.expressions import literal, quoted
 from sarameya_handlers.spark.shaping.framing import Readers, body, header_in, refuse, written
+from sarameya_handlers.spark.shaping.json_faults import fault_of
 from sarameya_handlers.spark.shaping.json_schema import ddl_of
-from sarameya_handlers.spark.shaping.plans import Expression, SqlPlan
-from sarameya_handlers.spark.shaping.wire import Prefix
+from sarameya_handlers.spark.shaping.plans import SqlPlan, replaced
+from sarameya_handlers.spark.shaping.wire import HEADER, Prefix
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 _CORRUPT = "_sarameya_corrupt"
 
@@ -44,10 +52,10 @@ class JsonCodec:
     def with_message(self) -> bool | None:
         return None if self.registry is None else False
 
-    def plan(self, topic: str, prefixes: Mapping[bytes, Prefix]) -> SqlPlan:
+    def plan(self, topic: str, prefixes: Mapping[bytes, Prefix]) -> JsonPlan:
         if self.registry is None:
             assert self.ddl is not None
-            return _json_plan(self.ddl)
+            return JsonPlan(self.ddl)
         found = written(self.registry, prefixes, SchemaKind.JSON)
         ids = found.by_id
         ddl = self.ddl or self._ddl_in_registry(topic, ids)
@@ -58,15 +66,10 @@ class JsonCodec:
                 f"else {refuse(column, 'does not begin with the id of a schema that is known')} end"
             )
 
-        plan = _json_plan(ddl)
-        return SqlPlan(
-            (unframed, *plan.steps),
-            lambda column: f"{header_in(column, ids)} and ({plan.undecodable_if(body(column))})",
-            found.problems,
-        )
+        return JsonPlan(ddl, body, unframed, lambda column: header_in(column, ids), found.problems)
 
-    def probe(self) -> SqlPlan:
-        return _json_plan(self.ddl or "probed string")
+    def probe(self) -> JsonPlan:
+        return JsonPlan(self.ddl or "probed string")
 
     def _ddl_in_registry(self, topic: str, ids: Mapping[int, object]) -> str:
         assert self.registry is not None
@@ -84,31 +87,118 @@ def _no_text(column: str) -> str:
     return f"not is_valid_utf8(cast({column} as string))"
 
 
-def _json_plan(ddl: str) -> SqlPlan:
-    """As the only element of an array: `from_json` itself stops reading at the end of a value, and what stands behind
-    it, another record maybe, would be lost without a word; and no text at all would be null, as a tombstone is."""
-    kind = ddl if ddl.lstrip().lower().startswith(("struct<", "array<", "map<")) else f"struct<{ddl}>"
-    elements = literal(f"array<{kind}>")
+_SURROGATE = r"\\u[dD]"
+_HALF = (
+    rf"(?<!\\)(\\\\)*({_SURROGATE}[89abAB][0-9a-fA-F]{{2}}(?!{_SURROGATE}[c-fC-F])"
+    rf"|(?<!{_SURROGATE}[89abAB][0-9a-fA-F]{{2}}){_SURROGATE}[c-fC-F])"
+)
+"""An escaped half of a surrogate pair, of which Spark makes a question mark."""
 
-    def only(column: str) -> str:
-        return (
-            f"case when {column} is null then null when size({column}) = 1 then {column}[0] "
-            f"else {refuse(column, 'is not one JSON value')} end"
+
+def _has_half_pair(text: str) -> str:
+    # Few records have any: a regular expression for each would cost more than all else here.
+    any_pair = f"(contains({text}, {literal(chr(92) + 'ud')}) or contains({text}, {literal(chr(92) + 'uD')}))"
+    return f"({any_pair} and {text} rlike {literal(_HALF)})"
+
+
+@attrs.frozen(slots=True)
+class JsonPlan:
+    """JSON of one type. `body` is where a record's JSON stands in its bytes; what it is null for is refused with the
+    text of `unframed`."""
+
+    ddl: str
+    body: Callable[[str], str] = lambda column: column
+    unframed: Callable[[str], str] = lambda column: column
+    framed_if: Callable[[str], str] = lambda column: "true"
+    unknown: Mapping[bytes, str] = attrs.field(factory=dict)
+
+    def decoded(self, frame: DataFrame, column: str) -> DataFrame:
+        kind = self._kind(frame)
+        name = quoted(column)
+        steps = [self.unframed(name), _text(name), self._refused(name, kind), self._parsed(name, kind, "FAILFAST")]
+        steps.append(
+            f"case when {name} is null then null when {_is_one(name)} then {name}[0] "
+            f"else {refuse(name, 'is not one JSON value')} end"
         )
+        if leaves.is_special(kind):
+            wrong = refuse(name, "has a time, a number or a map that its column cannot hold")
+            steps.append(f"if({leaves.is_exact(name, kind)}, {leaves.converted(name, kind)}, {wrong})")
+        for step in steps:
+            frame = replaced(frame, column, step)
+        return frame
 
-    def undecodable(column: str) -> str:
+    def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> dict[int, str]:
+        kind = self._kind(frame)
+        condition = f"({self.framed_if(quoted(column))}) and ({self._undecodable_if(self.body(quoted(column)), kind)})"
+        found = frame.selectExpr("offset", f"({condition}) as bad").filter("bad").select("offset").collect()
+        bad = [row["offset"] for row in found]
+        bodies = self._bodies(bad[:_EXPLAINED], column, records)
+        return {offset: (offset in bodies and fault_of(bodies[offset], kind)) or "" for offset in bad}
+
+    def _undecodable_if(self, column: str, kind: DataType) -> str:
         text = f"cast({column} as string)"
-        parsed = f"from_json(concat('[', {text}, ']'), {elements}, map('mode', 'PERMISSIVE'))"
+        parsed = self._parsed(text, kind, "PERMISSIVE")
         # What is of the wrong type inside is told of by a field of the outermost object, and by nothing in an array.
-        options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}')"
-        fields = literal(f"value {kind}, {_CORRUPT} string")
+        fields = literal(f"value {leaves.parsed_type(kind)}, {_CORRUPT} string")
+        options = _options("PERMISSIVE")
         corrupt = f"""from_json(concat('{{"value":', {text}, '}}'), {fields}, {options}).{_CORRUPT}"""
-        conditions = (_no_text(column), f"{parsed} is null", f"size({parsed}) != 1", f"{corrupt} is not null")
+        conditions = [_no_text(column), _has_half_pair(text), f"{parsed} is null", f"not ({_is_one(parsed)})"]
+        conditions += [f"{corrupt} is not null", leaves.rounded(text, kind)]
+        if leaves.is_special(kind):
+            conditions.append(f"not ({leaves.is_exact(f'get({parsed}, 0)', kind)})")
         return f"{column} is not null and ({' or '.join(conditions)})"
 
-    steps: tuple[Expression, ...] = (
-        _text,
-        lambda column: f"from_json(concat('[', {column}, ']'), {elements}, map('mode', 'FAILFAST'))",
-        only,
-    )
-    return SqlPlan(steps, undecodable)
+    def _refused(self, column: str, kind: DataType) -> str:
+        """The text, unless it has what `from_json` would change without a word."""
+        half = f"when {_has_half_pair(column)} then {refuse(column, 'has half of a surrogate pair')}"
+        rounded = leaves.rounded(column, kind)
+        digits = f"when {rounded} then {refuse(column, 'has a number with more digits than its column')}"
+        return f"case {half} {digits if rounded != 'false' else ''} else {column} end"
+
+    def _parsed(self, text: str, kind: DataType, mode: str) -> str:
+        """As the first element of an array, before nulls: `from_json` itself stops reading at the end of a value, and
+        what stands behind it, another record maybe, would be lost without a word; and no text at all would be null, as
+        a tombstone is. It stops at the end of the array, too: text that closes the array itself lacks the nulls."""
+        elements = literal(f"array<{leaves.parsed_type(kind)}>")
+        return f"from_json(concat('[', {text}, {literal(_NULLS)}), {elements}, {_options(mode)})"
+
+    def _kind(self, frame: DataFrame) -> DataType:
+        """The type that the DDL says; only Spark can read it. Nothing is computed."""
+        ddl = self.ddl
+        kind = ddl if ddl.lstrip().lower().startswith(("struct<", "array<", "map<")) else f"struct<{ddl}>"
+        return frame.selectExpr(f"from_json('', {literal(kind)}) as kind").schema["kind"].dataType
+
+    def _bodies(self, offsets: Sequence[int], column: str, records: pa.Table) -> dict[int, bytes]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        wanted = records.filter(pc.is_in(records["offset"], value_set=pa.array(offsets, pa.int64())))
+        skipped = 0 if self.body("x") == "x" else HEADER
+        return {
+            offset: value[skipped:]
+            for offset, value in zip(wanted["offset"].to_pylist(), wanted[column].to_pylist(), strict=True)
+        }
+
+
+_BEHIND = 7
+_NULLS = ",null" * _BEHIND + "]"
+
+
+def _is_one(array: str) -> str:
+    """A condition: the array has one value, and behind it nothing but our own nulls."""
+    return f"size({array}) = {_BEHIND + 1} and forall(slice({array}, 2, {_BEHIND}), x -> x is null)"
+
+
+_EXPLAINED = 1_000
+"""Records whose faults are looked for, at most: of more than that all are wrong, mostly, and in the same way."""
+
+
+def _options(mode: str) -> str:
+    options = {
+        "mode": mode,
+        "allowSingleQuotes": "false",
+        "allowNonNumericNumbers": "false",
+        # A field of this name would be taken for Spark's own: the default may be one of a record's.
+        "columnNameOfCorruptRecord": _CORRUPT,
+    }
+    return f"map({', '.join(f'{literal(key)}, {literal(value)}' for key, value in options.items())})"

@@ -29,9 +29,11 @@ class Plan(Protocol):
     def decoded(self, frame: DataFrame, column: str) -> DataFrame:
         """The frame with the column decoded in its place. A record that cannot be is an error when it is computed."""
 
-    def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> list[int]:
-        """The offsets of records that cannot be decoded, beside those that are `unknown`, and those that nobody can
-        tell of. `frame` and `records` are the same records. May run a job of Spark's."""
+    def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> Mapping[int, str]:
+        """The records that cannot be decoded, by offset: what is wrong with each in words, "" where nobody can tell.
+
+        Those that are `unknown` are left out. `frame` and `records` are the same records. May run a job of Spark's.
+        """
 
 
 class Codec(Protocol):
@@ -72,9 +74,9 @@ class SqlPlan:
             frame = replaced(frame, column, step(quoted(column)))
         return frame
 
-    def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> list[int]:
+    def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> dict[int, str]:
         found = frame.selectExpr("offset", f"({self.undecodable_if(quoted(column))}) as bad").filter("bad")
-        return [row["offset"] for row in found.select("offset").collect()]
+        return {row["offset"]: "" for row in found.select("offset").collect()}
 
 
 def replaced(frame: DataFrame, column: str, expression: str) -> DataFrame:

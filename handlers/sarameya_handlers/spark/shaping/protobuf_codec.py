@@ -45,10 +45,10 @@ class ProtobufPlan:
         schema = StructType([StructField(f.name, kind) if f.name == column else f for f in frame.schema.fields])
         return frame.mapInArrow(_decode_batches(self.descriptors, self.message, self.prefixes, column), schema)
 
-    def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> list[int]:
+    def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> dict[int, str]:
         """Here, in halves down to single records: this is asked only when something is wrong."""
         decode = protobuf_columns.columns(self._class())
-        found = []
+        found: dict[int, str] = {}
         waiting = [records.select([column, "offset"])]
         while waiting:
             some = waiting.pop()
@@ -60,11 +60,16 @@ class ProtobufPlan:
                 if half:
                     waiting += [some.slice(half), some.slice(0, half)]
                 elif not isinstance(error, protobuf_columns.UnknownPrefixError):  # told of by `unknown`
-                    found += offsets
+                    found[offsets[0]] = _said(error, offsets[0])
         return found
 
     def _class(self) -> Any:
         return protobuf_columns.message_class(self.descriptors, self.message)
+
+
+def _said(error: Exception, offset: int) -> str:
+    """What a decoder says of one record, without the offset, which stands beside it."""
+    return str(error).removeprefix(f"the record at offset {offset} ").splitlines()[0]
 
 
 @attrs.frozen(slots=True, kw_only=True)

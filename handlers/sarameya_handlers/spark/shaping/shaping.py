@@ -205,9 +205,9 @@ def _bad_in(column: str, kind: str, plan: Plan, codec: Codec, frame: DataFrame, 
     if survey:
         for row, reason in survey.rows_of({**survey.problems, **plan.unknown}):
             bad[offsets[row].as_py()] = f"{column}: {reason}"
-    for offset in plan.undecodable(frame, column, records):
+    for offset, what in plan.undecodable(frame, column, records).items():
         written = f", written with schema {survey.prefix_of(offset, offsets).schema_id}" if survey else ""
-        bad.setdefault(offset, f"{column}: it cannot be decoded as {kind}{written}")
+        bad.setdefault(offset, f"{column}: it cannot be decoded as {kind}{written}{what and f': {what}'}")
     return bad
 
 

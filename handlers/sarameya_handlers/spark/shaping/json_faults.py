@@ -1,0 +1,175 @@
+"""Faults of a record that is to be JSON of some type, in words: which field, what was expected, what is there.
+
+Asked for records that Spark has refused. By rules of its own, which a test holds to Spark's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from sarameya_handlers.spark.shaping.json_leaves import PATTERNS, decimal_pattern
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+_SHOWN = 40
+"""Characters of a value that are shown."""
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_LARGEST = {"double": Decimal("1.7976931348623157e308"), "float": Decimal("3.4028234663852886e38")}
+_KINDS: tuple[tuple[type, str], ...] = (
+    (bool, "a boolean"),
+    (int, "a number"),
+    (Decimal, "a number"),
+    (str, "text"),
+    (list, "an array"),
+    (dict, "an object"),
+)
+"""What values of Python's are in JSON; a boolean is an int, too."""
+_Fault = tuple[str, str]
+"""A field's path, and what is wrong with it."""
+
+
+class _BadError(Exception):
+    """Not JSON; the text says why."""
+
+
+def fault_of(record: bytes, kind: DataType) -> str | None:
+    """Return what keeps a record from being JSON of this type, in a line; None where nothing is found."""
+    try:
+        found = _parsed(record)
+    except _BadError as error:
+        return str(error)
+    return next((f"{path or 'the value'}: {what}" for path, what in _faults(found, kind, "")), None)
+
+
+def _parsed(record: bytes) -> Any:
+    try:
+        text = record.decode()
+    except UnicodeDecodeError as error:
+        raise _BadError(f"byte {error.start} is no UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise _BadError("a byte order mark stands before the JSON")
+    if not text.strip(" \t\r\n"):
+        raise _BadError("no JSON at all: it is empty")
+    try:
+        found, end = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse).raw_decode(text.lstrip(" \t\r\n"))
+    except json.JSONDecodeError as error:
+        raise _BadError(f"no JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise _BadError("it is nested too deep") from None
+    if rest := text.lstrip(" \t\r\n")[end:].strip(" \t\r\n"):
+        raise _BadError(f"behind the JSON value stands {_shown(rest)}: a record is one value")
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise _BadError(f"no JSON: {constant} is no number of JSON's")
+
+
+def _faults(found: Any, kind: DataType, path: str) -> Iterator[_Fault]:
+    """What is wrong with a value, the first thing first."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if found is None:
+        return
+    if isinstance(kind, StructType):
+        if not isinstance(found, dict):
+            yield _other(path, "an object", found)
+            return
+        for field in kind.fields:
+            yield from _faults(found.get(field.name), field.dataType, f"{path}.{field.name}" if path else field.name)
+    elif isinstance(kind, MapType):
+        if not isinstance(found, dict):
+            yield _other(path, "an object", found)
+            return
+        for key, value in found.items():
+            yield from _faults(value, kind.valueType, f"{path}[{_shown(key)}]")
+    elif isinstance(kind, ArrayType):
+        if not isinstance(found, list):
+            yield _other(path, "an array", found)
+            return
+        for place, value in enumerate(found):
+            yield from _faults(value, kind.elementType, f"{path}[{place}]")
+    else:
+        yield from _leaf_faults(found, kind.simpleString(), path)
+
+
+def _leaf_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:
+    is_number = isinstance(found, int | Decimal) and not isinstance(found, bool)
+    if name in _BITS:
+        if not isinstance(found, int) or isinstance(found, bool):
+            yield _other(path, name, found)
+        elif not -(1 << _BITS[name] - 1) <= found < 1 << _BITS[name] - 1:
+            yield path, f"{_shown(found)} is out of the range of {name}"
+    elif name == "boolean":
+        if not isinstance(found, bool):
+            yield _other(path, name, found)
+    elif name in _LARGEST:
+        if not is_number:
+            yield _other(path, name, found)
+        elif abs(Decimal(found)) > _LARGEST[name]:
+            yield path, f"{_shown(found)} is out of the range of {name}"
+    elif name.startswith("decimal"):
+        yield from _decimal_faults(found, name, path)
+    elif name in PATTERNS:
+        yield from _time_faults(found, name, path)
+    elif name == "string" and _has_surrogates(found):
+        yield path, "half of a surrogate pair is no character"
+
+
+def _decimal_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:
+    precision, scale = map(int, re.findall(r"[0-9]+", name))
+    # Spark takes text for it, too.
+    if isinstance(found, bool) or not isinstance(found, int | Decimal | str):
+        yield _other(path, name, found)
+        return
+    try:
+        number = Decimal(found)
+    except ArithmeticError:
+        yield _other(path, name, found)
+        return
+    if not re.match(decimal_pattern(scale), f"{number:f}"):
+        yield path, f"{_shown(found)} has more digits than {name}, which would round it"
+    elif abs(number) >= Decimal(10) ** (precision - scale):
+        yield path, f"{_shown(found)} is out of the range of {name}"
+
+
+def _time_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:
+    if not isinstance(found, str):
+        yield _other(path, f"{name} as text", found)
+    elif not re.match(PATTERNS[name], found):
+        yield path, f"{_shown(found)} is no {name} of ISO 8601, or has more than six digits of a second"
+    elif not _is_in_calendar(found, name):
+        yield path, f"{_shown(found)} is no {name} of the calendar"
+
+
+def _is_in_calendar(text: str, name: str) -> bool:
+    try:
+        if name == "date":
+            date.fromisoformat(text)
+        else:
+            datetime.fromisoformat(re.sub(r"([.][0-9]{6})0*", r"\1", text))
+    except ValueError:
+        return text.startswith("0000-")  # a year of Spark's, if not of Python's
+    return True
+
+
+def _has_surrogates(found: Any) -> bool:
+    text = found if isinstance(found, str) else json.dumps(found, default=str, ensure_ascii=False)
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _other(path: str, expected: str, found: Any) -> _Fault:
+    what = next(said for kind, said in _KINDS if isinstance(found, kind))
+    shown = "" if isinstance(found, list | dict) else f" ({_shown(found)})"
+    return path, f"expected {expected}, found {what}{shown}"
+
+
+def _shown(found: Any) -> str:
+    text = repr(found) if isinstance(found, str) else str(found).lower()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
