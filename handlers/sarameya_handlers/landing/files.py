@@ -34,7 +34,6 @@ _UNUSABLE = frozenset(
         errno.ENOTSUP,
         errno.EOPNOTSUPP,
         errno.EPERM,
-        errno.EROFS,
         errno.EXDEV,
     }
 )

@@ -39,6 +39,10 @@ class ClassicDriver(Driver):
     def name(self) -> str:
         return "Spark's JVM"
 
+    @property
+    def is_replaceable(self) -> bool:  # type: ignore[override]
+        return self.jvm is not None
+
     def open_session(self) -> SparkSession:
         try:
             # newSession() would start from the driver's own settings, without what was set in the session since.

@@ -19,6 +19,9 @@ class Driver(ABC):
     patience: float = 20.0
     """Seconds for it to stop in order, its sessions included, before it is killed."""
 
+    is_replaceable: bool = False
+    """Whether another one is started in its place once it is given up."""
+
     @property
     @abstractmethod
     def name(self) -> str:

@@ -19,7 +19,7 @@ import trio
 
 from sarameya_handlers.spark.engines.driver import Driver
 from sarameya_handlers.spark.errors import SparkGoneError
-from sarameya_handlers.spark.poison.blame import jars_fault
+from sarameya_handlers.spark.poison.blame import broken_class, jars_fault
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -168,6 +168,11 @@ class Pool:
                     raise SparkGoneError(told) from error
                 if fault := jars_fault(error):
                     raise fault from error
+                if self.driver.is_replaceable and (name := broken_class(error)):
+                    raise SparkGoneError(
+                        f"{self.driver.name} can never use the class {name} any more, whose start has failed (was its "
+                        "temporary directory full?), and is given up"
+                    ) from error
                 raise
             finally:
                 self._give(session)

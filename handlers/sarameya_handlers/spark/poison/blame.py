@@ -107,6 +107,7 @@ _OF_THE_WORKER = re.compile(
 """What a function in Python raises for reasons that no record gives: names of exceptions."""
 _OF_THE_INSTALLATION = re.compile(r"(\w+\.)*(ModuleNotFoundError|ImportError|PackageNotFoundError)\b")
 """What it raises wherever something is not installed, until somebody does that."""
+_BROKEN_CLASS = re.compile(r"java\.lang\.NoClassDefFoundError: Could not initialize class ([\w.$]+)")
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 
 
@@ -137,6 +138,19 @@ def jars_fault(error: Exception) -> SparkJarsError | None:
         f"{cause_of(error)}: a jar of Spark's is missing, or is made for another version of Spark or Scala; correct "
         "spark.jars.packages or spark.jars in spark.conf (docs/tables.md has those that are known to fit)"
     )
+
+
+def broken_class(error: BaseException) -> str | None:
+    """Return the class that a JVM can never use any more, since its initialization has failed once; None without one.
+
+    For example, snappy's native library found no room in a full temporary directory. Only another JVM helps. None also
+    for a record's fault, whose text may have what the record holds.
+    """
+    found = None
+    for one in (error, error.__cause__):
+        if one is not None and blame(one) in (Blame.SPARK, Blame.UNKNOWN):
+            found = found or _BROKEN_CLASS.search(text_of(one) or "")
+    return None if found is None else found[1]
 
 
 def blame(error: BaseException) -> Blame:

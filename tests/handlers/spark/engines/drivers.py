@@ -26,6 +26,7 @@ class FakeSession:
 class FakeDriver(Driver):
     patience = 5.0
 
+    is_replaceable: bool = True
     dead: str | None = None
     refusal: Exception | None = None
     """What opening a session raises."""

@@ -193,6 +193,28 @@ async def test_work_that_fails_with_its_driver_dead_says_so_once(caplog: pytest.
     assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == ["Spark's JVM has died"]
 
 
+@pytest.mark.parametrize("is_replaceable", [True, False])
+@pytest.mark.parametrize("is_wrapped", [True, False])
+async def test_fault_64_driver_with_a_class_that_cannot_be_used_is_given_up(
+    is_replaceable: bool, is_wrapped: bool
+) -> None:
+    """As snappy's, once its native library has found no room in a full temporary directory."""
+    pool = Pool(FakeDriver(is_replaceable=is_replaceable), 2)
+
+    def fail(*_: object) -> None:
+        error = OSError("java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy")
+        if is_wrapped:
+            raise LandingError("orders-0: cannot be written") from error
+        raise error
+
+    with pytest.raises((LandingError, OSError)) as raised:
+        await pool.run(fail, "t")
+    assert isinstance(raised.value, SparkGoneError) is is_replaceable
+    assert (pool.died is not None) is is_replaceable
+    if is_replaceable:
+        assert "org.xerial.snappy.Snappy" in str(raised.value)
+
+
 async def test_work_does_not_begin_where_its_driver_has_died_meanwhile() -> None:
     driver, work = FakeDriver(), Blocking()
     pool = Pool(driver, 1)

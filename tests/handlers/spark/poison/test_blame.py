@@ -6,7 +6,7 @@ import pytest
 
 from sarameya import ConnectError, HandlerError
 from sarameya_handlers.spark.errors import LandingError, SparkGoneError, cause_of
-from sarameya_handlers.spark.poison.blame import Blame, blame, jars_fault, passes
+from sarameya_handlers.spark.poison.blame import Blame, blame, broken_class, jars_fault, passes
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -248,3 +248,20 @@ def test_linkage_error_is_permanent_and_names_the_jars(raised: Exception) -> Non
 def test_record_that_tells_of_a_linkage_error_is_none(raised: Exception) -> None:
     """A topic of log lines has many a stack; a full disk has no room for a native library."""
     assert jars_fault(raised) is None
+
+
+BROKEN = "java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy"
+
+
+@pytest.mark.parametrize(
+    ("raised", "name"),
+    [
+        (error("Py4JJavaError", f": {BROKEN}", base=JAVA), "org.xerial.snappy.Snappy"),
+        (error("Py4JJavaError", STAGE.format(BROKEN), base=JAVA), "org.xerial.snappy.Snappy"),
+        (error("PythonException", WORKER.format(f"ValueError: a line of a log: {BROKEN}")), None),
+        (error("NumberFormatException", f"[CAST_INVALID_INPUT] The value '{BROKEN}'", "22018", PySparkException), None),
+        (error("Py4JJavaError", ": java.lang.OutOfMemoryError", base=JAVA), None),
+    ],
+)
+def test_fault_64_class_that_cannot_be_used_is_found(raised: Exception, name: str | None) -> None:
+    assert broken_class(raised) == name

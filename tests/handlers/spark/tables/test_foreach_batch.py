@@ -205,7 +205,7 @@ async def test_gap_is_written_down_by_the_ledger_itself(ledger: FakeLedger, tmp_
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"), [(errno.EROFS, HandlerError), (errno.ENOSPC, LandingError), (errno.ESTALE, LandingError)]
+    ("code", "kind"), [(errno.EACCES, HandlerError), (errno.ENOSPC, LandingError), (errno.ESTALE, LandingError)]
 )
 def test_directory_to_stage_in_that_cannot_be_made_is_named_with_the_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
