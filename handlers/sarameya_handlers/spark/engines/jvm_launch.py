@@ -29,7 +29,9 @@ logger = logging.getLogger("sarameya.spark")
 END_TIMEOUT = 10.0
 """Seconds for a JVM to end by itself before it is killed."""
 ANSWER_TIMEOUT = 300.0
-"""Seconds for a JVM to answer. One without a place for its answer (a full /tmp) lives on, and never does."""
+"""Seconds for a JVM to answer. Starts of 150 seconds were seen, on a machine with much else to do."""
+FAILED_TIMEOUT = 5.0
+"""Seconds for a JVM to end whose main thread has failed. One without a place for its answer (a full /tmp) lives on."""
 _LOOK_AGAIN = 0.05
 
 
@@ -57,7 +59,7 @@ def launch(
             try:
                 guard.watch(process)
                 launched(process)
-                is_late = not _has_answered(answer, process, check)
+                is_late = not _has_answered(answer, process, output, check)
                 if is_late:
                     process.kill()
                 gateway = _connected(answer) if not is_late and process.poll() is None else None
@@ -77,7 +79,7 @@ def launch(
         os.close(output.write_end)
     if is_late:
         told = output.complaints()
-        raise SparkStartError(f"Spark's JVM has not answered within {ANSWER_TIMEOUT:g} s and was killed: {told}")
+        raise SparkStartError(f"Spark's JVM has neither answered nor ended and was killed: {told}")
     raise of_exit(process.returncode, output.complaints())
 
 
@@ -93,10 +95,12 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _has_answered(answer: Path, process: subprocess.Popen[bytes], check: Callable[[], None]) -> bool:
-    """Wait until the JVM has answered or ended. Return False for one that has done neither within ANSWER_TIMEOUT."""
+def _has_answered(answer: Path, process: subprocess.Popen[bytes], output: Output, check: Callable[[], None]) -> bool:
+    """Wait until the JVM has answered or ended. Return False for one that has done neither in time."""
     deadline = time.monotonic() + ANSWER_TIMEOUT
     while not answer.exists() and process.poll() is None:
+        if output.main_has_failed:
+            deadline = min(deadline, time.monotonic() + FAILED_TIMEOUT)
         if time.monotonic() > deadline:
             return False
         check()

@@ -31,6 +31,8 @@ class Output:
         self._complaints: deque[str] = deque(maxlen=5)
         self._launched = threading.Event()
         self._expected_until = -inf
+        self.main_has_failed = False
+        """Whether the JVM's main thread has ended with an exception, before `launched`."""
         read_end, self.write_end = os.pipe()
         self._thread = threading.Thread(target=self._pass_on, args=[read_end], name="spark-output", daemon=True)
         self._thread.start()
@@ -55,6 +57,7 @@ class Output:
                 is_logged = bool(_LOG_LINE.match(text) or (is_logged and _CONTINUED.match(text)))
                 is_stack = text.startswith(("\tat ", "\t... "))
                 if not self._launched.is_set():
+                    self.main_has_failed = self.main_has_failed or text.startswith('Exception in thread "main"')
                     if level in ("FATAL", "ERROR") and text.strip() and not is_stack:
                         self._complaints.append(text)
                 elif level in self._wanted or (level == "ERROR" and not is_logged):

@@ -135,14 +135,21 @@ def test_answer_leads_to_a_gateway_whose_address_is_nobody_elses(
     assert gateway.proc.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("timeout", "said"),
+    [
+        ("ANSWER_TIMEOUT", "No space left on device"),
+        ("FAILED_TIMEOUT", 'Exception in thread "main" java.io.IOException: No space left on device'),
+    ],
+)
 def test_fault_64_jvm_that_lives_and_never_answers_is_killed(
-    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    script: Script, monkeypatch: pytest.MonkeyPatch, timeout: str, said: str
 ) -> None:
     """As with a full /tmp: the main thread dies of its answer, and the gateway's threads keep the JVM alive."""
-    monkeypatch.setattr(jvm_launch, "ANSWER_TIMEOUT", 2.0)
-    script("echo 'Exception in thread main: No space left on device' >&2; exec sleep 60")
+    monkeypatch.setattr(jvm_launch, timeout, 2.0)
+    script(f"echo '{said}' >&2; exec sleep 60")
     launched = Launched()
-    with pytest.raises(SparkStartError, match="has not answered within 2 s and was killed: Exception in thread main"):
+    with pytest.raises(SparkStartError, match=f"neither answered nor ended and was killed: {said}"):
         launched.launch()
     assert launched.process is not None
     assert launched.process.returncode == -9
