@@ -43,6 +43,7 @@ nitpick_ignore_regex = [
     ("py:class", r"sarameya\.embedded\.(groups|framing|epoch_cache|partition_log)\..*"),
     ("py:class", r"sarameya\.(testing\.virtual_time\.T|group\.leader\.RunSync)"),
     ("py:class", r"sarameya\.(consumer\.partition_consumer\.PartitionConsumer|group\.time_slices\.HandlerTime)"),
+    ("py:class", r"sarameya_handlers\.spark\.tables\.row_count\.RowCount"),
 ]
 
 
