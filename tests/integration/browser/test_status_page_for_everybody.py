@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -139,6 +140,7 @@ async def test_tree_of_roles_says_what_is_seen(tmp_path: Path, browser: Browser)
         statuses = await page.do(lambda p: p.get_by_role("status").count())
         assert statuses == 1, "whatever else is told each second would be spoken each second"
         plot = await page.do(lambda p: p.locator("#plot-lag").aria_snapshot())
-        assert 'img "Lag: 0 now, at most 0"' in plot, plot
+        # Two handlers have a message each that is not committed: the one that is slow, and the one without room.
+        assert re.search(r'img "Lag: 2 now, at most \d"', plot), plot
         rows = await page.do(lambda p: p.get_by_role("row").filter(has=p.get_by_role("rowheader")).count())
         assert rows == 5 + 1 + 2
