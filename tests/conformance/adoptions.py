@@ -23,6 +23,7 @@ from sarameya_handlers.spark.delta.rows import records, writing
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.tables.columns import struct
+from sarameya_handlers.spark.tables.row_count import RowCount
 from sarameya_handlers.spark.tables.table import Landing, Leftover
 
 _MADE = (
@@ -45,6 +46,13 @@ class Frame:
         return struct(records())
 
 
+@attrs.frozen
+class Observed:
+    """A count that Spark's job would have observed."""
+
+    get: dict[str, int]
+
+
 class Written:
     """A shape whose rows are to be written, though they are what was staged."""
 
@@ -55,7 +63,10 @@ class Written:
         return Frame(landing.staged)
 
     def frames(self, spark: Any, landings: Sequence[Landing]) -> Sequence[Any]:
-        return [self.frame(spark, landing) for landing in landings]
+        frames = [self.frame(spark, landing) for landing in landings]
+        for landing, frame in zip(landings, frames, strict=True):
+            landing.reads.append(RowCount(frame, Observed({"rows": landing.records})))
+        return frames
 
 
 def write_each(spark: Any, into: Path, landings: Sequence[Landing], frames: Sequence[Frame], **_: Any) -> None:

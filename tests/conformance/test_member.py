@@ -10,9 +10,14 @@ import pytest
 from sarameya import TopicPartition
 from tests.conformance.member import TellingSink
 from tests.handlers.kit import FakeSession, batch, claim_of
-from tests.handlers.spark.kit import FakeEngine, FakeTable, consume_in
+from tests.handlers.spark.kit import FakeEngine, FakeTable, consume_in, count_fakes
 
 ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture(autouse=True)
+def _counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    count_fakes(monkeypatch)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["revoked", "lost"])

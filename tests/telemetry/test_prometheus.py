@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import trio
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client import Histogram as LibraryHistogram
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
+from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 from trio.testing import MockClock
 
@@ -36,8 +39,25 @@ def registry_of(*groups: ConsumerGroup) -> CollectorRegistry:
     return registry
 
 
+class Moment(Collector):
+    """Families that were collected once: ages differ from one look to the next."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def moment_of(registry: CollectorRegistry) -> CollectorRegistry:
+    moment = CollectorRegistry()
+    moment.register(Moment(list(registry.collect())))
+    return moment
+
+
 def samples(registry: CollectorRegistry) -> list[Sample]:
-    """What both formats say, after their strict parsers."""
+    """What both formats say of one moment, after their strict parsers."""
+    registry = moment_of(registry)
     plain = [one for family in parse(generate_latest(registry).decode()) for one in family.samples]
     strict = [one for family in parse_openmetrics(generate_openmetrics(registry).decode()) for one in family.samples]
     assert {(s.name, *sorted(s.labels.items()), s.value) for s in plain} == {

@@ -222,7 +222,7 @@ def test_sweep_with_a_driver_of_its_own_is_refused_beside_a_member_s_whatever_th
     table.lock = tmp_path / "driver.lock"
     with lease_of_another_process(table.lock):
         code, _, err = sweep(capsys, "--execute", "--single-driver")
-        assert code == 2
+        assert code == 1, "the other one may end: not a matter of the command line"
         assert "fake:orders: a member, or another command, has a driver of its own, and the table loses" in err
         assert "(--spark sc://HOST:PORT), else stop them meanwhile, and try again" in err
         assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["old", "young"], 2)

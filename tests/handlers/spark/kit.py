@@ -10,6 +10,7 @@ from typing import Any, Self
 import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import trio
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -17,7 +18,11 @@ from pyspark.sql.types import StructType
 from sarameya import CommittedOffset, HandlerError
 from sarameya_handlers import SparkSink
 from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.delta import writing
 from sarameya_handlers.spark.engines.engine import Engine
+from sarameya_handlers.spark.shaping import staged
+from sarameya_handlers.spark.tables import foreach_batch
+from sarameya_handlers.spark.tables.row_count import RowCount
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
 from tests.handlers.kit import FakeClaim, FakeSession
 
@@ -235,3 +240,24 @@ class FakeTable(Table):
 
     def remove(self, spark: Any, leftover: Leftover) -> None:
         return
+
+
+@attrs.frozen
+class FakeRowCount:
+    """The rows that a job of a fake frame has read: all of them."""
+
+    frame: FakeFrame
+
+    @property
+    def rows(self) -> int:
+        return self.frame.table.num_rows
+
+
+def count_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the rows that Spark reads counted by the fakes' own tables, for tests without Spark."""
+
+    def readable(spark: Any, landing: Any) -> None: ...
+
+    monkeypatch.setattr(RowCount, "of", FakeRowCount)
+    for module in (staged, foreach_batch, writing):
+        monkeypatch.setattr(module, "require_readable", readable)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -13,7 +14,12 @@ from bench.land.programs.stages import StageClock, TimedEngine, timed
 from sarameya import Config, ConsumerGroup
 from sarameya.testing import memory_cluster, run_inline
 from tests.handlers.kit import FakeClaim, batch
-from tests.handlers.spark.kit import FakeEngine, FakeTable
+from tests.handlers.spark.kit import FakeEngine, FakeTable, count_fakes
+
+
+@pytest.fixture(autouse=True)
+def _counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    count_fakes(monkeypatch)
 
 
 async def test_group_ends_once_each_partition_has_landed_to_its_end_and_is_committed(
