@@ -7,6 +7,7 @@ only if pyarrow's writer makes the same Parquet schema of its columns, physical 
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ _BATCH_ROWS = 2**16
 _BATCH_BYTES = 2**24
 _INDENT = "  "
 _ARROWS_OWN = b"ARROW:schema"
+_SPARKS_OWN = b"org.apache.spark.sql.parquet.row.metadata"
+"""Spark's columns of the file, as JSON: comments of fields, for example, are only there."""
 _HOW_IT_WAS_READ = re.compile(", is_from_converted_type=\\w+, force_set_converted_type=\\w+")
 """In pyarrow's text of a timestamp: not in the file."""
 
@@ -94,7 +97,10 @@ def _refusal(arrow: Any, columns: Mapping[str, str], options: Mapping[str, bool]
 
 def can_merge(one: FileSchema, other: FileSchema) -> bool:
     """Return whether two files can become one: what both have is alike, metadata included. Either may lack columns."""
-    if one.options != other.options or one.arrow.metadata != other.arrow.metadata:
+    if one.options != other.options or _foreign(one) != _foreign(other):
+        return False
+    spark, others = _spark_fields(one), _spark_fields(other)
+    if any(_nullable(spark[name]) != _nullable(others[name]) for name in spark.keys() & others.keys()):
         return False
     fields = {field.name.lower(): field for field in one.arrow}
     return all(
@@ -121,6 +127,33 @@ def _loose(field: Any) -> Any:
     return pa.field(field.name, kind, metadata=field.metadata)
 
 
+def _foreign(schema: FileSchema) -> dict[bytes, bytes]:
+    """Return the file's metadata, of Spark's columns only that they are there."""
+    metadata = dict(schema.arrow.metadata or {})
+    if _spark_fields(schema):
+        metadata[_SPARKS_OWN] = b""
+    return metadata
+
+
+def _spark_fields(schema: FileSchema) -> dict[str, Any]:
+    """Return Spark's columns of a file, by name; none where it does not have all of them, as Spark writes them."""
+    try:
+        fields = {field["name"]: field for field in json.loads((schema.arrow.metadata or {})[_SPARKS_OWN])["fields"]}
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return fields if fields.keys() >= set(schema.arrow.names) else {}
+
+
+def _nullable(kind: Any) -> Any:
+    """A field or type of Spark's JSON without what it says of nulls."""
+    if isinstance(kind, list):
+        return [_nullable(one) for one in kind]
+    if not isinstance(kind, dict):
+        return kind
+    nulls = {"nullable", "containsNull", "valueContainsNull"}
+    return {key: True if key in nulls else _nullable(one) for key, one in kind.items()}
+
+
 def _loose_text(column: str) -> str:
     return column.replace("required ", "optional ")
 
@@ -134,7 +167,17 @@ def merged(schemas: Sequence[FileSchema]) -> FileSchema:
     lacking = {name for name in unified.names if any(name not in schema.columns for schema in schemas)}
     fields = [field.with_nullable(True) if field.name in lacking else field for field in unified]
     columns = {name: text for schema in schemas for name, text in schema.columns.items()}
-    return attrs.evolve(first, arrow=pa.schema(fields, metadata=first.arrow.metadata), columns=columns)
+    return attrs.evolve(first, arrow=pa.schema(fields, metadata=_merged_metadata(schemas, fields)), columns=columns)
+
+
+def _merged_metadata(schemas: Sequence[FileSchema], fields: Sequence[Any]) -> dict[bytes, bytes] | None:
+    """Return the metadata that all have; Spark's columns are those of the merged file."""
+    first: dict[bytes, bytes] | None = schemas[0].arrow.metadata
+    spark = {name: field for schema in schemas for name, field in _spark_fields(schema).items()}
+    if first is None or not spark:
+        return first
+    columns = [{**spark[field.name], "nullable": True} if field.nullable else spark[field.name] for field in fields]
+    return {**first, _SPARKS_OWN: json.dumps({"type": "struct", "fields": columns}).encode()}
 
 
 def write(sources: Sequence[Open], schema: FileSchema, into: Path, check: Callable[[], None]) -> None:

@@ -1,0 +1,48 @@
+"""Schemas of Parquet files that become one: what Spark says of its columns goes along."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sarameya_handlers.landing.parquet_merge import FileSchema, can_merge, merged, schema_of
+
+KEY = b"org.apache.spark.sql.parquet.row.metadata"
+
+
+def by_spark(*columns: str, comment: str = "", nullable: bool = False) -> FileSchema:
+    """The schema of a file with these columns, whose metadata are as Spark writes them."""
+    fields = [
+        {"name": name, "type": "long", "nullable": nullable, "metadata": {"comment": comment} if comment else {}}
+        for name in columns
+    ]
+    text = json.dumps({"type": "struct", "fields": fields})
+    arrow = pa.schema([pa.field(name, pa.int64(), nullable) for name in columns], metadata={KEY: text})
+    file = io.BytesIO()
+    with pq.ParquetWriter(file, arrow, store_schema=False):
+        pass
+    return schema_of(partial(pq.ParquetFile, io.BytesIO(file.getvalue())), {})
+
+
+def spark_fields(schema: FileSchema) -> dict[str, Any]:
+    return {field["name"]: field for field in json.loads(schema.arrow.metadata[KEY])["fields"]}
+
+
+def test_fault_52_columns_that_were_added_are_merged_as_spark_says() -> None:
+    before, after = by_spark("a", comment="of a"), by_spark("a", "b", comment="of a")
+    assert can_merge(before, after)
+    found = spark_fields(merged([before, after]))
+    assert found.keys() == {"a", "b"}
+    assert found["b"]["nullable"], "rows of the first file have none"
+    assert not found["a"]["nullable"]
+    assert found["a"]["metadata"] == {"comment": "of a"}
+
+
+def test_fault_52_columns_of_which_spark_says_something_else_stay_apart() -> None:
+    assert not can_merge(by_spark("a", comment="one"), by_spark("a", "b", comment="another"))
+    assert can_merge(by_spark("a"), by_spark("a", nullable=True)), "a null in one of them is no other column"
