@@ -186,6 +186,8 @@ def write(sources: Sequence[Open], schema: FileSchema, into: Path, check: Callab
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(into, schema.arrow, compression="zstd", **schema.options) as writer:
+        if schema.arrow.metadata and not schema.options["store_schema"]:  # which would bring it along
+            writer.add_key_value_metadata(schema.arrow.metadata)
         for group in _row_groups(sources, schema.arrow, check):
             writer.write_table(pa.Table.from_batches(group, schema.arrow), row_group_size=ROW_GROUP_ROWS)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sarameya_handlers.landing.parquet_merge import FileSchema, can_merge, merged, schema_of
+from sarameya_handlers.landing.parquet_merge import FileSchema, can_merge, merged, schema_of, write
 
 KEY = b"org.apache.spark.sql.parquet.row.metadata"
 
@@ -21,11 +22,10 @@ def by_spark(*columns: str, comment: str = "", nullable: bool = False) -> FileSc
         {"name": name, "type": "long", "nullable": nullable, "metadata": {"comment": comment} if comment else {}}
         for name in columns
     ]
-    text = json.dumps({"type": "struct", "fields": fields})
-    arrow = pa.schema([pa.field(name, pa.int64(), nullable) for name in columns], metadata={KEY: text})
+    arrow = pa.schema([pa.field(name, pa.int64(), nullable) for name in columns])
     file = io.BytesIO()
-    with pq.ParquetWriter(file, arrow, store_schema=False):
-        pass
+    with pq.ParquetWriter(file, arrow, store_schema=False) as writer:
+        writer.add_key_value_metadata({KEY: json.dumps({"type": "struct", "fields": fields})})
     return schema_of(partial(pq.ParquetFile, io.BytesIO(file.getvalue())), {})
 
 
@@ -41,6 +41,12 @@ def test_fault_52_columns_that_were_added_are_merged_as_spark_says() -> None:
     assert found["b"]["nullable"], "rows of the first file have none"
     assert not found["a"]["nullable"]
     assert found["a"]["metadata"] == {"comment": "of a"}
+
+
+def test_fault_52_what_spark_says_of_columns_is_in_the_merged_file(tmp_path: Path) -> None:
+    schema = merged([by_spark("a", comment="of a"), by_spark("a", "b", comment="of a")])
+    write([], schema, tmp_path / "merged.parquet", lambda: None)
+    assert pq.read_schema(tmp_path / "merged.parquet").metadata == schema.arrow.metadata
 
 
 def test_fault_52_columns_of_which_spark_says_something_else_stay_apart() -> None:
