@@ -56,8 +56,6 @@ class HandlerTime(trio.abc.Instrument):
         self._returned = trio.Event()
         self._in_hand = self._most_in_hand = 0
         self._limit, self._limited_at = float(_FIRST_LIMIT), self._pass_began
-        self.running_since: float | None = perf_counter()
-        """When the present pass began, on the real clock; None while the loop waits for I/O. Any thread may read it."""
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -73,10 +71,8 @@ class HandlerTime(trio.abc.Instrument):
     def after_io_wait(self, timeout: float) -> None:
         self._pass_began = trio.current_time()
         self._most_in_hand = self._in_hand
-        self.running_since = perf_counter()
 
     def before_io_wait(self, timeout: float) -> None:
-        self.running_since = None
         now = trio.current_time()
         self._last_pass = now - self._pass_began
         if self._last_pass > self._overload:
@@ -96,7 +92,7 @@ class HandlerTime(trio.abc.Instrument):
         self._returned.set()
 
     def is_free(self, now: float) -> bool:
-        """Whether a task may begin a slice at once, in the present pass."""
+        """Return whether a task may begin a slice at once, in the present pass."""
         in_time = now - self._pass_began < _SLICE_SECONDS
         return in_time and self._in_hand < self._limit_at(now) and not self._line.locked()
 
@@ -142,7 +138,7 @@ class TimeSlice:
             self._time.take_back()
 
     def is_over(self, now: float) -> bool:
-        """Whether the task has to wait for another slice. One that is not over by trio's clock is continued."""
+        """Return whether the task has to wait for another slice. One that is not over by trio's clock is continued."""
         if self.left > 0 and now - self._began < _SLICE_SECONDS:
             self.ends = perf_counter() + _SLICE_SECONDS
             return False
