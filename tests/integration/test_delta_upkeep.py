@@ -16,6 +16,7 @@ from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.delta.commits import app_id
 from sarameya_handlers.spark.delta.log import DeltaLog
 from sarameya_handlers.spark.delta.table import DeltaTable
+from sarameya_handlers.spark.delta.writing import Writer
 from sarameya_handlers.spark.errors import LandingError
 from tests.integration.delta_stage import attempt, land, link
 from tests.integration.lake_stage import KEY, OTHER, classic, found, rows, rows_of
@@ -239,6 +240,28 @@ def test_what_is_no_delta_table_is_refused(spark: SparkSession, root: Path, tmp_
     spark.sql("CREATE TABLE IF NOT EXISTS plain (id BIGINT) USING parquet")
     with pytest.raises(HandlerError, match="of format parquet, not of Delta's"):
         DeltaTable("plain", staging=tmp_path).open(spark)
+
+
+def test_parquet_file_that_is_being_written_is_no_other_table(spark: SparkSession, root: Path) -> None:
+    """Another process creates the table at the same moment: its first file is there, without a footer yet."""
+    root.mkdir(parents=True)
+    (root / "part-00000-torn.snappy.parquet").touch()
+    DeltaTable(root).open(spark)
+
+
+def test_table_created_between_two_looks_of_a_start_is_opened(
+    spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet_columns = Writer.parquet_columns
+
+    def created_meanwhile(writer: Writer, spark: SparkSession, place: Path | None) -> list[str] | None:
+        spark.range(3).write.format("delta").save(str(root))
+        return parquet_columns(writer, spark, place)
+
+    monkeypatch.setattr(Writer, "parquet_columns", created_meanwhile)
+    table = DeltaTable(root)
+    table.open(spark)
+    assert table.read(spark).count() == 3
 
 
 def test_place_where_nothing_can_be_staged_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class DeltaTable(Table):
             self._settle(spark, self._place.location)
             # Where we stage below it, it is checked that Spark sees the same directory.
             root = local_root(self._place.location) if self._stages_in_root else None
-            self._writer.check_absent(spark, root)
+            self._require_vacant(spark, self._writer.parquet_columns(spark, root))
         self._make_staging(spark)
 
     def heads(self, spark: SparkSession, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
@@ -314,6 +314,18 @@ class DeltaTable(Table):
 
     def _transactions(self, spark: SparkSession) -> dict[str, int]:
         return self._log.transactions(spark, self._look(spark).location)
+
+    def _require_vacant(self, spark: SparkSession, columns: Sequence[str] | None) -> None:
+        """Raise HandlerError if Parquet files have these columns, and there is no Delta table that they belong to."""
+        if columns is None:
+            return
+        # Another process may have created the table between the first look and the listing of its files.
+        self._find(spark)
+        if self._detail is None:
+            raise HandlerError(
+                f"{self._place} holds Parquet files ({', '.join(columns[:5])}, ...), and no Delta table: land in an "
+                "empty directory, or make it one (CONVERT TO DELTA parquet.`...`)"
+            )
 
     def _look(self, spark: SparkSession) -> Detail:
         detail = Detail.ask(spark, self._place.sql)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,19 +57,14 @@ class Writer:
     def _read(self, read: DataFrameReader) -> DataFrame:
         return read.load(self.place.location) if self.place.location else read.table(self.place.table)
 
-    def check_absent(self, spark: SparkSession, root: Path | None) -> None:
-        """Raise HandlerError where Parquet files are in the place of a table that is still to be created.
+    def parquet_columns(self, spark: SparkSession, root: Path | None) -> list[str] | None:
+        """Return the columns of a Parquet file in the table's place; None if there is none with rows in it.
 
         Args:
             spark: Asked where `root` is None. Spark logs an error with its stack where there is no such directory.
             root: The directory, if it is one of this machine's that Spark sees, too.
         """
-        columns = _columns_here(root) if root is not None else self._columns_there(spark)
-        if columns is not None:
-            raise HandlerError(
-                f"{self.place} holds Parquet files ({', '.join(columns[:5])}, ...), and no Delta table: land in an "
-                "empty directory, or make it one (CONVERT TO DELTA parquet.`...`)"
-            )
+        return _columns_here(root) if root is not None else self._columns_there(spark)
 
     def _columns_there(self, spark: SparkSession) -> list[str] | None:
         try:
@@ -134,14 +129,20 @@ class Writer:
 
 
 def _columns_here(root: Path) -> list[str] | None:
-    """Return the columns of some Parquet file that readers of this directory see; None if there is none."""
+    """Return the columns of some Parquet file that readers of this directory see; None if there is none.
+
+    A file that another process is still writing has no footer yet, and is passed over.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     for directory, below, files in os.walk(root):
         below[:] = [name for name in below if not name.startswith(("_", "."))]
         for name in sorted(files):
             if name.endswith(".parquet") and not name.startswith(("_", ".")):
-                return list(pq.read_schema(Path(directory, name)).names)
+                with suppress(pa.ArrowInvalid, FileNotFoundError), pq.ParquetFile(Path(directory, name)) as file:
+                    if file.metadata.num_rows:
+                        return list(file.schema_arrow.names)
     return None
 
 
