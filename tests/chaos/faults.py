@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
@@ -29,6 +30,9 @@ _IN_DIRECTORIES = "skipped: no disk of its own"
 _JVM_SECONDS = 60.0
 _KILL_SECONDS = 4.0
 """How long after its start a JVM, or a compaction, is killed at the latest."""
+_KILLED_EARLY = 0.25
+"""Draws below this one kill a compaction before it publishes."""
+_PUBLISHING_SECONDS = 0.1
 _COMMAND_SECONDS = 180.0
 
 in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
@@ -251,15 +255,28 @@ def _told(outcome: Outcome) -> str:
 
 
 async def kill_compact(scene: Scene, fault: Fault) -> str:
-    """Kill a compaction; the next one must repair what it left."""
+    """Kill a compaction, mostly right after its first change that plain readers see; the next one must repair it."""
     service = scene.services["parquet"]
     command = [sys.executable, "-m", "sarameya.service", "compact", service.app.table]
+    replaced = scene.tables["parquet"] / "_sarameya" / "replaced"
+    before = _entries(replaced)
     process = await trio.lowlevel.open_process(command, env=service.environment, stderr=subprocess.DEVNULL, cwd=ROOT)
-    with trio.move_on_after(fault.draw * _KILL_SECONDS):
-        await process.wait()
+    if fault.draw < _KILLED_EARLY:
+        when = fault.draw / _KILLED_EARLY * _KILL_SECONDS
+        await trio.sleep(when)
+    else:
+        when = (fault.draw - _KILLED_EARLY) * _PUBLISHING_SECONDS
+        while process.poll() is None and _entries(replaced) <= before:
+            await trio.sleep(0.001)
+        await trio.sleep(when)
     process.kill()
     code = await process.wait()
-    return f"ended with {code} at {fault.draw * _KILL_SECONDS:.2f} s, the next: {await compact(scene, fault)}"
+    since = "its start" if fault.draw < _KILLED_EARLY else "its first visible change"
+    return f"ended with {code} {when:.3f} s after {since}, the next: {await compact(scene, fault)}"
+
+
+def _entries(directory: Path) -> set[str]:
+    return set(os.listdir(directory)) if directory.is_dir() else set()
 
 
 async def full_tmp(scene: Scene, fault: Fault) -> str:

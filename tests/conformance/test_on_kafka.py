@@ -18,7 +18,7 @@ from tests.conformance.contenders import CONTENDERS, Contender, Place, Runs, eac
 from tests.conformance.judges import Judge, judged
 from tests.conformance.members import members
 from tests.conformance.proof import chain_of, prove_rows
-from tests.integration.real_kafka import RealKafka
+from tests.integration.real_kafka import GroupLine, RealKafka
 from tests.integration.real_kafka.producing import produce, produce_transaction
 
 pytestmark = pytest.mark.integration
@@ -58,18 +58,20 @@ class Log:
             run = partial(produce_transaction, self.kafka, self.topic, b"of a transaction", commit=commit)
             await in_thread(run)
         # Each has a record and a marker.
-        end = (await self.described()).end
-        assert end is not None
-        self.shown.add((0, end - 2))
+        line = await self.described()
+        assert line is not None
+        assert line.end is not None
+        self.shown.add((0, line.end - 2))
 
-    async def described(self) -> Any:
-        (line,) = [line for line in await in_thread(self.kafka.describe_group, GROUP) if line.topic == self.topic]
-        return line
+    async def described(self) -> GroupLine | None:
+        """Return the group's line of this topic; None before its first assignment or commit."""
+        lines = [line for line in await in_thread(self.kafka.describe_group, GROUP) if line.topic == self.topic]
+        return lines[0] if lines else None
 
     async def until_landed(self, seconds: float = SECONDS) -> None:
         """Until Kafka shows no lag: neither of records nor of markers behind them."""
         with trio.fail_after(seconds):
-            while (await self.described()).lag != 0:
+            while (line := await self.described()) is None or line.lag != 0:
                 await trio.sleep(0.1)
 
     async def proves(self, judge: Judge) -> None:
@@ -138,8 +140,10 @@ async def test_lag_is_what_has_not_landed(kafka: RealKafka, tmp_path: Path) -> N
         await log.until_landed()
         await log.produce(80)
         with trio.fail_after(SECONDS):
-            while (line := await log.described()).committed != 100:
+            while (line := await log.described()) is None or line.committed != 100:
                 await trio.sleep(0.1)
         assert (line.lag, line.end) == (30, 130), "thirty are collected, and not landed"
         await group.close()  # which lands them
-        assert (await log.described()).lag == 0
+        line = await log.described()
+        assert line is not None
+        assert line.lag == 0
