@@ -1,11 +1,11 @@
-"""One owner's tries to append the next link of a chain, and what came of each. Pure.
+"""One owner's attempts to append the next link of a chain, and the outcome of each. Pure.
 
     READY ──propose──► TRYING ──settle──► READY
                          ▲                  │  (nobody has appended it: the same number again)
                          └─────propose──────┘
 
-Whatever a table says about a try (that it succeeded, that it failed, nothing), what counts is who is found to have
-appended the link. An attempt that was not found may still come to be: it is remembered, and if it wins, it was ours.
+A table's response to an attempt (success, failure, or none) does not decide its outcome. The link found in the table
+afterwards does. An attempt that is not found may still succeed later, so it is remembered: if it wins, it is ours.
 """
 
 from __future__ import annotations
@@ -21,38 +21,40 @@ from sarameya_handlers.landing.starting import check_lost_start
 
 
 class State(Enum):
-    """Where an owner stands."""
+    """State of an owner's attempts."""
 
     READY = auto()
-    """The head is known; the next link may be tried."""
+    """The head is known; the next link may be attempted."""
     TRYING = auto()
-    """A try is out, or nobody knows what has become of it."""
+    """An attempt is running, or its outcome is unknown."""
 
 
 class Outcome(Enum):
-    """What has become of the link that was tried."""
+    """Outcome of an attempt to append a link."""
 
     LANDED = auto()
-    """It is ours."""
+    """The link in the table is ours."""
     LOST = auto()
-    """It is somebody else's."""
+    """The link in the table is another owner's."""
     ABSENT = auto()
-    """It is not there, yet."""
+    """The table has no such link yet."""
 
 
 @attrs.frozen(slots=True)
 class Settled:
-    """`link` is what was found in the place of the one that was tried; None where nothing was."""
+    """Outcome of the last attempt, and the link that the table holds under its number."""
 
     outcome: Outcome
     link: Link | None
+    """None if the table holds no link of this number."""
 
 
 @attrs.define(slots=True, eq=False)
 class Chain:
-    """What one owner of a partition knows of its chain.
+    """State of one chain as one owner of the partition knows it.
 
-    `head` is its last link, None where there is none; then the first one begins where the owner has begun to read.
+    Attributes:
+        head: The last link; None for an empty chain, whose first link starts at the owner's start offset.
     """
 
     key: ChainKey
@@ -60,10 +62,11 @@ class Chain:
     head: Link | None = None
     state: State = State.READY
     _tried: dict[str, Link] = attrs.field(factory=dict)
-    """Tries of the next link that nobody has seen fail for good, by their attempts."""
+    """Attempts at the next link that may still succeed, by attempt id."""
 
     @property
     def next_number(self) -> int:
+        """Number of the next link."""
         return self.head.number + 1 if self.head else 1
 
     def propose(
@@ -78,12 +81,21 @@ class Chain:
         reason: str = "",
         tried_at: int = 0,
     ) -> Link:
-        """The next link, to be appended to the table together with its rows.
+        """Return the next link, to be appended to the table together with its rows.
 
-        `from_offset` says where the first link of all begins; any other begins where the head ends. Call `settle`
-        with what the table has afterwards, however the append ended.
+        Call `settle` with the table's links afterwards, however the append ended.
+
+        Args:
+            from_offset: Start of the chain's first link. Any later link starts where the head ends.
+            to_offset: End of the link, exclusive.
+            attempt: Unique id of this attempt.
+            rows: Number of rows that the link adds to the table.
+            leader_epoch: Leader epoch of the last record (KIP-320).
+            kind: Records, a gap, or a restated head.
+            reason: Reason of a gap.
+            tried_at: Wall clock in milliseconds since 1970.
         """
-        assert self.state is State.READY, "one try at a time, and each is settled"
+        assert self.state is State.READY, "one attempt at a time, and each is settled"
         assert attempt not in self._tried, "an attempt is unique"
         link = Link(
             key=self.key,
@@ -93,7 +105,7 @@ class Chain:
             rows=rows,
             attempt=attempt,
             origin=self._begun(from_offset),
-            # Its head's says nothing of where a gap ends: others may have led since.
+            # A gap must not inherit the head's epoch: leaders may have changed within the gap.
             leader_epoch=leader_epoch if kind is Kind.GAP else self._known_epoch(leader_epoch),
             kind=kind,
             reason=reason,
@@ -104,16 +116,18 @@ class Chain:
         return link
 
     def settle(self, found: Sequence[Link]) -> Settled:
-        """Find out what has become of the last try. Afterwards `head` is the newest of the links that were found.
+        """Determine the outcome of the last attempt. Afterwards `head` is the newest link found.
 
         Args:
-            found: All links that the table has, from our head's number on, in order.
+            found: All links of the table from our head's number on, in order.
 
         Raises:
-            RewoundTableError: Our head is not among them any more.
-            BrokenChainError: They are no chain.
-            ForeignChainError, MovedCommitError: Somebody else has begun the chain, of other records, or at an offset
-                from which this owner must not go on. Nothing of it may be committed.
+            RewoundTableError: Our head is no longer among them.
+            BrokenChainError: They do not form a chain.
+            ForeignChainError: Another owner started the chain with records of another origin. Nothing may be
+                committed.
+            MovedCommitError: Another owner started the chain at an offset from which this owner must not continue.
+                Nothing may be committed.
         """
         check_chain(found)
         if self.head is not None:
@@ -138,9 +152,9 @@ class Chain:
         return Settled(Outcome.LOST if ours is None else Outcome.LANDED, found[0])
 
     def _begun(self, from_offset: int) -> Origin:
-        """Return our origin, and where the chain begins, as far as its links say it."""
+        """Return our origin with the chain's begin offset, if its links record it."""
         return attrs.evolve(self.origin, begin=self.head.origin.begin if self.head else from_offset)
 
     def _known_epoch(self, leader_epoch: int) -> int:
-        """A link without records of its own says what its head said."""
+        """Return the given epoch; a link without records of its own inherits the head's."""
         return self.head.leader_epoch if self.head and leader_epoch == UNKNOWN_EPOCH else leader_epoch

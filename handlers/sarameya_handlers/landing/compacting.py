@@ -1,8 +1,9 @@
-"""Makes few files of many small ones in a landed directory, while others land there. Blocking; pyarrow, no Spark.
+"""Merges the small files of a landed directory while members land in it. Blocking; pyarrow, no Spark.
 
-Which files become one is decided first (pure), then they are written, put as a compaction, and moved to their places.
-Readers through `read_landing` see each record once at any moment; one that has begun may meet a file that has moved,
-and has to begin anew. Readers of the plain directory are to keep away meanwhile: they miss rows for a moment.
+Three steps: plan which files become one (pure), write the merged files, put a compaction and move files to their
+places. Readers through `read_landing` see each record once at any moment; a reader that has listed files may find one
+moved, and has to list them again. Readers of the plain directory miss rows for a moment, so they should not read
+meanwhile.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from sarameya_handlers.landing.manifests import DataFile
 from sarameya_handlers.landing.parquet_merge import FileSchema, Open, can_merge, count_rows, merged, schema_of, write
 
 SMALL = 0.75
-"""Of the wanted size: a file that has so much stays as it is."""
+"""Share of the wanted size. A file of at least this size is not merged."""
 
 
 @attrs.frozen(slots=True)
 class Compacted:
-    """Result of a compaction. `compaction` is None if there was nothing to do, or another one was first."""
+    """Result of a compaction."""
 
     compaction: Compaction | None
+    """None if there was nothing to merge, or another process put a compaction first."""
     was_first: bool = True
     refused: Mapping[str, int] = attrs.field(factory=dict)
-    """How many small files stay as they are, by the reason why they cannot be written anew exactly."""
+    """Number of small files that cannot be rewritten exactly, by the reason."""
 
 
 def small_files(files: Iterable[DataFile], file_bytes: int) -> list[list[DataFile]]:
@@ -47,14 +49,14 @@ def small_files(files: Iterable[DataFile], file_bytes: int) -> list[list[DataFil
 def plan(
     small: Iterable[Sequence[DataFile]], file_bytes: int, schemas: Mapping[DataFile, FileSchema]
 ) -> list[list[DataFile]]:
-    """Return which small files become one: of one directory, alike in their schemas, `file_bytes` together."""
+    """Return groups of small files to merge: of one directory, with compatible schemas, of `file_bytes` in all."""
     alike = [files for those in small for files in _alike(those, schemas)]
     groups = [group for files in alike for group in _packed(files, file_bytes)]
     return [group for group in groups if len(group) > 1]
 
 
 def _alike(files: Iterable[DataFile], schemas: Mapping[DataFile, FileSchema]) -> list[list[DataFile]]:
-    """Sort files that are not refused into sets of which any two can become one. There are few schemas."""
+    """Partition files into sets in which any two can be merged; drop refused ones. There are few schemas."""
     found: list[tuple[list[FileSchema], list[DataFile]]] = []
     for file in files:
         schema = schemas[file]
@@ -92,12 +94,22 @@ def compact(
     check: Callable[[], None] = lambda: None,
     written: Callable[[int, int], None] = lambda rows, of: None,
 ) -> Compacted:
-    """Have files of about `file_bytes` below `root`, a directory that a ParquetTable lands in. `check` raises when it
-    is no longer wanted, and is let through; `written` is told of so many rows of how many. Raises OSError."""
+    """Merge small files below `root` into files of about `file_bytes`.
+
+    Args:
+        root: Directory in which a ParquetTable lands.
+        file_bytes: Wanted size of a file.
+        check: Called often. An exception from it ends the compaction, and propagates.
+        written: Called with the number of rows written so far, and of all rows to write.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
     files = DataFiles(root)
-    last = files.compactions.last()  # before: one that is put meanwhile, and not published, is not gone on from
+    # Read before `publish_all`: a compaction that is put in between is not published, so nothing may build on it.
+    last = files.compactions.last()
     files.publish_all()
-    # Only what is in its place: a link's file that comes to it after it was replaced would be there beside its rows.
+    # Only files in their places: a link's file published after it was replaced would repeat its rows.
     places = {file: place for file, place in files.live() if place == root / file.name}
     small = small_files(places, file_bytes)
     if not small:
@@ -118,16 +130,17 @@ def compact(
         compaction = Compaction(_number(last) + 1, attempt, replaced, new)
         check()
         for file in new:
-            (files.directory(attempt) / file.name).stat()  # as long as it may have slept: was it swept away?
+            # A sweep may have removed the files if this process was suspended for long.
+            (files.directory(attempt) / file.name).stat()
         if not files.compactions.put(compaction):
             return Compacted(None, was_first=False)
         return Compacted(compaction, refused=refused)
     except FileNotFoundError:
         if _number(files.compactions.last()) == _number(last):
             raise
-        return Compacted(None, was_first=False)  # another one has replaced what was to be read
+        return Compacted(None, was_first=False)  # another compaction has replaced a file that we were reading
     except UnansweredError:
-        is_known = False  # put it may be, now or later: who sees it finishes it
+        is_known = False  # the compaction may exist, now or later: whoever sees it publishes it
         raise
     finally:
         if is_known:
@@ -135,7 +148,7 @@ def compact(
 
 
 def _finish(files: DataFiles, attempt: str, number: int) -> None:
-    """In place, if it was put, whatever was told of that; else gone."""
+    """Publish the compaction if the table has it, whatever the put returned; otherwise remove its files."""
     put = files.compactions.get(number)
     if put is not None and put.attempt == attempt:
         files.publish_compaction(put)
@@ -148,7 +161,7 @@ def _number(compaction: Compaction | None) -> int:
 
 
 def _open(place: Path, published: Path) -> Any:
-    """A file that was in one place when it was looked for, and may have been published since."""
+    """Open a file that may have been published since it was listed."""
     import pyarrow.parquet as pq
 
     try:
@@ -163,7 +176,7 @@ def _check_rows(written: Sequence[DataFile], groups: Sequence[Sequence[DataFile]
 
 
 def _read_schemas(opened: Mapping[DataFile, Open], check: Callable[[], None]) -> dict[DataFile, FileSchema]:
-    """Read the schema of each file; of files that have the same one it is one object."""
+    """Read the schema of each file. Files with equal schemas share one object."""
     known: dict[tuple[object, ...], FileSchema] = {}
     found: dict[DataFile, FileSchema] = {}
     for file, source in opened.items():
@@ -180,7 +193,7 @@ def _write_groups(
     check: Callable[[], None],
     written: Callable[[int, int], None],
 ) -> None:
-    """Write a file for each group, below directories as the table's are."""
+    """Write one file for each group, in subdirectories named as the table's."""
     rows, of = 0, sum(file.rows for group in groups for file in group)
     for number, group in enumerate(groups):
         check()

@@ -1,9 +1,9 @@
-"""What has made few files of many in a landed directory: numbered, each put only if there is none of its number.
+"""Records of compactions in a landed directory: numbered, each put only if none of its number exists.
 
-    <root>/compactions/00000000000000000003.json      compaction 3: the files that it has replaced, and by which
+    <root>/compactions/00000000000000000003.json      compaction 3: the files that it replaced, and the new ones
 
-Links stay as they are: what they brought is in other files now. Of two compactions at once one is put, and the other
-one has done its work in vain. Blocking; no Spark.
+Links do not change: their rows are in other files now. Of two concurrent compactions one is put, and the other has
+worked in vain. Blocking; no Spark.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from sarameya_handlers.landing.numbered import last_number
 
 @attrs.frozen(slots=True)
 class Compaction:
-    """`number` counts from 1; `replaced` are names of files below the table's root."""
+    """One compaction: the files that it replaced, and the files that replace them."""
 
     number: int
+    """Counts from 1."""
     attempt: str
     replaced: tuple[str, ...]
+    """Names of files, relative to the table's root."""
     files: tuple[DataFile, ...]
 
 
@@ -35,12 +37,12 @@ _ATTEMPT = "compacted"
 
 
 def attempt_of(number: int) -> str:
-    """Return a new attempt at the compaction of this number; its files and its directory are named after it."""
+    """Return the id of a new attempt at this compaction. Its files and its directory are named after it."""
     return f"{_ATTEMPT}-{number}-{uuid4().hex}"
 
 
 def number_of(attempt: str) -> int | None:
-    """Return the number that an attempt tries to put, by its name; None for an attempt at a link."""
+    """Return the number of the compaction that an attempt id belongs to; None for an attempt at a link."""
     match attempt.split("-"):
         case [word, number, _] if word == _ATTEMPT and number.isdecimal():
             return int(number)
@@ -48,19 +50,27 @@ def number_of(attempt: str) -> int | None:
 
 
 class Compactions:
-    """The compactions below a directory."""
+    """Compactions below a directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root / "compactions"
 
     def put(self, compaction: Compaction) -> bool:
-        """Put it if there is none of its number, durably; False where there is one. Raises OSError, UnansweredError."""
+        """Put a compaction durably, if none of its number exists.
+
+        Returns:
+            False if one exists, whoever put it.
+
+        Raises:
+            UnansweredError: The outcome is unknown.
+            OSError: The compaction was not put, and will not be.
+        """
         return put_if_absent(self._path(compaction.number), msgspec.json.encode(compaction, order="deterministic"))
 
     def take(self, number: int) -> Compaction:
-        """Put a compaction of nothing if there is none of this number, and return the one that there is.
+        """Return the compaction of this number; put an empty one first if there is none.
 
-        Afterwards no attempt at this number can be put any more, however late its process wakes.
+        Afterwards no attempt at this number can succeed any more, however late its process wakes up.
         """
         self.put(Compaction(number, attempt_of(number), (), ()))
         found = self.get(number)
@@ -68,22 +78,38 @@ class Compactions:
         return found
 
     def sync(self) -> None:
-        """Bring the names of all compactions to the disk. Raises OSError."""
+        """Sync the names of all compactions to the disk.
+
+        Raises:
+            OSError: They may be lost when the machine goes down.
+        """
         sync(self._root)
 
     def all(self) -> Iterator[Compaction]:
-        """Every one, in order. Raises BrokenChainError for one that cannot be read."""
+        """Yield all compactions in order.
+
+        Raises:
+            BrokenChainError: One cannot be parsed.
+        """
         number = 1
         while (found := self.get(number)) is not None:
             yield found
             number += 1
 
     def last(self) -> Compaction | None:
-        """The newest one. Raises BrokenChainError where it cannot be read."""
+        """Return the newest compaction, or None.
+
+        Raises:
+            BrokenChainError: It cannot be parsed.
+        """
         return self.get(last_number(lambda number: self._path(number).exists()))
 
     def get(self, number: int) -> Compaction | None:
-        """The compaction of this number; None if there is none. Raises BrokenChainError for one that cannot be read."""
+        """Return the compaction of this number, or None.
+
+        Raises:
+            BrokenChainError: It cannot be parsed.
+        """
         path = self._path(number)
         try:
             return msgspec.json.decode(path.read_bytes(), type=Compaction)

@@ -1,12 +1,12 @@
-"""The files of a landed directory: hidden while they are written, in their places once a manifest names them.
+"""Data files of a landed directory: hidden while written, published once a manifest names them.
 
-    <root>/part-orders-0-<from>-<to>-<attempt>.parquet        in its place, where readers of the plain directory see it
-    <root>/_sarameya/landing/<attempt>/...                    what an attempt has written: its own as long as it is here
-    <root>/_sarameya/links/..., <root>/_sarameya/compactions  what there is (manifests.py, compactions.py)
-    <root>/_sarameya/schemas/...                              what columns its rows have (schemas.py)
-    <root>/_sarameya/replaced/<n>/...                         what compaction n has replaced, until it is swept
+    <root>/part-orders-0-<from>-<to>-<attempt>.parquet        a published file, which plain readers see
+    <root>/_sarameya/landing/<attempt>/...                    files of an attempt that are not published
+    <root>/_sarameya/links/..., <root>/_sarameya/compactions  manifests (manifests.py) and compactions (compactions.py)
+    <root>/_sarameya/schemas/...                              the columns of the rows (schemas.py)
+    <root>/_sarameya/replaced/<n>/...                         files that compaction n replaced, until they are swept
 
-Whatever a manifest names is either hidden or in its place, and anybody may move it there. Blocking; no Spark.
+A file that a manifest names is hidden or published, and any process may publish it. Blocking; no Spark.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from sarameya_handlers.landing.manifests import DataFile, Manifest, Manifests
 from sarameya_handlers.landing.schemas import Schemas
 
 HIDDEN = "_sarameya"
-"""What begins with an underscore Spark, pyarrow and Hive take for hidden."""
+"""Spark, pyarrow and Hive skip names that start with an underscore."""
 
 
 @attrs.frozen(slots=True)
 class Unpublished:
-    """Rows of a link or of a compaction whose files are not all in their places yet."""
+    """A link or compaction whose files are not all published yet."""
 
     what: str
     rows: int
-    """Rows that plain readers miss at most."""
+    """Upper bound of the rows that plain readers miss."""
 
 
 class DataFiles:
-    """The files below `root`."""
+    """Data files below `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -52,15 +52,20 @@ class DataFiles:
     # -- being written -------------------------------------------------------------------------------
 
     def directory(self, attempt: str) -> Path:
-        """Where this attempt writes its files, below directories as they are below the root."""
+        """Return the directory in which an attempt writes. Subdirectories are named as below the root."""
         return self.writing / attempt
 
     def settle(self, attempt: str, name: Callable[[int], str], rows: Callable[[Path], int]) -> tuple[DataFile, ...]:
-        """Give what an attempt has written its final names, and bring it to the disk; `name` makes them by their
-        number, `rows` counts."""
+        """Give the files of an attempt their final names, and sync files and names to the disk.
+
+        Args:
+            attempt: Id of the attempt.
+            name: Returns the final name of a file, given its number.
+            rows: Counts the rows of a file.
+        """
         directory = self.directory(attempt)
         files: list[DataFile] = []
-        # Files only: a directory is named by a partition's value, which may end like a file's name.
+        # Files only: a directory's name is a partition's value, which may end in ".parquet", too.
         for written in sorted(directory / name for name in _names_below(directory) if name.endswith(".parquet")):
             sync(written)
             file = written.with_name(name(len(files)))
@@ -72,16 +77,16 @@ class DataFiles:
         return tuple(files)
 
     def forget(self, attempt: str) -> None:
-        """Remove what an attempt has written and no manifest names."""
+        """Remove the files of an attempt that no manifest names."""
         shutil.rmtree(self.directory(attempt), ignore_errors=True)
 
     # -- in their places -----------------------------------------------------------------------------
 
     def publish(self, attempt: str, files: Sequence[DataFile]) -> None:
-        """Move files that a manifest names to their places, as far as they are not there yet.
+        """Publish files that a manifest names, as far as they are still hidden.
 
         Raises:
-            OSError: Some may not have been moved. The next publisher goes on with those.
+            OSError: Some may still be hidden. The next publisher continues with those.
         """
         directory = self.directory(attempt)
         if not is_there(directory):  # as it is for all but the newest
@@ -90,19 +95,20 @@ class DataFiles:
         self._clear(attempt, files)
 
     def publish_link(self, manifest: Manifest) -> Manifest:
+        """Publish the files of a link. Return its manifest."""
         self.publish(manifest.link.attempt, manifest.files)
         return manifest
 
     def publish_compaction(self, compaction: Compaction) -> None:
-        """Hide the files that a compaction has replaced, and publish its own. Any process may do it, or finish it.
+        """Hide the files that a compaction replaced, and publish its own. Any process may do or finish this.
 
-        In each directory the replaced files go first: a plain reader misses rows for a moment, and sees none twice. To
-        keep that moment short, all directories are made before, and names are synced after.
+        In each directory the replaced files go first: a plain reader misses rows for a moment, but sees none twice. To
+        keep that moment short, directories are created before it, and names are synced after it.
         """
         directory = self.directory(compaction.attempt)
         if not is_there(directory):
             return
-        self.compactions.sync()  # whoever put it may have died before its name was on the disk
+        self.compactions.sync()  # the process that put it may have died before the name was on the disk
         away = self.replaced / str(compaction.number)
         moves = [(self.root / name, away / name) for name in compaction.replaced]
         moves += [(directory / file.name, self.root / file.name) for file in compaction.files]
@@ -110,7 +116,7 @@ class DataFiles:
         self._clear(compaction.attempt, compaction.files)
 
     def publish_all(self) -> None:
-        """Finish what others have left: chains' heads, and the last compaction."""
+        """Publish what other processes left hidden: the heads of all chains, and the last compaction."""
         for key in self.manifests.chains():
             if head := self.manifests.head(key):
                 self.publish_link(head)
@@ -118,9 +124,9 @@ class DataFiles:
             self.publish_compaction(last)
 
     def unpublished(self) -> Iterator[Unpublished]:
-        """Links and compactions that were put, but whose files are not in their places yet.
+        """Yield links and compactions that were put, and whose files are not published yet.
 
-        Whoever puts one publishes it at once. What stays here for longer, somebody has left who died.
+        A process that puts one publishes it at once. One that stays unpublished was left by a process that died.
         """
         for key in self.manifests.chains():
             if (head := self.manifests.head(key)) and (rows := self._hidden_rows(head.link.attempt, head.files)):
@@ -133,25 +139,25 @@ class DataFiles:
         return sum(file.rows for file in files if is_there(directory / file.name)) if is_there(directory) else 0
 
     def _partition(self, move: tuple[Path, Path]) -> tuple[Path, bool]:
-        """The directory that plain readers see, of a move out of it or into it; moves into it are the last."""
+        """Sort key of a move: the visible directory that it changes; within one, moves into it come last."""
         file, to = move
         is_shown = self.hidden not in to.parents
         return (to if is_shown else file).parent, is_shown
 
     def _move(self, moves: Sequence[tuple[Path, Path]]) -> None:
-        """Move files in this order, as far as they are not moved yet. All new names are on the disk afterwards."""
+        """Move the files that are not moved yet, in this order, and sync all new names to the disk."""
         pending = [(file, to) for file, to in moves if is_there(file)]
         for directory in sorted({to.parent for _, to in pending}):
             make_directory(directory)
         for file, to in pending:
-            with suppress(FileNotFoundError):  # somebody else has just moved it
+            with suppress(FileNotFoundError):  # another process has just moved it
                 file.rename(to)
         for directory in sorted({to.parent for _, to in moves}):
-            with suppress(FileNotFoundError):  # what was replaced is swept already
-                sync(directory)  # also where somebody else has moved files, and has not come to this
+            with suppress(FileNotFoundError):  # the replaced files are swept already
+                sync(directory)  # also where another process moved the files: it may have died before its sync
 
     def _clear(self, attempt: str, files: Sequence[DataFile]) -> None:
-        """Remove the directory of an attempt, unless a file is still there that its manifest names."""
+        """Remove an attempt's directory, unless it still holds a file that the manifest names."""
         directory = self.directory(attempt)
         if {file.name for file in files}.isdisjoint(_names_below(directory)):
             shutil.rmtree(directory, ignore_errors=True)
@@ -159,7 +165,7 @@ class DataFiles:
     # -- to be read ----------------------------------------------------------------------------------
 
     def live(self) -> Iterator[tuple[DataFile, Path]]:
-        """The files that hold the table's rows, each record once, and where each is at the moment."""
+        """Yield the files that hold each record once, and the current path of each."""
         compactions = list(self.compactions.all())
         replaced = {name for compaction in compactions for name in compaction.replaced}
         brought = (
@@ -177,10 +183,14 @@ class DataFiles:
 
 
 def _names_below(directory: Path) -> Iterator[str]:
-    """Raises OSError, where a listing is not complete."""
+    """Yield the names of all files below a directory, relative to it.
+
+    Raises:
+        OSError: A directory cannot be listed. `os.walk` alone would skip it silently.
+    """
 
     def fail(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # somebody else removes it
+        if not isinstance(error, FileNotFoundError):  # another process removes it
             raise error
 
     for parent, _, names in os.walk(directory, onerror=fail):

@@ -1,12 +1,11 @@
-"""Dead letters as Parquet files: the columns of Spark's Kafka source, and beside them what went wrong.
+"""Dead letters as Parquet files: the columns of Spark's Kafka source, and columns for the error.
 
     <directory>/<sink>-<topic>-<partition>-<first offset>-<digest>.parquet
 
-A file holds the letters of one try to append a link. Its name is made of what is in it (whose records, and which of
-them), so the same letters written again replace themselves, and no others: another owner of the partition, a zombie
-too, may have found more of them bad, or fewer, and must not take away what is not its own. Written under a hidden name,
-synced, then renamed: whoever reads the directory sees whole files only. One that reads it through Spark, pyarrow or
-DuckDB needs to know nothing else.
+A file holds the dead letters of one attempt to append a link. Its name is a digest of their origin and offsets. So the
+same letters written again replace themselves, and no others: another owner of the partition may have rejected more
+records, or fewer, and must not replace the files of this one. A file is written under a hidden name, synced, and
+renamed, so readers of the directory (Spark, pyarrow, DuckDB) see only complete files.
 """
 
 from __future__ import annotations
@@ -36,16 +35,20 @@ if TYPE_CHECKING:
 
 _TEMPORARY = ".writing-"
 _LEFTOVER_AGE = 24 * 3600.0
-"""Seconds after which a file that was never finished is a killed process's."""
+"""Age in seconds after which an unfinished file counts as left by a killed process."""
 _NAMES = 60
-"""Characters of a sink's and a topic's name in that of a file, which may have 255; the digest makes it unique."""
+"""Characters of the sink's and of the topic's name in a file's name, which is limited to 255. The digest makes it
+unique."""
 
 
 class FileDeadLetters(DeadLetters):
-    """Writes below a directory of a local or mounted file system, which is made if it is not there.
+    """Dead letters in a directory of a local or mounted file system, which is created if missing.
 
-    Raises ConfigError for what cannot be a directory's name; entering raises HandlerError where it cannot be written,
-    DeadLetterError where it cannot be for now.
+    Entering raises HandlerError if a person must change something (a permission), DeadLetterError if the failure is
+    passing (a full disk).
+
+    Raises:
+        ConfigError: The value cannot be a directory's name.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -77,7 +80,7 @@ class FileDeadLetters(DeadLetters):
             with tempfile.TemporaryFile(dir=self._directory, prefix=_TEMPORARY):
                 pass
             for path in self._directory.glob(f"{_TEMPORARY}*"):
-                with suppress(OSError):  # somebody else's, or at it too
+                with suppress(OSError):  # another user's, or another process removes it
                     if path.stat().st_mtime < time.time() - _LEFTOVER_AGE:
                         path.unlink()
         except OSError as error:
@@ -91,7 +94,7 @@ class FileDeadLetters(DeadLetters):
             return
         try:
             work = partial(self._write, link, letters, time.time())
-            # A disk that hangs must not hold a rebalance; what is written after all, is written whole.
+            # A hanging disk must not hold up a rebalance. A thread that still finishes writes a complete file.
             await trio.to_thread.run_sync(work, abandon_on_cancel=True)
         except OSError as error:
             raise DeadLetterError(
@@ -117,7 +120,7 @@ class FileDeadLetters(DeadLetters):
 
 
 def file_name(link: Link, letters: Sequence[DeadLetter]) -> str:
-    """The same for the same records, whatever try they are of; another one for any others."""
+    """Return the name of a file: equal for the same records, whatever attempt they belong to."""
     key, origin = link.key, link.origin
     whose = [key.sink, key.topic, str(key.partition), origin.group, origin.topic_id]
     which = [str(letter.offset) for letter in letters]

@@ -1,4 +1,4 @@
-"""Where dead letters go, as an app file says it:
+"""The `dead_letters` table of an app file:
 
     [handler.options.dead_letters]
     topic = "orders.dead"
@@ -20,7 +20,15 @@ from sarameya_handlers.options import check_known
 
 
 def dead_letters(options: Any, prefix: str = "dead_letters.") -> DeadLetters:
-    """Raises ConfigError, naming the option with `prefix` before it."""
+    """Return the place for dead letters that these options describe.
+
+    Args:
+        options: Table of an app file.
+        prefix: Prepended to the names of options in errors.
+
+    Raises:
+        ConfigError: An option is unknown, missing, or has a wrong value.
+    """
     if not isinstance(options, Mapping):
         raise ConfigError(prefix.rstrip("."), options, "must be a table: path, or topic and bootstrap_servers")
     check_known(options, {"path", "topic", "bootstrap_servers"}, prefix)

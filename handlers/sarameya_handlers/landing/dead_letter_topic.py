@@ -1,15 +1,16 @@
-"""Dead letters as records of a Kafka topic: key, value and headers as they were, and behind them what went wrong.
+"""Dead letters as records of a Kafka topic: key, value and headers unchanged, followed by headers about the error.
 
-The headers are named as Kafka Connect's are (`__connect.errors.*`), and are text, as there:
+The headers follow the names of Kafka Connect's (`__connect.errors.*`), and are text like those:
 
-    __sarameya.errors.topic, .partition, .offset      where the record stands
-    __sarameya.errors.timestamp                       its timestamp, in milliseconds; left out if it has none
-    __sarameya.errors.exception.message               why it did not land
-    __sarameya.errors.sink, .group                    who would have landed it
-    __sarameya.errors.link, .attempt                  the number of the link that leaves it out, and the try of it
+    __sarameya.errors.topic, .partition, .offset      the record's place
+    __sarameya.errors.timestamp                       the record's timestamp in milliseconds; omitted if it has none
+    __sarameya.errors.exception.message               the reason why it did not land
+    __sarameya.errors.sink, .group                    the sink and the group that rejected it
+    __sarameya.errors.link, .attempt                  the link that leaves it out, and the attempt at the link
 
-The letter's own timestamp is that of its writing: with the record's, a topic would remove old ones at once, and refuse
-those of tomorrow. Not for a compacted topic, which keeps one letter a key and takes none without.
+A dead letter's timestamp is the time of its writing. With the record's timestamp, retention would delete old letters at
+once, and brokers would refuse timestamps in the future. The topic must not be compacted: compaction keeps one letter
+for each key, and rejects letters without a key.
 """
 
 from __future__ import annotations
@@ -27,15 +28,22 @@ from sarameya_handlers.landing.links import Link
 PREFIX = "__sarameya.errors."
 
 _MOST_BYTES = 100 * 2**20
-"""No broker takes more in a request, as it comes; whether a topic takes a letter is the topic's own matter."""
+"""Default limit of a broker's requests (`socket.request.max.bytes`). Topics have lower limits of their own."""
 
 
 class TopicDeadLetters(DeadLetters):
-    """Writes to a topic, which must be there, and should take a little more than the topics that are landed
-    (`max.message.bytes`): headers are added. All in-sync replicas have a letter when `write` returns.
+    """Dead letters in a topic, which must exist. All in-sync replicas have a letter when `write` returns.
 
-    `config` is for the connection, retries and compression; the other arguments are those of `Producer`. Raises
-    ConfigError for a topic or an address that cannot be.
+    The topic's `max.message.bytes` should exceed that of the landed topics a little, since headers are added.
+
+    Args:
+        bootstrap_servers: Addresses, HOST:PORT each.
+        topic: Name of the topic.
+        config: Options of connection, retries and compression.
+        **producer: Further arguments of `Producer`.
+
+    Raises:
+        ConfigError: The topic or an address is invalid.
     """
 
     def __init__(
@@ -53,8 +61,8 @@ class TopicDeadLetters(DeadLetters):
         self._producer = Producer(bootstrap_servers, config, **producer)
         self._is_open = False
         self._stored: dict[str, set[int]] = {}
-        """By attempt, of letters that could not be written together: the offsets of those that were, one by one. One
-        that a topic never takes is tried again and again, and its neighbours with it would fill the topic."""
+        """Offsets of letters that were written one by one after a batch failed, by attempt id. Otherwise the retries
+        of one letter that the topic rejects would write its neighbours again and again."""
 
     @property
     def name(self) -> str:

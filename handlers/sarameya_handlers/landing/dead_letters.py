@@ -1,9 +1,9 @@
-"""Where records go that cannot land: what a dead letter is, and what a place for them promises. No I/O here.
+"""Dead letters, and the interface of places for them. No I/O here.
 
-`dead_letter_topic` writes them to a Kafka topic, `dead_letter_files` to Parquet files. A place says that letters are
-durable before the link that leaves them out is tried. So none is lost, whatever dies in between; but letters whose link
-is then not ours, or is tried again by another owner, are written again: at least once, never exactly once. `attempt`
-tells the copies apart, and topic, partition and offset say that they are copies.
+`dead_letter_topic` writes them to a Kafka topic, `dead_letter_files` to Parquet files. Letters are durable before the
+link that leaves them out is attempted, so a crash in between loses none. If the attempt fails, or another owner repeats
+it, the letters are written again: at least once, not exactly once. Copies have equal topic, partition and offset, and
+different attempts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sarameya_handlers.landing.links import Link
 
 
 class DeadLetterError(SarameyaError):
-    """Dead letters could not be written. The records stay where they are: their partition waits, nothing is committed.
+    """Dead letters could not be written. Their partition waits, and commits nothing.
 
-    What is in the way (a full disk, a missing grant, a topic that takes less) may be mended while it waits.
+    The cause (a full disk, a missing ACL, a topic's size limit) may be removed while it waits.
     """
 
     retriable = True
@@ -30,31 +30,35 @@ class DeadLetterError(SarameyaError):
 
 @attrs.frozen(slots=True, kw_only=True)
 class DeadLetter:
-    """A record that cannot land, and why. Its topic and partition are those of the link that leaves it out."""
+    """A record that cannot land, and its error. Topic and partition are those of the link that leaves it out."""
 
     offset: int
     error: str
-    """One line."""
+    """Error message, one line."""
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp: int | None = None
-    """Milliseconds since 1970; None where the record has none."""
+    """Milliseconds since 1970; None if the record has none."""
     timestamp_type: int = 0
-    """As in Spark's Kafka source: 0 says that its producer set it, 1 that its topic did."""
+    """0: CreateTime, 1: LogAppendTime, as in Spark's Kafka source."""
 
 
 class DeadLetters(ABC):
-    """A place for dead letters; an async context manager for as long as it is used, by any number of partitions."""
+    """A place for dead letters, shared by any number of partitions. Use it as an async context manager."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """In words: `topic orders.dead`, `directory /data/dead`."""
+        """Name for log lines, such as `topic orders.dead` or `directory /data/dead`."""
 
     @abstractmethod
     async def __aenter__(self) -> Self:
-        """Raises HandlerError, or what the place raises, where it cannot be written to at all."""
+        """Open the place.
+
+        Raises:
+            HandlerError: It cannot be written to until a person changes something.
+        """
 
     @abstractmethod
     async def __aexit__(
@@ -63,7 +67,12 @@ class DeadLetters(ABC):
 
     @abstractmethod
     async def write(self, link: Link, letters: Sequence[DeadLetter]) -> None:
-        """Returns once all of them are durable; `link` is the one that leaves them out.
+        """Write letters, and return once all of them are durable.
 
-        Raises DeadLetterError. That, or a cancellation, leaves it open which of them are written: write all again.
+        Args:
+            link: Link that leaves them out.
+            letters: Dead letters of that link.
+
+        Raises:
+            DeadLetterError: Some may not be written. After this error, or a cancellation, write all of them again.
         """

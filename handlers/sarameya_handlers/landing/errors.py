@@ -1,4 +1,4 @@
-"""What stops a chain: each says what was found, what it means, and what to do about it."""
+"""Errors that stop a chain. Each message says what was found, what it means, and what to do."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from sarameya import HandlerError, SarameyaError
 
 
 class ChainError(SarameyaError):
-    """A partition cannot be landed in this table any further without losing or repeating records.
+    """Landing the partition any further would lose or repeat records.
 
-    A person has to mend the table, the group's offset or the app file first: a retry finds the same.
+    A retry finds the same: a person has to change the table, the group's offset, or the app file first.
     """
 
     permanent = True
 
 
 class BrokenChainError(ChainError):
-    """What the table holds is no chain: a link is missing, or does not begin where the one before it ends."""
+    """The table's links are no chain: one is missing, or does not start where the previous one ends."""
 
 
 class RewoundTableError(ChainError):
-    """The table holds less than has been landed in it: it was restored, dropped or made anew."""
+    """The table holds less than was landed in it: it was restored, dropped, or recreated."""
 
 
 class ForgottenChainError(ChainError):
-    """The chain has begun, but the table has forgotten where it ends (what it keeps of its history is too short)."""
+    """The chain exists, but the table's history no longer contains its head: its retention is too short."""
 
 
 class ForeignChainError(ChainError, HandlerError):
-    """The table's links are another group's, another sink's, or those of a topic that has been made anew."""
+    """The table's links belong to another group, another sink, or an earlier topic of the same name."""
 
 
 class MovedCommitError(ChainError):
-    """The group's commit was moved beyond what has landed: what lies between would never land."""
+    """The group's committed offset was moved, so that records would never land, or land twice."""
 
 
 class LostRecordsError(ChainError):
-    """Records that have not landed are gone from the log (retention), or the log was cut below what has landed."""
+    """Records were deleted before they landed, or the log was truncated below the chain's end."""

@@ -1,6 +1,6 @@
-"""What must be on the disk before something else is said to be: files, names, and names that are taken only once.
+"""Durable files and names, and names that only one process can take.
 
-For local file systems, and mounted ones with the same meaning of `link(2)`. Blocking.
+For local file systems, and mounted ones with the same semantics of `link(2)`. Blocking.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from uuid import uuid4
 
 TEMPORARY = "put-"
-"""What names of files begin with that are about to get their own."""
+"""Prefix of temporary files that are about to get their final name."""
 
 _UNNAMED = (errno.EACCES, errno.EDQUOT, errno.ENOENT, errno.ENOSPC, errno.EPERM, errno.EROFS)
-"""Answers of a file system that does not give a name, nor will. Any other error may stand for no answer: of a mount
-that waits for its server only for so long, which may carry it out later."""
+"""Errors of link(2) after which the name does not exist, and will not. Any other error may stand for a lost response: a
+mount stops waiting for its server, which may still execute the call."""
 
 
 _UNUSABLE = frozenset(
@@ -37,20 +37,20 @@ _UNUSABLE = frozenset(
         errno.EXDEV,
     }
 )
-"""Answers that stay until somebody chooses another directory, or grants this one, or another file system."""
+"""Errors that remain until a person chooses another directory or file system, or grants a permission."""
 
 
 class UnansweredError(OSError):
-    """Whether a file got its name is not known: it may have, or may yet."""
+    """The outcome of a put is unknown: the file may have got its name, or may still get it."""
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether it is a matter of configuration. Else it may pass: a full disk, a server that is away."""
+    """Return whether a person has to change something. Otherwise the error is passing, as a full disk is."""
     return error.errno in _UNUSABLE
 
 
 def sync(path: Path) -> None:
-    """Bring a file's bytes, or a directory's names, to the disk."""
+    """Sync a file's bytes, or a directory's names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -59,11 +59,11 @@ def sync(path: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory and its parents, each name synced to the disk. Do nothing if the directory exists.
+    """Create a directory and its parents, and sync each name to the disk. Do nothing if the directory exists.
 
     Raises:
-        OSError: A directory cannot be made, or its name cannot be synced. Then it is removed again, so that nobody
-            takes the name for a durable one.
+        OSError: A directory cannot be created, or its name cannot be synced. It is removed again then, so that no
+            process takes the name for a durable one.
     """
     if is_there(directory):
         return
@@ -75,7 +75,7 @@ def make_directory(directory: Path) -> None:
         try:
             sync(path.parent)
         except OSError:
-            with suppress(OSError):  # somebody else has put something into it
+            with suppress(OSError):  # another process has put a file into it
                 path.rmdir()
             raise
 
@@ -97,13 +97,13 @@ def is_there(path: Path) -> bool:
 
 
 def put_if_absent(path: Path, content: bytes) -> bool:
-    """Put a file with this content, durably and whole, if no file has its name. Of all who try, one succeeds.
+    """Put a file with this content, durably and whole, if no file has its name. Exactly one caller succeeds.
 
     Returns:
-        True if this call has put the file; False if another file has its name.
+        True if this call put the file; False if another file has its name.
 
     Raises:
-        UnansweredError: Whether the file was put is not known, nor whether it will be.
+        UnansweredError: The outcome is unknown, and the put may still take effect.
         OSError: The file was not put, and will not be.
     """
     make_directory(path.parent)
@@ -117,7 +117,7 @@ def put_if_absent(path: Path, content: bytes) -> bool:
             raise
         raise _unanswered(error) from error
     finally:
-        # What is left of it a sweep removes; what has become of the name is more important to know.
+        # A sweep removes the rest; the outcome of the put is more important than this error.
         with suppress(OSError):
             temporary.unlink()
     try:
@@ -128,10 +128,10 @@ def put_if_absent(path: Path, content: bytes) -> bool:
 
 
 def _is_same(temporary: Path, path: Path) -> bool:
-    """Return whether the name is that of our own file: an NFS client may send a call twice, and the second one fails.
+    """Return whether the name is our own file's: an NFS client may send a call twice, and the second one fails.
 
     Raises:
-        UnansweredError: The name was said to be taken, and what it names cannot be seen.
+        UnansweredError: The name is taken, and its file cannot be examined.
     """
     try:
         return path.samefile(temporary)
@@ -144,7 +144,11 @@ def _unanswered(error: OSError) -> UnansweredError:
 
 
 def names_are_given_once(directory: Path) -> bool:
-    """Whether link(2) refuses a name in this directory that is taken: it is tried. Raises OSError if it gives none."""
+    """Return whether link(2) refuses a taken name in this directory, by trying it.
+
+    Raises:
+        OSError: link(2) fails for a new name.
+    """
     with tempfile.NamedTemporaryFile(dir=directory, prefix="probe-") as probe:
         name = f"{probe.name}-linked"
         os.link(probe.name, name)
@@ -158,7 +162,7 @@ def names_are_given_once(directory: Path) -> bool:
 
 
 def put_over(path: Path, content: bytes) -> None:
-    """Have a file with this content, whole, in place of what had its name. Not durably: for what may be lost."""
+    """Replace a file atomically. The new content may be lost when the machine goes down."""
     temporary = _written(path.parent, content, durably=False)
     try:
         os.replace(temporary, path)
@@ -169,8 +173,8 @@ def put_over(path: Path, content: bytes) -> None:
 
 
 def _written(directory: Path, content: bytes, *, durably: bool = True) -> Path:
-    """Write a temporary file. If that fails, remove what was written of it."""
-    # Not mkstemp's, which nobody else may read: who reads the table may be another user.
+    """Write a temporary file, and remove it again if that fails."""
+    # Not by mkstemp, whose files only this user may read: another user may read the table.
     temporary = directory / f"{TEMPORARY}{uuid4().hex}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -180,7 +184,7 @@ def _written(directory: Path, content: bytes, *, durably: bool = True) -> Path:
                 file.flush()
                 os.fsync(file.fileno())
     except OSError:
-        with suppress(OSError):  # a sweep removes it; why the file was not written is more important
+        with suppress(OSError):  # a sweep removes it; the first error is more important
             os.unlink(temporary)
         raise
     return temporary

@@ -1,7 +1,7 @@
-"""What a table remembers of each landing, and what Kafka's commit says of it. Pure.
+"""Links, as a table stores them, and the note about a link in Kafka's commit metadata. Pure.
 
-A chain's links are numbered 1, 2, 3 ... and each begins where the one before it ends, so that what a table holds of a
-partition can be proved from its links alone, and a compare-and-swap needs no more than a number.
+A chain's links are numbered 1, 2, 3 ... and each starts where the previous one ends. So the links alone prove which
+records of a partition a table holds, and a number is enough for a compare-and-swap.
 """
 
 from __future__ import annotations
@@ -17,26 +17,30 @@ from sarameya import TopicPartition
 from sarameya_handlers.landing.errors import BrokenChainError
 
 UNKNOWN_EPOCH = -1
-"""The leader epoch of records older than leader epochs."""
+"""Leader epoch of records older than leader epochs."""
 
 UNKNOWN_BEGIN = -1
-"""The begin of a chain whose links do not say it."""
+"""Begin offset of a chain whose links do not record it."""
 
 
 class Kind(StrEnum):
-    """What a link stands for."""
+    """Kind of a link."""
 
     RECORDS = "records"
-    """Records that were landed; those that a transform dropped, or dead letters, are in its range too."""
+    """Landed records. Its range includes records that a transform dropped, and dead letters."""
     GAP = "gap"
-    """Records that were left out on purpose, for the `reason` that it names."""
+    """Records left out on purpose, for the link's `reason`."""
     RESTATED = "restated"
-    """Nothing: what the one before it said, said anew, before a table forgets it."""
+    """No records: a repetition of the head, before the table's history forgets it."""
 
 
 @attrs.frozen(slots=True, order=True)
 class ChainKey:
-    """Whose chain: a sink's, of one partition. `sink` is the name under which a sink writes into a table."""
+    """Identity of a chain: one sink's, for one partition.
+
+    Attributes:
+        sink: Name under which a sink writes into a table.
+    """
 
     sink: str
     topic: str
@@ -44,7 +48,7 @@ class ChainKey:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose records the chain is of."""
+        """Partition whose records the chain covers."""
         return TopicPartition(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -53,22 +57,22 @@ class ChainKey:
 
 @attrs.frozen(slots=True, kw_only=True)
 class Origin:
-    """The source of a chain's records; it never changes. What is unknown is empty, and differs from nothing."""
+    """Source of a chain's records. It never changes. An unknown value is empty, and matches every value."""
 
     group: str
     topic_id: str = ""
-    """The topic's id (KIP-516), 32 hexadecimal digits; empty where its brokers have none."""
+    """Topic id (KIP-516), 32 hexadecimal digits; empty if the brokers have none."""
     cluster_id: str = ""
-    """The cluster's id (KIP-78). It only counts where a topic id is missing, which says more."""
+    """Cluster id (KIP-78). Compared only where a topic id is missing, since a topic id says more."""
     begin: int = UNKNOWN_BEGIN
-    """The offset at which the chain's first link begins; links of older versions do not say it."""
+    """Offset at which the chain's first link starts; links of older versions do not record it."""
 
     def is_other(self, origin: Origin) -> bool:
-        """Return whether these cannot be the origin of the same records."""
+        """Return whether the two cannot be the origin of the same records."""
         return self.group != origin.group or self.is_of_another_topic(origin) or self._differs("begin", origin)
 
     def is_of_another_topic(self, origin: Origin) -> bool:
-        """Return whether the topics only share their name: made anew, or of another cluster."""
+        """Return whether the topics only share a name: the topic was recreated, or is another cluster's."""
         if self.topic_id and origin.topic_id:
             return self.topic_id != origin.topic_id
         return self._differs("cluster_id", origin)
@@ -85,7 +89,8 @@ _UNKNOWN = Origin(group="")
 class Link:
     """Link `number` (from 1) of a chain: the records `[from_offset, to_offset)` of one partition.
 
-    Raises BrokenChainError for what cannot be a link.
+    Raises:
+        BrokenChainError: The values contradict each other.
     """
 
     key: ChainKey
@@ -93,19 +98,19 @@ class Link:
     from_offset: int
     to_offset: int
     attempt: str
-    """Unique to each try, also to land the same records: 32 hexadecimal digits."""
+    """Unique id of the attempt, 32 hexadecimal digits. A retry of the same records has another one."""
     origin: Origin
     rows: int = 0
-    """Rows that the table got by it, as far as whoever wrote the link knows; -1 for unknown."""
+    """Rows that the link added to the table, as far as its writer knew; -1 for unknown."""
     size_bytes: int = -1
-    """What they take in the table's files; -1 for unknown."""
+    """Bytes of these rows in the table's files; -1 for unknown."""
     leader_epoch: int = UNKNOWN_EPOCH
-    """Of the last record that it covers (KIP-320)."""
+    """Leader epoch of the last record in the range (KIP-320)."""
     kind: Kind = Kind.RECORDS
     reason: str = ""
     tried_at: int = 0
-    """When it was tried, by the wall clock of whoever tried it, in milliseconds since 1970. For people, and for how
-    long a table remembers; nothing else is decided by it."""
+    """Time of the attempt by its owner's wall clock, in milliseconds since 1970. Shown to people, and used to restate
+    idle heads in time. Nothing else depends on it."""
 
     def __attrs_post_init__(self) -> None:
         if problem := self._problem():
@@ -125,7 +130,7 @@ class Link:
         return None
 
     def follows(self, previous: Link) -> bool:
-        """Whether it is the next one: dense and contiguous, of the same chain and origin."""
+        """Return whether this is the link right after `previous`: same chain, same origin, no gap."""
         return (
             self.key == previous.key
             and self.number == previous.number + 1
@@ -134,12 +139,16 @@ class Link:
         )
 
     def to_json(self) -> str:
-        """One line, with what is needed to read it back without the table."""
+        """Return the link as one line of JSON, complete without the table."""
         return msgspec.json.encode(self, order="deterministic").decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Raises BrokenChainError for anything that `to_json` has not made."""
+        """Parse what `to_json` returned.
+
+        Raises:
+            BrokenChainError: The text is not a link.
+        """
         try:
             return msgspec.json.decode(text, type=cls)
         except BrokenChainError:
@@ -153,7 +162,11 @@ class Link:
 
 
 def check_chain(links: Iterable[Link]) -> None:
-    """Raises BrokenChainError unless each of `links`, in order, follows the one before it."""
+    """Check that each link follows the previous one.
+
+    Raises:
+        BrokenChainError: It does not.
+    """
     previous: Link | None = None
     for link in links:
         if previous is not None and not link.follows(previous):
@@ -165,7 +178,7 @@ def check_chain(links: Iterable[Link]) -> None:
 
 @attrs.frozen(slots=True)
 class Note:
-    """What the metadata of a commit says: `number` was this sink's head, written by `attempt`."""
+    """Note in a commit's metadata: link `number`, written by `attempt`, was the sink's head."""
 
     sink: str
     number: int
@@ -173,10 +186,18 @@ class Note:
 
     @classmethod
     def of(cls, link: Link) -> Self:
+        """Return the note about a link."""
         return cls(link.key.sink, link.number, link.attempt)
 
     def link(self, key: ChainKey, origin: Origin, offset: int, leader_epoch: int = UNKNOWN_EPOCH) -> Link:
-        """What is left of the link where nothing but the commit at `offset` tells of it: which it was, and its end."""
+        """Return a link reconstructed from a commit alone: its number, attempt, and end.
+
+        Args:
+            key: Identity of the chain.
+            origin: Origin of the chain.
+            offset: Committed offset, which is the link's end.
+            leader_epoch: Leader epoch of the commit.
+        """
         return Link(
             key=key,
             number=self.number,
@@ -189,12 +210,12 @@ class Note:
         )
 
     def to_metadata(self) -> str:
-        """For a commit's metadata: some eighty bytes, of the 4,096 that Kafka takes by default."""
+        """Return the note as commit metadata: about 80 bytes of the 4,096 that Kafka accepts by default."""
         return msgspec.json.encode({_TAG: self}).decode()
 
     @classmethod
     def from_metadata(cls, metadata: str) -> Self | None:
-        """None for what others have written there."""
+        """Parse commit metadata. Return None if it is not ours."""
         try:
             told: dict[str, Any] = msgspec.json.decode(metadata, type=dict[str, Any])
             return msgspec.convert(told[_TAG], type=cls)

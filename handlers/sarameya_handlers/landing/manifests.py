@@ -1,11 +1,11 @@
-"""Chains kept as files: a manifest for each link, which is there or not, and once it is there never changes.
+"""Chains stored as files: one manifest for each link. A manifest never changes.
 
-    <root>/links/<sink>/<topic>/<partition>/00000000000000000007.json      link 7, and the files that it brought
-                                           /head                           a number: a link that is surely there
+    <root>/links/<sink>/<topic>/<partition>/00000000000000000007.json      link 7, and its data files
+                                           /head                           the number of a link that exists
 
-A manifest is put only if there is none of its number: a temporary file, complete and on the disk, is given its name
-by `link(2)`, which fails where the name is taken. That is the compare-and-swap of a chain. It holds on local and on
-mounted POSIX file systems; who loses hears of it, but nobody needs to: `since` tells who won. Blocking; no Spark.
+A manifest is put only if none of its number exists: a complete, synced temporary file gets its name by `link(2)`, which
+fails if the name is taken. This is the compare-and-swap of a chain. It holds on local and mounted POSIX file systems.
+The loser gets an error, but does not depend on it: `since` returns the winner. Blocking; no Spark.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ logger = logging.getLogger("sarameya.spark")
 _DIGITS = 20
 _HEAD = "head"
 _HINT_EVERY = 16
-"""Links between two hints. An old hint, or none, costs a few look-ups more."""
+"""Links between two updates of the head file. An old or missing one costs a few look-ups more."""
 
 
 @attrs.frozen(slots=True)
 class DataFile:
-    """A file that a link brought. `name` is its final one, below the table's root."""
+    """Data file of a link. `name` is its final name, relative to the table's root."""
 
     name: str
     rows: int
@@ -43,37 +43,42 @@ class DataFile:
 
 @attrs.frozen(slots=True)
 class Manifest:
-    """What a link is, and what it brought."""
+    """A link and its data files."""
 
     link: Link
     files: tuple[DataFile, ...] = ()
 
 
 class Manifests:
-    """The manifests below a directory, which is made if it is not there."""
+    """Manifests below a directory, which is created if missing."""
 
     def __init__(self, root: Path) -> None:
         self._root = root / "links"
         self._synced: dict[ChainKey, int] = {}
-        """The newest link of each chain that is known to be on the disk."""
+        """Newest link of each chain that is known to be on the disk."""
 
     def put(self, manifest: Manifest) -> bool:
-        """Put it if there is none of its number, durably; False where there is one, whoever's that is.
+        """Put a manifest durably, if none of its number exists.
 
-        Raises OSError, and UnansweredError, as `put_if_absent` does.
+        Returns:
+            False if one exists, whoever put it.
+
+        Raises:
+            UnansweredError: The outcome is unknown.
+            OSError: The manifest was not put, and will not be.
         """
         link = manifest.link
         directory = self._directory(link.key)
         if not put_if_absent(directory / _name(link.number), msgspec.json.encode(manifest, order="deterministic")):
             return False
-        # From here on the link is there for good: nothing that fails may be taken for a failure of the put.
+        # The link exists for good from here on: a later failure must not look like a failure of the put.
         self._synced[link.key] = link.number
         if link.number % _HINT_EVERY == 0:
             self._hint(directory, link.number)
         return True
 
     def sync(self, link: Link) -> None:
-        """Bring a link that was found to the disk: whoever put it may have died, or failed, before doing so.
+        """Sync a link that was found to the disk. Its writer may have died before it did.
 
         Raises:
             OSError: The link may be lost when the machine goes down.
@@ -83,7 +88,11 @@ class Manifests:
             self._synced[link.key] = link.number
 
     def get(self, key: ChainKey, number: int) -> Manifest | None:
-        """The manifest of this link; None if there is none. Raises BrokenChainError for one that cannot be read."""
+        """Return the manifest of a link, or None.
+
+        Raises:
+            BrokenChainError: It cannot be parsed, or is another link's.
+        """
         path = self._directory(key) / _name(number)
         try:
             text = path.read_bytes()
@@ -98,32 +107,36 @@ class Manifests:
         return manifest
 
     def since(self, key: ChainKey, number: int) -> Iterator[Manifest]:
-        """Every manifest from this link on, in order, up to the first number that has none."""
+        """Yield the manifests from this number on, up to the first number without one."""
         while (manifest := self.get(key, number)) is not None:
             yield manifest
             number += 1
 
     def head(self, key: ChainKey) -> Manifest | None:
-        """The last one; None for a chain that has not begun. Raises BrokenChainError."""
+        """Return the manifest of the last link, or None for an empty chain.
+
+        Raises:
+            BrokenChainError: It cannot be parsed, or is another link's.
+        """
         directory = self._directory(key)
         number = last_number(lambda number: (directory / _name(number)).exists(), self._hinted(key))
         return self.get(key, number) if number else None
 
     def chains(self) -> Iterator[ChainKey]:
-        """Every chain that there is."""
+        """Yield the keys of all chains."""
         for partition in sorted(self._root.glob("*/*/*")):
             topic = partition.parent
             yield ChainKey(unquote(topic.parent.name), unquote(topic.name), int(partition.name))
 
     def unfinished(self) -> Iterator[Path]:
-        """Manifests that somebody was about to put, and is or died of it."""
+        """Yield temporary files of manifests that are being put, or whose writer died."""
         return self._root.glob(f"*/*/*/{TEMPORARY}*")
 
     def _directory(self, key: ChainKey) -> Path:
         return self._root / _quoted(key.sink) / _quoted(key.topic) / str(key.partition)
 
     def _hint(self, directory: Path, number: int) -> None:
-        """Write where to begin to look for the head. It may lag behind, never be ahead; only time depends on it."""
+        """Write where to start searching for the head. It may lag behind, but is never ahead; it only saves time."""
         try:
             put_over(directory / _HEAD, str(number).encode())
         except OSError as error:
@@ -143,5 +156,5 @@ def _name(number: int) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name as a directory's: "." and ".." are none, and a sink may be called anything."""
+    """Return a name quoted for use as a directory's name. "." and ".." are quoted, too."""
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")

@@ -1,4 +1,4 @@
-"""Search in files that are numbered without a gap. Pure."""
+"""Search for the last of files that are numbered without a gap. Pure."""
 
 from __future__ import annotations
 

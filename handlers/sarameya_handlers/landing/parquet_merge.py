@@ -1,7 +1,7 @@
-"""Rows of several Parquet files in one: every value, type and annotation as it was, or the files are refused.
+"""Merges Parquet files without changing a value, a type, or an annotation; otherwise it refuses them.
 
-pyarrow does not write each Parquet type as it has read it: INT96 becomes INT64, or overflows. So a file is written anew
-only if pyarrow's writer makes the same Parquet schema of its columns, physical and logical types included. Blocking.
+pyarrow does not write every Parquet type as it reads it: INT96 becomes INT64, or overflows. So a file is rewritten only
+if pyarrow's writer produces the same Parquet schema, physical and logical types included. Blocking.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _BATCH_BYTES = 2**24
 _INDENT = "  "
 _ARROWS_OWN = b"ARROW:schema"
 _SPARKS_OWN = b"org.apache.spark.sql.parquet.row.metadata"
-"""Spark's columns of the file, as JSON: comments of fields, for example, are only there."""
+"""Key of Spark's schema in a file's metadata, as JSON. Only this has the comments of fields, for example."""
 _HOW_IT_WAS_READ = re.compile(", is_from_converted_type=\\w+, force_set_converted_type=\\w+")
-"""In pyarrow's text of a timestamp: not in the file."""
+"""Parts of pyarrow's text of a timestamp that do not come from the file."""
 
 Open = Callable[[], Any]
 """Opens a `pyarrow.parquet.ParquetFile`."""
@@ -33,22 +33,24 @@ Open = Callable[[], Any]
 
 @attrs.frozen(slots=True, eq=False)
 class FileSchema:
-    """The schema of a Parquet file: as Arrow reads it, and, as text for each column, as the file has it."""
+    """Schema of a Parquet file."""
 
     arrow: Any
+    """Schema as Arrow reads it."""
     columns: Mapping[str, str]
+    """Schema of each top-level column in the file, as text."""
     options: Mapping[str, bool]
-    """How pyarrow's writer makes the same columns of it, if it does (`refusal`)."""
+    """Options of pyarrow's writer that reproduce these columns."""
     refusal: str
-    """Why the file cannot be written anew with every value as it is; empty if it can be."""
+    """Reason why the file cannot be rewritten exactly; empty if it can."""
 
 
 def schema_of(opened: Open, known: dict[tuple[object, ...], FileSchema]) -> FileSchema:
-    """Read the schema of a file, and find out whether it can be written anew.
+    """Read the schema of a file, and determine whether it can be rewritten exactly.
 
     Args:
         opened: Opens the file.
-        known: Schemas that were read before. A file that has one of them gets that very object.
+        known: Schemas read so far. Files with equal schemas share one object.
     """
     with opened() as file:
         arrow, columns = file.schema_arrow, _columns(file.schema)
@@ -96,7 +98,7 @@ def _refusal(arrow: Any, columns: Mapping[str, str], options: Mapping[str, bool]
 
 
 def can_merge(one: FileSchema, other: FileSchema) -> bool:
-    """Return whether two files can become one: what both have is alike, metadata included. Either may lack columns."""
+    """Return whether two files can be merged: common columns and metadata are equal. Either may lack columns."""
     if one.options != other.options or _foreign(one) != _foreign(other):
         return False
     spark, others = _spark_fields(one), _spark_fields(other)
@@ -113,7 +115,7 @@ def can_merge(one: FileSchema, other: FileSchema) -> bool:
 
 
 def _loose(field: Any) -> Any:
-    """The field without what it says of nulls, which is one for all files then."""
+    """Return the field with every nested field nullable: merged files share one nullability."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -128,7 +130,7 @@ def _loose(field: Any) -> Any:
 
 
 def _foreign(schema: FileSchema) -> dict[bytes, bytes]:
-    """Return the file's metadata, of Spark's columns only that they are there."""
+    """Return the file's metadata, with Spark's schema reduced to its presence."""
     metadata = dict(schema.arrow.metadata or {})
     if _spark_fields(schema):
         metadata[_SPARKS_OWN] = b""
@@ -136,7 +138,7 @@ def _foreign(schema: FileSchema) -> dict[bytes, bytes]:
 
 
 def _spark_fields(schema: FileSchema) -> dict[str, Any]:
-    """Return Spark's columns of a file, by name; none where it does not have all of them, as Spark writes them."""
+    """Return Spark's schema of each column; empty if the metadata lacks a column."""
     try:
         fields = {field["name"]: field for field in json.loads((schema.arrow.metadata or {})[_SPARKS_OWN])["fields"]}
     except (KeyError, TypeError, ValueError):
@@ -145,7 +147,7 @@ def _spark_fields(schema: FileSchema) -> dict[str, Any]:
 
 
 def _nullable(kind: Any) -> Any:
-    """A field or type of Spark's JSON without what it says of nulls."""
+    """Return a field or type of Spark's JSON with everything nullable."""
     if isinstance(kind, list):
         return [_nullable(one) for one in kind]
     if not isinstance(kind, dict):
@@ -159,7 +161,7 @@ def _loose_text(column: str) -> str:
 
 
 def merged(schemas: Sequence[FileSchema]) -> FileSchema:
-    """The schema of files that can become one: every column that one of them has, null in those that lack it."""
+    """Return the schema of the merged file: the columns of all files, nullable where one of them lacks it."""
     import pyarrow as pa
 
     first = schemas[0]
@@ -171,7 +173,7 @@ def merged(schemas: Sequence[FileSchema]) -> FileSchema:
 
 
 def _merged_metadata(schemas: Sequence[FileSchema], fields: Sequence[Any]) -> dict[bytes, bytes] | None:
-    """Return the metadata that all have; Spark's columns are those of the merged file."""
+    """Return the common metadata, with Spark's schema of the merged file."""
     first: dict[bytes, bytes] | None = schemas[0].arrow.metadata
     spark = {name: field for schema in schemas for name, field in _spark_fields(schema).items()}
     if first is None or not spark:
@@ -181,12 +183,19 @@ def _merged_metadata(schemas: Sequence[FileSchema], fields: Sequence[Any]) -> di
 
 
 def write(sources: Sequence[Open], schema: FileSchema, into: Path, check: Callable[[], None]) -> None:
-    """Write the rows of these files, in order, into one, whose schema is their `merged` one."""
+    """Write the rows of these files, in order, into one file of the `merged` schema.
+
+    Args:
+        sources: Open the files to merge.
+        schema: Schema of the new file.
+        into: Path of the new file.
+        check: Called for each batch. An exception from it ends the write, and propagates.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(into, schema.arrow, compression="zstd", **schema.options) as writer:
-        if schema.arrow.metadata and not schema.options["store_schema"]:  # which would bring it along
+        if schema.arrow.metadata and not schema.options["store_schema"]:  # a stored schema contains the metadata
             writer.add_key_value_metadata(schema.arrow.metadata)
         for group in _row_groups(sources, schema.arrow, check):
             writer.write_table(pa.Table.from_batches(group, schema.arrow), row_group_size=ROW_GROUP_ROWS)

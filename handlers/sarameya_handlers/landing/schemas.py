@@ -1,9 +1,9 @@
-"""The schemas that a landed directory has had: numbered, each put only if there is none of its number.
+"""Schemas of a landed directory: numbered, each put only if none of its number exists.
 
-    <root>/schemas/00000000000000000002.json      schema 2: the columns that rows have since; those before may lack some
+    <root>/schemas/00000000000000000002.json      schema 2: the columns of rows written since; older rows may lack some
 
-The newest is the directory's. Of two that put the same number one wins, and the other one looks anew. What is in the
-text is for others to know. Blocking; no Spark.
+The newest one is the directory's schema. Of two processes that put the same number one wins, and the other reads again.
+The text is opaque here. Blocking; no Spark.
 """
 
 from __future__ import annotations
@@ -18,31 +18,39 @@ from sarameya_handlers.landing.files import TEMPORARY, put_if_absent
 
 @attrs.frozen(slots=True)
 class Schema:
-    """`number` counts from 1."""
+    """Numbered schema, as text. Numbers count from 1."""
 
     number: int
     text: str
 
 
 class Schemas:
-    """The schemas below a directory."""
+    """Schemas below a directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root / "schemas"
 
     def put(self, schema: Schema) -> bool:
-        """Put it if there is none of its number, durably; False where there is one. Raises OSError, UnansweredError."""
+        """Put a schema durably, if none of its number exists.
+
+        Returns:
+            False if one exists, whoever put it.
+
+        Raises:
+            UnansweredError: The outcome is unknown.
+            OSError: The schema was not put, and will not be.
+        """
         return put_if_absent(self.path(schema.number), schema.text.encode())
 
     def newest(self) -> Schema | None:
-        """The one that counts; None where nothing has landed, or only before directories had schemas."""
+        """Return the newest schema; None if nothing has landed, or only versions without schemas landed here."""
         newest = None
         while (found := self._get(newest.number + 1 if newest else 1)) is not None:
             newest = found
         return newest
 
     def unfinished(self) -> Iterator[Path]:
-        """Schemas that somebody was about to put, and is or died of it."""
+        """Yield temporary files of schemas that are being put, or whose writer died."""
         return self._root.glob(f"{TEMPORARY}*")
 
     def _get(self, number: int) -> Schema | None:
@@ -52,5 +60,5 @@ class Schemas:
             return None
 
     def path(self, number: int) -> Path:
-        """Where this one is kept."""
+        """Return the path of a schema."""
         return self._root / f"{number:020d}.json"

@@ -1,7 +1,7 @@
-"""How much to collect so that files come out as large as they should. Pure.
+"""The number of bytes to collect for data files of a wanted size. Pure.
 
-What records take in memory and what they take in a table's files differ by a factor (compression, a transform that
-drops columns) that each landing shows anew.
+Records take fewer bytes in a table's files than in memory, by a factor that depends on compression and on the
+transform. Each flush measures the factor again.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 import attrs
 
 _WEIGHT = 0.25
-"""Of the newest landing in the factor that is believed."""
+"""Weight of the newest flush in the moving average of the factor."""
 _WIDEST = 16.0
-"""Times `max_bytes` at most that a target may ask for: memory is not to follow one odd landing."""
+"""Upper bound of the bytes to collect, in multiples of `max_bytes`: one odd flush must not exhaust the memory."""
 
 
 @attrs.define(slots=True)
 class Sizing:
-    """Bytes to collect. Without a `target`, or before the first landing, `max_bytes`."""
+    """Bytes to collect for one flush: `max_bytes` without a target, and before the first flush."""
 
     max_bytes: int
     target: int | None = None
-    """Bytes of a file, as the table stores it."""
+    """Wanted size of a file, as the table stores it."""
     _ratio: float = 0.0
-    """Bytes in files by bytes in memory, of late."""
+    """Moving average of bytes in files per byte in memory."""
 
     def landed(self, collected: int, stored: int) -> None:
-        """So many bytes in memory have become so many in files; nothing is learnt from an empty landing."""
+        """Take in a flush of `collected` bytes in memory and `stored` bytes in files. Empty flushes are ignored."""
         if collected <= 0 or stored <= 0:
             return
         ratio = stored / collected
@@ -33,7 +33,7 @@ class Sizing:
 
     @property
     def bytes(self) -> int:
-        """How many bytes of records in memory make a landing."""
+        """Bytes of records in memory to collect for one flush."""
         if self.target is None or not self._ratio:
             return self.max_bytes
         return int(min(max(self.target / self._ratio, 1), _WIDEST * self.max_bytes))

@@ -1,7 +1,7 @@
-"""Where a new owner of a partition begins, or why it must not. Pure.
+"""The start offset of a new owner of a partition, or the error that forbids a start. Pure.
 
-The table rules; Kafka's commit is a witness. What they say is held against each other, and what cannot be explained by
-members that died, hung or woke stops the partition: going on would lose records, or land them twice.
+The table decides; Kafka's commit is a witness. A difference between the two that members which died, hung, or woke up
+late cannot explain stops the partition: continuing would lose records, or land them twice.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sarameya_handlers.landing.links import UNKNOWN_BEGIN, UNKNOWN_EPOCH, ChainK
 
 @attrs.frozen(slots=True, kw_only=True)
 class Log:
-    """What the partition's log says of itself."""
+    """Offsets of the partition's log."""
 
     start: int
     end: int
     epoch_end: int | None = None
-    """Where the leader epoch of the head's last record ends in it (KIP-320); None if that was not to be found out."""
+    """End offset of the leader epoch of the head's last record (KIP-320); None if unknown."""
 
 
 RETENTION = "retention has removed them before they were read"
@@ -36,7 +36,7 @@ MOVED = "the group's commit was moved beyond them"
 
 @attrs.frozen(slots=True)
 class Gap:
-    """Records `[from_offset, to_offset)` that do not land, for the `reason` that their gap link names."""
+    """Records `[from_offset, to_offset)` that are left out, and the reason that their gap link records."""
 
     from_offset: int
     to_offset: int
@@ -45,10 +45,12 @@ class Gap:
 
 @attrs.frozen(slots=True)
 class Begin:
-    """Read from `offset`; None means where the group's policy says. `gap` has to be in the chain first."""
+    """Start of reading."""
 
     offset: int | None
+    """None: the group's offset policy decides."""
     gap: Gap | None = None
+    """Gap to be appended to the chain before any records are."""
 
 
 def begin(
@@ -60,10 +62,19 @@ def begin(
     *,
     may_leave_out: bool = False,
 ) -> Begin:
-    """Where to read from, of a partition whose chain ends with `head` and whose group has `committed`.
+    """Return where to start reading a partition.
 
-    Raises ChainError, whose subclass and text say what is wrong. `may_leave_out`: records that have not landed, and
-    that retention has removed or the group's commit was moved beyond, become a gap, rather than an error.
+    Args:
+        key: Identity of the chain.
+        origin: Origin that a chain of this member has.
+        head: Last link of the chain in the table, if any.
+        committed: Committed offset of the group, if any.
+        log: Offsets of the partition's log.
+        may_leave_out: Records that retention has removed, or that the group's commit was moved beyond, become a gap.
+            Otherwise they are an error.
+
+    Raises:
+        ChainError: A start would lose or repeat records. The subclass and the text say why, and what to do.
     """
     note = Note.from_metadata(committed.metadata) if committed else None
     if note is not None and note.sink != key.sink:
@@ -92,12 +103,12 @@ def _without_chain(key: ChainKey, committed: CommittedOffset | None, note: Note 
 
 
 def check_lost_start(found: Sequence[Link], origin: Origin, offset: int) -> None:
-    """Check links that somebody else has appended to a chain that an owner was about to begin at `offset`.
+    """Check links that another owner appended to a chain that this owner was about to start at `offset`.
 
-    The owner may only go on behind them if it might have started behind them.
+    The owner may continue behind them only if a start behind them would have been allowed.
 
     Raises:
-        ForeignChainError: They are another group's, or of another topic.
+        ForeignChainError: They belong to another group, or to another topic.
         MovedCommitError: Records between `offset` and the links would never land.
     """
     first, newest = found[0], found[-1]
@@ -105,9 +116,9 @@ def check_lost_start(found: Sequence[Link], origin: Origin, offset: int) -> None
     _check_begin(attrs.evolve(newest, origin=attrs.evolve(newest.origin, begin=first.from_offset)), offset)
     if offset > newest.to_offset:
         raise MovedCommitError(
-            f"{newest}: somebody else has begun the chain at {first.from_offset}, and this member was about to begin "
-            f"at {offset}: what lies between would never land. Was the group's offset reset while a member landed? "
-            f"Reset it to the link's end, {newest.to_offset}"
+            f"{newest}: another member started the chain at {first.from_offset}, and this member was about to start "
+            f"at {offset}: the records in between would never land. Was the group's offset reset while a member "
+            f"landed? Reset it to the link's end, {newest.to_offset}"
         )
 
 
@@ -133,7 +144,7 @@ def _check_origin(head: Link, origin: Origin) -> None:
 
 
 def _check_begin(head: Link, offset: int) -> None:
-    """Raise MovedCommitError if somebody wants records to land that lie before the chain's first link."""
+    """Raise MovedCommitError if the group's offset lies before the chain's first link."""
     begin = head.origin.begin
     if begin != UNKNOWN_BEGIN and offset < begin:
         raise MovedCommitError(
@@ -158,7 +169,7 @@ def _check_moved(head: Link, committed: CommittedOffset, log: Log, may_leave_out
 
 
 def _against_commit(head: Link, committed: CommittedOffset | None, note: Note | None) -> int:
-    """Where reading goes on, by the head and what the group has committed."""
+    """Return where to continue, according to the head and the group's commit."""
     if committed is None or note is None:
         return head.to_offset
     if note.number > head.number:
@@ -181,7 +192,11 @@ def _against_commit(head: Link, committed: CommittedOffset | None, note: Note | 
 
 
 def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool, *, reason: str = "") -> Begin:
-    """`reason`: why what lies before `offset` does not land; empty where there is nothing that could."""
+    """Return the start at `offset`, or at the log's start behind a gap.
+
+    Args:
+        reason: Reason why records between the head and `offset` do not land; empty if there are none.
+    """
     ends = log.end if log.epoch_end is None or head.leader_epoch == UNKNOWN_EPOCH else min(log.end, log.epoch_end)
     if head.to_offset > ends:
         raise LostRecordsError(
