@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +17,7 @@ import trio
 from confluent_kafka import KafkaException
 
 from tests.chaos.plan import Fault
+from tests.integration.connect_server import ConnectServerError
 from tests.integration.peers.running import ROOT
 from tests.integration.real_kafka.node import KafkaStartError
 
@@ -34,6 +36,7 @@ _KILLED_EARLY = 0.25
 """Draws below this one kill a compaction before it publishes."""
 _PUBLISHING_SECONDS = 0.1
 _COMMAND_SECONDS = 180.0
+_SERVER_STARTS = 5
 
 in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 T = TypeVar("T")
@@ -134,8 +137,7 @@ async def kill_jvm(scene: Scene, fault: Fault) -> str:
     if fault.component == "iceberg":
         await in_thread(scene.server.kill)
         await trio.sleep(fault.draw * _KILL_SECONDS)
-        await in_thread(scene.server.start)
-        return "Connect server"
+        return f"Connect server, started again at attempt {await start_server(scene)}"
     return await _kill(scene, fault, scene.services[fault.component].jvms())
 
 
@@ -220,13 +222,26 @@ async def optimize(scene: Scene, fault: Fault) -> str:
         service.start()
 
 
+async def start_server(scene: Scene) -> int:
+    """Start the Connect server. Return the number of attempts: it does not start while /tmp is full, for example."""
+    for attempt in count(1):
+        try:
+            await in_thread(scene.server.start)
+        except ConnectServerError:
+            if attempt == _SERVER_STARTS:
+                raise
+        else:
+            return attempt
+    raise AssertionError
+
+
 async def rewrite(scene: Scene, fault: Fault) -> str:
     """Compact the Iceberg table and expire its snapshots through the server by which its service lands."""
     try:
         with trio.fail_after(_COMMAND_SECONDS):
             return await in_thread(_rewrite, scene)
     except Exception as error:  # the server may be gone or busy: landing goes on, or the comparison says so
-        return f"failed: {str(error).splitlines()[0][:100]}"
+        return f"failed: {type(error).__name__}: {next(iter(str(error).splitlines()), '')[:100]}"
 
 
 def _rewrite(scene: Scene) -> str:

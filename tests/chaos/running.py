@@ -10,7 +10,7 @@ from pathlib import Path
 import trio
 
 from tests.chaos.comparing import differences, gaps
-from tests.chaos.faults import FAULTS, in_thread, send
+from tests.chaos.faults import FAULTS, in_thread, send, start_server
 from tests.chaos.plan import ROUND_SECONDS, SERVICES, Fault, concerned, rounds
 from tests.chaos.readers import READERS, log_rows
 from tests.chaos.residue import left_in_tmp, prove_swept, survivors
@@ -94,6 +94,8 @@ async def _heal(stage: Scene) -> None:
         for pid in service.processes():
             send(pid, signal.SIGCONT)
         service.start()
+    if not stage.server.is_running:
+        await start_server(stage)
     try:
         await in_thread(mend, stage.kafka)
     except KafkaStartError as error:
