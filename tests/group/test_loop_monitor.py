@@ -13,6 +13,7 @@ import trio
 
 from sarameya import Config, ConsumerGroup
 from sarameya.embedded import EmbeddedCluster
+from sarameya.group import loop_monitor
 from sarameya.group.loop_monitor import Blockage, LoopMonitor
 from sarameya.observe import Event, LoopBlocked
 from tests.group.kit import Recorder
@@ -50,6 +51,19 @@ async def test_blocked_loop_is_reported_with_its_stack(caplog: pytest.LogCapture
     (record,) = caplog.records
     assert record.threadName == "sarameya loop monitor", "it is logged while the loop is blocked"
     assert "time.sleep(seconds)" in record.getMessage()
+
+
+async def test_blockage_that_ends_before_the_next_look_is_reported_with_its_stack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread looks while the loop is blocked, but not for the whole limit yet."""
+    monkeypatch.setattr(loop_monitor, "_LOOKS", 1)
+    limit, found = 0.5, list[Blockage]()
+    with LoopMonitor(limit, found.append).watching():
+        await trio.sleep(0.5 * limit)
+        block_here(1.4 * limit)
+        await trio.sleep(0.01)
+    assert [one.where.rpartition(" ")[2] for one in found] == ["block_here"]
 
 
 async def test_blocked_loop_is_reported_without_stack_where_the_lock_is_held() -> None:

@@ -93,9 +93,14 @@ class LoopMonitor(trio.abc.Instrument):
         self._report(blockage)
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._limit / _LOOKS):
-            since = self._running_since
-            if since is None or since == self._found[0] or perf_counter() - since < self._limit:
+        until_look = self._limit / _LOOKS
+        while not self._stop.wait(until_look):
+            until_look, since = self._limit / _LOOKS, self._running_since
+            if since is None or since == self._found[0]:
+                continue
+            left = since + self._limit - perf_counter()
+            if left > 0:  # a blockage may be hardly longer than the limit
+                until_look = min(until_look, left)
                 continue
             frames = _frames_of(self._loop_thread)
             where, stack = _where(frames), "".join(frames.format())
