@@ -14,9 +14,9 @@ import trio
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from trio.testing import MockClock
 
-from sarameya import Config, ConnectError
+from sarameya import Config, ConnectError, ProtocolError, TokenError
 from sarameya.embedded import EmbeddedCluster
-from sarameya.net.broker_pool import open_broker_pool
+from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import Event, MembershipChanged
 from sarameya.protocol.versions import Api
@@ -135,6 +135,31 @@ async def test_fault_42_coordinator_that_hangs_with_a_join_is_given_up(autojump_
         cluster.move_coordinator("g", other)
         with trio.fail_after(REQUEST_TIMEOUT):
             await handler.until(lambda: bool(handler.sessions))
+
+
+@pytest.mark.parametrize("error", [TokenError("the token server is away"), ProtocolError("garbage")])
+async def test_held_join_outlives_look_ups_that_fail_beside_it(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    request, failed = BrokerPool.request, list[float]()
+
+    async def fail_for_a_while(
+        pool: BrokerPool, node: int, purpose: Purpose, message: Any, *more: Any, **fields: Any
+    ) -> Any:
+        if message is FindCoordinatorRequest and 5.0 < trio.current_time() < 15.0:
+            failed.append(trio.current_time())
+            raise error
+        return await request(pool, node, purpose, message, *more, **fields)
+
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        cluster.drop_next(Api.JOIN_GROUP, 1, half="request", hang_up=False)
+        handler = Recorder()
+        monkeypatch.setattr(BrokerPool, "request", fail_for_a_while)
+        member = await start_member(nursery, cluster, handler)
+        await trio.sleep(20)
+        assert failed
+        assert member.error is None
+        await handler.until(lambda: bool(handler.sessions))
 
 
 async def test_fault_42_commit_at_a_coordinator_that_hangs_goes_to_the_next(autojump_clock: MockClock) -> None:

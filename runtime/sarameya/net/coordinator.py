@@ -25,7 +25,6 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sarameya.config import Config
 from sarameya.errors import (
-    ConnectError,
     ConnectionLostError,
     RequestTimeoutError,
     SarameyaError,
@@ -207,19 +206,21 @@ class CoordinatorClient:
         """Wait until the group's coordinator is another broker, or does not answer any more; return the reason.
 
         A held request says nothing about the broker that holds it. Every third of `Config.request_timeout` the broker
-        is asked something that it answers at once, and another one who the coordinator is.
+        is asked something that it answers at once, and another one who the coordinator is. What else goes wrong with
+        that says nothing about the held request.
         """
         seconds = self._config.request_timeout / 3
         while True:
             await trio.sleep(seconds)
-            with suppress(ConnectError):
+            with suppress(SarameyaError):
                 located = await self.find()
                 if not located.code and located.node_id != node_id:
                     return f"the coordinator is broker {located.node_id} now, not {node_id}"
-            try:
-                await self._pool.request(node_id, Purpose.METADATA, FindCoordinatorRequest, seconds, **self._key)
-            except (ConnectionLostError, RequestTimeoutError) as error:
-                return str(error)
+            with suppress(SarameyaError):
+                try:
+                    await self._pool.request(node_id, Purpose.METADATA, FindCoordinatorRequest, seconds, **self._key)
+                except (ConnectionLostError, RequestTimeoutError) as error:
+                    return str(error)
 
     async def heartbeat(self, node_id: int, command: SendHeartbeat) -> HeartbeatAnswered:
         """One heartbeat; unanswered after half the session timeout, so that another can be tried in time."""
