@@ -6,6 +6,7 @@ metadata, coordinator.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from typing import Any
 
@@ -14,14 +15,14 @@ import trio
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from trio.testing import MockClock
 
-from sarameya import Config, ConnectError, ProtocolError, TokenError
+from sarameya import Config, ConnectError, ProtocolError, TokenError, TopicRecreatedError
 from sarameya.embedded import EmbeddedCluster
 from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import Event, MembershipChanged
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers, on_request
-from tests.group.kit import Recorder, committed, deadline, eventually, fill, orders, start_member
+from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
 
 BROKERS = (0, 1, 2)
 REQUEST_TIMEOUT = 30.0
@@ -209,6 +210,32 @@ async def test_fault_42_lagging_broker_s_partition_counts_start_no_rebalance(
         await trio.sleep(120)
         rebalances = [e for e in member.seen(MembershipChanged) if e.after == "PREPARING_REBALANCE"]
         assert len(rebalances) == 2, "the first join, and the one for the partitions that were added"
+
+
+@pytest.mark.parametrize("lagging", BROKERS)
+async def test_fault_47_topic_made_again_is_noticed_beside_a_broker_that_lags(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, lagging: int
+) -> None:
+    before = list[Any]()
+
+    def as_it_was(request: Any, answer: Any) -> None:
+        if not before:
+            before.append(copy.deepcopy(answer.topics))
+        answer.topics = copy.deepcopy(before[0])
+
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        lead_elsewhere(cluster, lagging)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, metadata_max_age=5.0)
+        await handler.until(lambda: bool(handler.sessions))
+        edit_answers(monkeypatch, Api.METADATA, as_it_was, broker_id=lagging)
+        await eventually(lambda: bool(before))
+        cluster.delete_topic("orders")
+        cluster.create_topic("orders", 3)
+        lead_elsewhere(cluster, lagging)
+        with trio.fail_after(30.0):
+            await member.ended.wait()
+        assert isinstance(claim_failure(member), TopicRecreatedError)
 
 
 async def test_fault_42_look_ups_take_every_broker_in_turn(

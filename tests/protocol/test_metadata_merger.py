@@ -87,3 +87,11 @@ def test_another_topic_id_is_believed_when_told_several_times_in_a_row() -> None
 def test_ids_that_alternate_are_not_believed() -> None:
     merged = merger(*[told(1), told(1, topic_id=SECOND_ID)] * 5)
     assert merged.current.topics["t"].topic_id == FIRST_ID
+
+
+def test_another_topic_id_is_believed_where_one_broker_of_three_lags_behind() -> None:
+    again = told(0, topic_id=SECOND_ID)
+    merged = merger(told(5), *[again, again, told(5)] * 2)
+    assert merged.current.topics["t"].topic_id == SECOND_ID
+    for answer in [again, again, told(5)] * 5:
+        assert merged.merge(answer).topics["t"].topic_id == SECOND_ID

@@ -2,7 +2,9 @@
 
 Each broker answers from its own copy of the metadata, and one that lags behind, or is cut off from the controller,
 answers with what is out of date. News is believed at once. What an answer takes back is believed once `CONFIRMATIONS`
-answers in a row have said so; brokers take turns, so those come from different ones where there are several:
+answers in a row have said so; brokers take turns, so those come from different ones where there are several. For a
+topic id they need not be in a row, but so many more than the answers with the known one: of three brokers, one may be
+cut off for days, and a deleted topic's partitions would be waited for as long.
 
 | an answer has, of a topic | until it is confirmed |
 |---|---|
@@ -17,6 +19,7 @@ topic that an answer does not have at all is not kept: who needs it looks severa
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Hashable
 
 import attrs
@@ -33,11 +36,11 @@ class MetadataMerger:
     def __init__(self) -> None:
         self.current = ClusterMetadata()
         self._doubts: dict[str, tuple[Hashable, int]] = {}
-        """Topic -> what answers take back, and how many in a row have said so."""
+        """Topic -> what answers take back, and how many have said so."""
 
     @property
     def has_doubts(self) -> bool:
-        """Whether the last answer took something back that is not confirmed: ask another broker."""
+        """Whether answers took something back that is not confirmed: ask another broker."""
         return bool(self._doubts)
 
     def merge(self, answer: ClusterMetadata) -> ClusterMetadata:
@@ -53,10 +56,12 @@ class MetadataMerger:
         if known is None or not known.partitions or not told.partitions:
             return told
         is_another = None not in (told.topic_id, known.topic_id) and told.topic_id != known.topic_id
+        before, times = doubts.get(told.name, (None, 0))
         if not is_another and told.partitions.keys() >= known.partitions.keys():
+            if isinstance(before, uuid.UUID) and times > 1:
+                self._doubts[told.name] = before, times - 1
             return _with_later_leaders(told, known)
         taken_back = told.topic_id if is_another else len(told.partitions)
-        before, times = doubts.get(told.name, (None, 0))
         times = times + 1 if before == taken_back else 1
         if times >= CONFIRMATIONS:
             return told if is_another else _with_later_leaders(told, known)
