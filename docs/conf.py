@@ -40,7 +40,7 @@ autodoc_default_options = {"members": True, "undoc-members": True, "exclude-memb
 # whoever looks into the embedded broker, or calls what is called for them.
 nitpick_ignore_regex = [
     ("py:.*", r"(?!sarameya).*"),
-    ("py:class", r"sarameya\.embedded\.(groups|framing|epoch_cache|partition_log)\..*"),
+    ("py:class", r"sarameya\.embedded\.(groups|network|log)\..*"),
     ("py:class", r"sarameya\.(testing\.virtual_time\.T|group\.leader\.RunSync)"),
     ("py:class", r"sarameya\.(consumer\.partition_consumer\.PartitionConsumer|group\.time_slices\.HandlerTime)"),
     ("py:class", r"sarameya_handlers\.spark\.tables\.row_count\.RowCount"),

@@ -20,7 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from sarameya.embedded.groups import states as coordinator
+from sarameya.embedded.groups.model import group_states as coordinator
 from sarameya.protocol import membership_states as membership
 
 PAGE = Path(__file__).parents[1] / "ARCHITECTURE.md"

@@ -25,7 +25,7 @@ from trio.testing import MockClock
 
 from sarameya import TopicPartition
 from sarameya.embedded import EmbeddedCluster
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.embedded.refusal import Refused
 from sarameya.testing import virtual_wall_clock
 from tests.churn.faults import FAULTS

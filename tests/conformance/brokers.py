@@ -11,7 +11,7 @@ import trio
 from sarameya import TopicPartition
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya_handlers.landing.links import ChainKey
 
 TOPIC = "orders"

@@ -9,8 +9,8 @@ from typing import Any
 from kafka.protocol.api_header import ResponseClassRegistry
 
 from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
-from sarameya.embedded.cluster_state import BrokerSettings, ClusterState, Node
-from sarameya.embedded.framing import decode_request, encode_answer
+from sarameya.embedded.cluster_state import BrokerNode, BrokerSettings, ClusterState
+from sarameya.embedded.network.framing import decode_request, encode_answer
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 from sarameya.protocol.records import build, decode, split
@@ -29,7 +29,7 @@ class ApiKit:
             settings or BrokerSettings(), wall_clock=lambda: WALL_TIME + self.now, rng=random.Random(0)
         )
         for node_id in range(brokers):
-            self.cluster.node_up(Node(node_id, f"broker-{node_id}", 9092 + node_id), self.now)
+            self.cluster.node_up(BrokerNode(node_id, f"broker-{node_id}", 9092 + node_id), self.now)
         for name, partitions in (topics or {}).items():
             self.cluster.create_topic(name, partitions)
 

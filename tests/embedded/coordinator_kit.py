@@ -7,24 +7,24 @@ import random
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from sarameya.embedded.group_coordinator import GroupCoordinator, Serves, serves_all
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.group import Group
-from sarameya.embedded.groups.messages import (
+from sarameya.embedded.groups.group_coordinator import GroupCoordinator, Serves, serves_all
+from sarameya.embedded.groups.model.classic_group import ClassicGroup
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import (
     CommitRequest,
     HeartbeatRequest,
-    JoinAnswer,
+    JoinGroupResult,
     JoinRequest,
-    LeaveAnswer,
+    LeaveGroupResult,
     LeaveRequest,
     LeavingMember,
     Reply,
     SupportedProtocol,
-    SyncAnswer,
+    SyncGroupResult,
     SyncRequest,
 )
-from sarameya.embedded.groups.states import GroupState
-from sarameya.embedded.groups.stored import GroupRecord, StoredOffset
+from sarameya.embedded.groups.model.stored import GroupRecord, StoredOffset
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 
@@ -118,12 +118,12 @@ class Kit:
 
     # --- requests ----------------------------------------------------------------------------------------------
 
-    def join(self, member_id: str = "", **fields: Any) -> Waiting[JoinAnswer]:
-        reply: Waiting[JoinAnswer] = Waiting()
+    def join(self, member_id: str = "", **fields: Any) -> Waiting[JoinGroupResult]:
+        reply: Waiting[JoinGroupResult] = Waiting()
         self.join_with(reply, member_id, **fields)
         return reply
 
-    def join_with(self, reply: Reply[JoinAnswer], member_id: str = "", **fields: Any) -> None:
+    def join_with(self, reply: Reply[JoinGroupResult], member_id: str = "", **fields: Any) -> None:
         self.coordinator.join(join_request(member_id, **fields), self.now, reply)
 
     def new_id(self, **fields: Any) -> str:
@@ -132,16 +132,16 @@ class Kit:
         assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
         return answer.member_id
 
-    def join_new(self, **fields: Any) -> tuple[str, Waiting[JoinAnswer]]:
+    def join_new(self, **fields: Any) -> tuple[str, Waiting[JoinGroupResult]]:
         """Both halves: the new member's id, and its waiting join."""
         member_id = self.new_id(**fields)
         return member_id, self.join(member_id, **fields)
 
     def sync(
         self, member_id: str, assignments: Mapping[str, bytes] | None = None, **fields: Any
-    ) -> Waiting[SyncAnswer]:
+    ) -> Waiting[SyncGroupResult]:
         generation = fields.pop("generation", self.group.generation if self.exists else 1)
-        reply: Waiting[SyncAnswer] = Waiting()
+        reply: Waiting[SyncGroupResult] = Waiting()
         group_id = fields.pop("group_id", GROUP)
         request = SyncRequest(group_id, generation, member_id, assignments=assignments or {}, **fields)
         self.coordinator.sync(request, self.now, reply)
@@ -152,7 +152,7 @@ class Kit:
             generation = self.group.generation if self.exists else 1
         return self.coordinator.heartbeat(HeartbeatRequest(GROUP, generation, member_id, instance), self.now)
 
-    def leave(self, *members: str | LeavingMember) -> LeaveAnswer:
+    def leave(self, *members: str | LeavingMember) -> LeaveGroupResult:
         leaving = tuple(m if isinstance(m, LeavingMember) else LeavingMember(m) for m in members)
         return self.coordinator.leave(LeaveRequest(GROUP, leaving), self.now)
 
@@ -194,7 +194,7 @@ class Kit:
         return GROUP in self.coordinator._groups
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ClassicGroup:
         return self.coordinator._groups[GROUP]
 
     @property

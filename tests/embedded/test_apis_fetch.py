@@ -9,7 +9,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 
 from sarameya.embedded.cluster_state import BrokerSettings
-from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.error_codes import ErrorCode
 from tests.embedded.api_kit import ApiKit, request, values
 

@@ -13,8 +13,8 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from sarameya.embedded.cluster_state import BrokerSettings, Node
-from sarameya.embedded.replicas import Lag
+from sarameya.embedded.cluster_state import BrokerNode, BrokerSettings
+from sarameya.embedded.replicas import ReplicaLag
 from sarameya.error_codes import ErrorCode
 from tests.embedded.api_kit import ApiKit, batch, request
 
@@ -287,10 +287,10 @@ class TestListOffsets:
 
     def test_leader_that_does_not_know_how_far_the_others_are_says_so(self, kit: ApiKit) -> None:
         log = kit.cluster.topics.partition("orders", 0).log
-        kit.cluster.hold_replica("orders", 0, 0, Lag(5, 5, in_sync=True), kit.now)
+        kit.cluster.hold_replica("orders", 0, 0, ReplicaLag(5, 5, in_sync=True), kit.now)
         kit.append("orders", 0, b"beyond the high watermark")
         assert (log.high_watermark, self.ask(kit, -1)) == (5, (0, 5, -1, 1))
-        kit.cluster.node_up(Node(2, "broker-2", 9094), kit.now)
+        kit.cluster.node_up(BrokerNode(2, "broker-2", 9094), kit.now)
         kit.cluster.topics.partition("orders", 0).replicas.ids.append(2)
         kit.cluster.move_leader("orders", 0, 2, kit.now)
         assert log.leader_epoch_start == 6

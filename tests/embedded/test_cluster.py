@@ -10,7 +10,7 @@ from kafka.protocol.consumer import FetchRequest, HeartbeatRequest, OffsetCommit
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from sarameya.embedded import EmbeddedCluster, Refused
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError
 from sarameya.model import CommittedOffset, Message, TopicPartition

@@ -14,8 +14,8 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from trio.testing import MockClock
 
 from sarameya.embedded import EmbeddedCluster, Refused
-from sarameya.embedded.faults import Drop, Fail, Fault
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.faults import Drop, ErrorResponse, Fault
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 from tests.embedded.api_kit import request
@@ -195,7 +195,7 @@ class TestWhatIsArmed:
             cluster.drop_next(Api.FETCH, None, client_id="c")
             await client.ask(heartbeat("m"))
             assert cluster.faults == (
-                Fault(api=Api.HEARTBEAT, action=Fail(REFUSED), remaining=1),
+                Fault(api=Api.HEARTBEAT, action=ErrorResponse(REFUSED), remaining=1),
                 Fault(api=Api.FETCH, action=Drop(), remaining=None, client_id="c"),
             )
             await client.ask(heartbeat("m"))

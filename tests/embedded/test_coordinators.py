@@ -12,7 +12,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sarameya.embedded.cluster_state import BrokerSettings
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.offsets_journal import read_groups
+from sarameya.embedded.offsets_topic.offsets_journal import read_groups
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 from sarameya.protocol.offsets_partition import OFFSETS_TOPIC, partition_for

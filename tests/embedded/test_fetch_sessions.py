@@ -7,20 +7,20 @@ import uuid
 
 import pytest
 
-from sarameya.embedded.epoch_cache import EpochEnd
 from sarameya.embedded.fetch_sessions import (
     EVICTION_TIME,
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
-    Answer,
     FetchContext,
     FetchPartition,
+    FetchSessionResponse,
     FetchSessions,
     PartitionKey,
-    PartitionRead,
+    PartitionReadResult,
     Partitions,
 )
+from sarameya.embedded.log.epoch_cache import EpochEnd
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 
@@ -39,7 +39,7 @@ def keys(*numbers: int) -> list[PartitionKey]:
     return [("orders", number) for number in numbers]
 
 
-QUIET = PartitionRead(high_watermark=5, last_stable_offset=5, log_start_offset=0)
+QUIET = PartitionReadResult(high_watermark=5, last_stable_offset=5, log_start_offset=0)
 
 
 class Broker:
@@ -62,7 +62,9 @@ class Broker:
             session_id, epoch, named or {}, forgotten or [], uses_topic_ids=uses_topic_ids, now=self.now
         )
 
-    def answer(self, context: FetchContext, reads: dict[int, PartitionRead] | None = None) -> Answer:
+    def answer(
+        self, context: FetchContext, reads: dict[int, PartitionReadResult] | None = None
+    ) -> FetchSessionResponse:
         found = [(asked, (reads or {}).get(asked.partition, QUIET)) for asked in context.partitions]
         return context.answer(found, self.now)
 
@@ -71,7 +73,7 @@ class Broker:
         return self.answer(self.begin(NO_SESSION, INITIAL_EPOCH, wanted(*numbers))).session_id
 
 
-def told(answer: Answer) -> list[int]:
+def told(answer: FetchSessionResponse) -> list[int]:
     return [asked.partition for asked, _ in answer.reads]
 
 
@@ -141,9 +143,9 @@ class TestLife:
         session_id = broker.open(0)
         held = broker.begin(session_id, 1)
         overtaking = broker.begin(session_id, 2)
-        answer = broker.answer(held, {0: PartitionRead(high_watermark=9, log_start_offset=0)})
-        assert answer == Answer(session_id, [], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        assert told(broker.answer(overtaking, {0: PartitionRead(high_watermark=9, log_start_offset=0)})) == [0]
+        answer = broker.answer(held, {0: PartitionReadResult(high_watermark=9, log_start_offset=0)})
+        assert answer == FetchSessionResponse(session_id, [], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        assert told(broker.answer(overtaking, {0: PartitionReadResult(high_watermark=9, log_start_offset=0)})) == [0]
 
 
 class TestPartitions:
@@ -187,16 +189,16 @@ class TestNews:
     @pytest.mark.parametrize(
         "read",
         [
-            PartitionRead(high_watermark=6, last_stable_offset=5, log_start_offset=0),
-            PartitionRead(high_watermark=5, last_stable_offset=5, log_start_offset=1),
-            PartitionRead(high_watermark=5, last_stable_offset=5, log_start_offset=0, records=b"batch"),
-            PartitionRead(high_watermark=5, log_start_offset=0, preferred_read_replica=0),
-            PartitionRead(high_watermark=5, log_start_offset=0, diverging=EpochEnd(0, 3)),
-            PartitionRead(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            PartitionReadResult(high_watermark=6, last_stable_offset=5, log_start_offset=0),
+            PartitionReadResult(high_watermark=5, last_stable_offset=5, log_start_offset=1),
+            PartitionReadResult(high_watermark=5, last_stable_offset=5, log_start_offset=0, records=b"batch"),
+            PartitionReadResult(high_watermark=5, log_start_offset=0, preferred_read_replica=0),
+            PartitionReadResult(high_watermark=5, log_start_offset=0, diverging=EpochEnd(0, 3)),
+            PartitionReadResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
         ],
         ids=["high watermark", "log start", "records", "preferred replica", "diverging epoch", "error"],
     )
-    def test_what_has_changed_is_told_and_what_has_not_is_left_out(self, read: PartitionRead) -> None:
+    def test_what_has_changed_is_told_and_what_has_not_is_left_out(self, read: PartitionReadResult) -> None:
         broker = Broker()
         session_id = broker.open(0, 1, 2)
         assert told(broker.answer(broker.begin(session_id, 1), {1: read})) == [1]
@@ -204,20 +206,20 @@ class TestNews:
     def test_what_was_told_once_is_no_news(self) -> None:
         broker = Broker()
         session_id = broker.open(0, 1)
-        moved = PartitionRead(high_watermark=6, last_stable_offset=6, log_start_offset=0)
+        moved = PartitionReadResult(high_watermark=6, last_stable_offset=6, log_start_offset=0)
         answers = [told(broker.answer(broker.begin(session_id, epoch), {0: moved})) for epoch in (1, 2)]
         assert answers == [[0], []]
 
     def test_last_stable_offset_alone_is_no_news(self) -> None:
         broker = Broker()
         session_id = broker.open(0)
-        read = PartitionRead(high_watermark=5, last_stable_offset=3, log_start_offset=0)
+        read = PartitionReadResult(high_watermark=5, last_stable_offset=3, log_start_offset=0)
         assert told(broker.answer(broker.begin(session_id, 1), {0: read})) == []
 
     def test_error_is_told_again_and_again_and_its_end_too(self) -> None:
         broker = Broker()
         session_id = broker.open(0)
-        failed = {0: PartitionRead(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)}
+        failed = {0: PartitionReadResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)}
         answers = [broker.answer(broker.begin(session_id, epoch), failed) for epoch in (1, 2)]
         answers += [broker.answer(broker.begin(session_id, epoch)) for epoch in (3, 4)]
         assert [told(answer) for answer in answers] == [[0], [0], [0], []]
@@ -225,8 +227,8 @@ class TestNews:
     def test_one_with_records_goes_to_the_end_so_that_all_get_their_turn(self) -> None:
         broker = Broker()
         session_id = broker.open(0, 1, 2)
-        records = PartitionRead(high_watermark=9, log_start_offset=0, records=b"batch")
-        broker.answer(broker.begin(session_id, 1), {0: records, 1: PartitionRead(high_watermark=6)})
+        records = PartitionReadResult(high_watermark=9, log_start_offset=0, records=b"batch")
+        broker.answer(broker.begin(session_id, 1), {0: records, 1: PartitionReadResult(high_watermark=6)})
         following = broker.begin(session_id, 2)
         assert read_of(following) == [1, 2, 0], "told without records, 1 keeps its place"
         broker.answer(following, {1: records, 2: records})

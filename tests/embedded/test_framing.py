@@ -11,7 +11,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.producer import ProduceRequest
 
 from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS
-from sarameya.embedded.framing import FrameReader, Request, decode_request, encode_answer
+from sarameya.embedded.network.framing import FrameReader, ReceivedRequest, decode_request, encode_answer
 from sarameya.errors import ProtocolError
 from sarameya.protocol.versions import Api
 from tests.embedded.api_kit import batch
@@ -26,7 +26,7 @@ def heartbeat(version: int = 4) -> bytes:
     return encoded(HeartbeatRequest[version](group_id="group", generation_id=3, member_id="member"))
 
 
-def decoded(frame: bytes) -> Request:
+def decoded(frame: bytes) -> ReceivedRequest:
     return decode_request(frame, MESSAGES, SERVED_VERSIONS)
 
 
@@ -85,7 +85,7 @@ class TestRequests:
                 assert frame == bytes(answer.encode(header=True, framed=True))
 
     def test_only_a_produce_without_acks_expects_no_answer(self) -> None:
-        def produce(acks: int) -> Request:
+        def produce(acks: int) -> ReceivedRequest:
             return decoded(encoded(ProduceRequest[9](acks=acks, timeout_ms=1, topic_data=[])))
 
         assert [produce(acks).expects_answer for acks in (0, 1, -1)] == [False, True, True]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sarameya.embedded.groups.messages import (
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import (
     GroupDescription,
     GroupListing,
-    JoinAnswer,
+    JoinGroupResult,
     MemberDescription,
-    SyncAnswer,
+    SyncGroupResult,
 )
-from sarameya.embedded.groups.states import GroupState
-from sarameya.embedded.groups.stored import GroupImage, StoredOffset
+from sarameya.embedded.groups.model.stored import GroupImage, StoredOffset
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset
 from tests.embedded.coordinator_kit import GROUP, SESSION, T0, WALL_TIME, Kit, Waiting, join_request, protocols
@@ -102,8 +102,8 @@ def test_delete_of_no_group_is_refused() -> None:
 )
 def test_every_request_for_a_group_not_served_gets_that_code(code: ErrorCode) -> None:
     kit = Kit(serves=lambda group_id: code)
-    assert kit.join().answer == JoinAnswer(code)
-    assert kit.sync("m").answer == SyncAnswer(code)
+    assert kit.join().answer == JoinGroupResult(code)
+    assert kit.sync("m").answer == SyncGroupResult(code)
     assert kit.leave("m").error is code
     assert kit.commit() is code
     assert kit.coordinator.fetch_offsets(GROUP, None).error is code
@@ -251,7 +251,7 @@ def test_load_of_a_group_that_is_here_is_a_mistake_of_the_caller() -> None:
 def test_reply_of_a_move_may_join_elsewhere_at_once() -> None:
     kit, target = Kit(), Kit(seed=8)
     first, _ = kit.stable(2)
-    elsewhere: Waiting[JoinAnswer] = Waiting()
+    elsewhere: Waiting[JoinGroupResult] = Waiting()
     kit.coordinator.join(
         join_request(first), kit.now, lambda answer: target.coordinator.join(join_request(), 0, elsewhere)
     )

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.messages import CommitRequest
-from sarameya.embedded.groups.states import GroupState
-from sarameya.embedded.groups.stored import GroupImage, GroupRecord, StoredOffset
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import CommitRequest
+from sarameya.embedded.groups.model.stored import GroupImage, GroupRecord, StoredOffset
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 from tests.embedded.coordinator_kit import GROUP, SESSION, T0, WALL_TIME, Kit, protocols

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sarameya.embedded.groups.group import Group, Member
-from sarameya.embedded.groups.heartbeats import MEMBER_FIRST, STATE_FIRST, HeartbeatChecks, first_that_holds
-from sarameya.embedded.groups.messages import HeartbeatRequest
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.heartbeat_checks import MEMBER_FIRST, STATE_FIRST, HeartbeatChecks, first_that_holds
+from sarameya.embedded.groups.model.classic_group import ClassicGroup, ClassicGroupMember
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import HeartbeatRequest
 from sarameya.error_codes import ErrorCode
 from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, config, protocols
 
@@ -58,9 +58,9 @@ def test_heartbeat_is_answered_by_the_first_row_that_holds(
     member_first: tuple[ErrorCode, bool],
     state_first: tuple[ErrorCode, bool],
 ) -> None:
-    group = Group(GROUP)
+    group = ClassicGroup(GROUP)
     for member_id, instance_id in [("m", None), ("new holder", "i")]:
-        group.add(Member(member_id, instance_id, "client", "host", SESSION, 60.0, protocols("range")))
+        group.add(ClassicGroupMember(member_id, instance_id, "client", "host", SESSION, 60.0, protocols("range")))
     group.generation, group.state = 3, state
     member_id, generation, instance_id = request_of
     request = HeartbeatRequest(GROUP, generation, member_id, instance_id)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sarameya.embedded.groups.messages import JoinAnswer, JoinedMember, SyncAnswer
-from sarameya.embedded.groups.states import GroupState
-from sarameya.embedded.groups.stored import GroupRecord
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import JoinedMember, JoinGroupResult, SyncGroupResult
+from sarameya.embedded.groups.model.stored import GroupRecord
 from sarameya.error_codes import ErrorCode
 from tests.embedded.coordinator_kit import GROUP, REBALANCE, SESSION, Kit, config, join_request, protocols
 
@@ -40,7 +40,7 @@ def test_second_join_after_the_session_timeout_is_of_an_unknown_member() -> None
     kit = Kit()
     member_id = kit.new_id()
     kit.advance(SESSION)
-    assert kit.join(member_id).answer == JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+    assert kit.join(member_id).answer == JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
 
 
 def test_group_that_has_given_out_an_id_is_in_the_log_with_the_time_it_was_made_at() -> None:
@@ -87,7 +87,7 @@ def test_join_phase_goes_on_when_a_member_id_given_out_expires() -> None:
 def test_join_to_no_group_with_a_fault_is_refused(fields: dict[str, Any], error: ErrorCode) -> None:
     kit = Kit()
     member_id = fields.pop("member_id", "")
-    assert kit.join(member_id, **fields).answer == JoinAnswer(error, member_id)
+    assert kit.join(member_id, **fields).answer == JoinGroupResult(error, member_id)
     assert kit.coordinator.next_deadline() is None
 
 
@@ -109,13 +109,13 @@ def test_join_without_a_protocol_in_common_is_refused(fields: dict[str, Any]) ->
 def test_join_of_a_stranger_to_a_group_with_members_is_unknown() -> None:
     kit = Kit()
     kit.stable(1)
-    assert kit.join("ghost").answer == JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
+    assert kit.join("ghost").answer == JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
 
 
 def test_join_beyond_the_maximum_size_is_refused() -> None:
     kit = Kit(config(max_size=2))
     ids = kit.stable(2)
-    assert kit.join().answer == JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert kit.join().answer == JoinGroupResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert (kit.state, kit.member_ids) == (GroupState.STABLE, ids)
 
 
@@ -146,7 +146,7 @@ def test_maximum_size_holds_on_every_way_into_a_group(how: str, state: GroupStat
     if how == "member":
         assert not reply.is_answered or reply.answer.error is ErrorCode.NONE
     else:
-        assert reply.answer == JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+        assert reply.answer == JoinGroupResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
         assert (given_out in kit.group.pending_members) == (how != "with an id given out")
 
 
@@ -191,7 +191,7 @@ def test_last_to_join_a_round_beyond_the_maximum_size_is_turned_away_and_waited_
 def test_single_member_joins_syncs_and_is_stable() -> None:
     kit = Kit()
     member_id, reply = kit.join_new()
-    assert reply.answer == JoinAnswer(
+    assert reply.answer == JoinGroupResult(
         ErrorCode.NONE,
         member_id,
         generation=1,
@@ -202,7 +202,7 @@ def test_single_member_joins_syncs_and_is_stable() -> None:
     )
     assert kit.state is GroupState.COMPLETING_REBALANCE
     synced = kit.sync(member_id, {member_id: b"all of it"})
-    assert synced.answer == SyncAnswer(ErrorCode.NONE, "consumer", "range", b"all of it")
+    assert synced.answer == SyncGroupResult(ErrorCode.NONE, "consumer", "range", b"all of it")
     assert kit.state is GroupState.STABLE
 
 
@@ -247,7 +247,7 @@ def test_member_without_an_assignment_gets_empty_bytes() -> None:
     kit.join(second)
     follower = kit.sync(second)
     kit.sync(first, {first: b"1"})
-    assert follower.answer == SyncAnswer(ErrorCode.NONE, "consumer", "range", b"")
+    assert follower.answer == SyncGroupResult(ErrorCode.NONE, "consumer", "range", b"")
 
 
 def test_late_sync_in_a_stable_group_gets_its_assignment() -> None:
@@ -617,9 +617,9 @@ def test_generation_whose_members_have_all_synced_has_no_deadline_but_the_sessio
 
 def test_reply_may_call_the_coordinator_again() -> None:
     kit = Kit()
-    heard: list[SyncAnswer] = []
+    heard: list[SyncGroupResult] = []
 
-    def sync_at_once(answer: JoinAnswer) -> None:
+    def sync_at_once(answer: JoinGroupResult) -> None:
         assert kit.state is GroupState.COMPLETING_REBALANCE
         heard.append(kit.sync(answer.member_id, {answer.member_id: b"mine"}).answer)
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from sarameya.embedded.groups.messages import LeaveAnswer, LeaveRequest, LeavingMember
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import LeaveGroupResult, LeaveRequest, LeavingMember
 from sarameya.error_codes import ErrorCode
 from tests.embedded.coordinator_kit import GROUP, Kit, protocols
 
@@ -15,7 +15,7 @@ from tests.embedded.coordinator_kit import GROUP, Kit, protocols
 def test_leave_of_the_only_member_empties_the_group_at_once() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1)
-    assert kit.leave(member_id) == LeaveAnswer(ErrorCode.NONE, ((LeavingMember(member_id), ErrorCode.NONE),))
+    assert kit.leave(member_id) == LeaveGroupResult(ErrorCode.NONE, ((LeavingMember(member_id), ErrorCode.NONE),))
     assert (kit.state, kit.group.generation) == (GroupState.EMPTY, 2)
     assert kit.coordinator.next_deadline() is None
 

@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from sarameya.embedded.groups.messages import CommitRequest
-from sarameya.embedded.groups.states import GroupState
-from sarameya.embedded.groups.stored import StoredOffset
-from sarameya.embedded.groups.subscriptions import subscribed_topics
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import CommitRequest
+from sarameya.embedded.groups.model.stored import StoredOffset
+from sarameya.embedded.groups.model.subscriptions import subscribed_topics
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 from tests.embedded.coordinator_kit import GROUP, SESSION, T0, WALL_TIME, Kit, config, protocols

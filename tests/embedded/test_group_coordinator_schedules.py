@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.messages import JoinAnswer, LeavingMember, SyncAnswer
-from sarameya.embedded.groups.rounds import GroupJoinKey, GroupSyncKey
-from sarameya.embedded.groups.sessions import MemberKey
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.member_sessions import MemberKey
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import JoinGroupResult, LeavingMember, SyncGroupResult
+from sarameya.embedded.groups.rebalancer import GroupJoinKey, GroupSyncKey
 from sarameya.error_codes import ErrorCode
 from tests.embedded.coordinator_kit import GROUP, Kit, Waiting, config, protocols
 
@@ -45,7 +45,7 @@ class AnyClients(RuleBasedStateMachine):
         self.kit = Kit()
         self.ids: list[tuple[str, str | None]] = [("ghost", None)]
         self.replies: list[Waiting[Any]] = []
-        self.syncs: list[Waiting[SyncAnswer]] = []
+        self.syncs: list[Waiting[SyncGroupResult]] = []
         self.generation = 0
 
     @initialize(settings=st.sampled_from(CONFIGS))
@@ -53,12 +53,12 @@ class AnyClients(RuleBasedStateMachine):
         self.kit = Kit(settings)
 
     def _join(self, member_id: str, instance: str | None, **fields: Any) -> None:
-        def learn(answer: JoinAnswer) -> None:
+        def learn(answer: JoinGroupResult) -> None:
             reply(answer)
             if answer.member_id and (answer.member_id, instance) not in self.ids:
                 self.ids.append((answer.member_id, instance))
 
-        reply: Waiting[JoinAnswer] = Waiting()
+        reply: Waiting[JoinGroupResult] = Waiting()
         self.replies.append(reply)
         self.kit.join_with(learn, member_id, group_instance_id=instance, **fields)
 
@@ -211,8 +211,8 @@ class Client:
         self.member_id = ""
         self.generation = -1
         self.drains_until: int | None = None
-        self.joining: Waiting[JoinAnswer] | None = None
-        self.syncing: Waiting[SyncAnswer] | None = None
+        self.joining: Waiting[JoinGroupResult] | None = None
+        self.syncing: Waiting[SyncGroupResult] | None = None
         self.assignment: bytes | None = None
 
     @property
@@ -240,7 +240,7 @@ class Client:
         self.assignment = self.drains_until = None
         self.joining = kit.join(self.member_id, group_instance_id=self.instance, client_id=self.name)
 
-    def _joined(self, kit: Kit, answer: JoinAnswer) -> None:
+    def _joined(self, kit: Kit, answer: JoinGroupResult) -> None:
         self.joining = None
         if answer.error is ErrorCode.NONE:
             self.member_id, self.generation = answer.member_id, answer.generation
@@ -253,7 +253,7 @@ class Client:
         else:
             assert answer.error in (ErrorCode.NOT_COORDINATOR, ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def _synced(self, kit: Kit, answer: SyncAnswer) -> None:
+    def _synced(self, kit: Kit, answer: SyncGroupResult) -> None:
         self.syncing = None
         if answer.error is ErrorCode.NONE:
             self.assignment = answer.assignment

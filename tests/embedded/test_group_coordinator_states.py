@@ -6,8 +6,14 @@ import itertools
 
 import pytest
 
-from sarameya.embedded.groups.group import Group
-from sarameya.embedded.groups.states import TRANSITIONS, GroupEvent, GroupState, IllegalTransitionError, next_state
+from sarameya.embedded.groups.model.classic_group import ClassicGroup
+from sarameya.embedded.groups.model.group_states import (
+    TRANSITIONS,
+    GroupEvent,
+    GroupState,
+    IllegalGroupTransitionError,
+    next_state,
+)
 
 LEGAL = [
     (GroupState.EMPTY, GroupEvent.REBALANCE, GroupState.PREPARING_REBALANCE),
@@ -34,7 +40,7 @@ def test_table_has_a_row_for_every_state() -> None:
 
 @pytest.mark.parametrize(("state", "event", "following"), LEGAL)
 def test_legal_event_leads_to_the_next_state(state: GroupState, event: GroupEvent, following: GroupState) -> None:
-    group = Group("g")
+    group = ClassicGroup("g")
     group.state = state
     group.transition(event, 5.0)
     assert (group.state, group.state_time) == (following, 5.0)
@@ -42,14 +48,16 @@ def test_legal_event_leads_to_the_next_state(state: GroupState, event: GroupEven
 
 @pytest.mark.parametrize(("state", "event"), ILLEGAL)
 def test_illegal_event_raises_and_changes_nothing(state: GroupState, event: GroupEvent) -> None:
-    group = Group("g")
+    group = ClassicGroup("g")
     group.state = state
-    with pytest.raises(IllegalTransitionError, match=f"{event.name} cannot happen to a group in state {state.value}"):
+    with pytest.raises(
+        IllegalGroupTransitionError, match=f"{event.name} cannot happen to a group in state {state.value}"
+    ):
         group.transition(event, 5.0)
     assert (group.state, group.state_time) == (state, None)
 
 
 def test_dead_is_final() -> None:
     for event in GroupEvent:
-        with pytest.raises(IllegalTransitionError):
+        with pytest.raises(IllegalGroupTransitionError):
             next_state(GroupState.DEAD, event)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sarameya.embedded.groups.messages import JoinAnswer, SyncAnswer
-from sarameya.embedded.groups.states import GroupState
-from sarameya.embedded.groups.stored import GroupImage, GroupRecord, MemberRecord
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import JoinGroupResult, SyncGroupResult
+from sarameya.embedded.groups.model.stored import GroupImage, GroupRecord, MemberRecord
 from sarameya.error_codes import ErrorCode
 from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, protocols
 
@@ -34,7 +34,7 @@ def test_follower_that_returns_gets_a_new_id_and_its_old_assignment_without_a_ro
     first, second = static_group(kit)
     answer = kit.join(group_instance_id="i2").answer
     assert answer.member_id not in (first, second)
-    assert answer == JoinAnswer(ErrorCode.NONE, answer.member_id, 2, "consumer", "range", first)
+    assert answer == JoinGroupResult(ErrorCode.NONE, answer.member_id, 2, "consumer", "range", first)
     assert kit.state is GroupState.STABLE
     assert kit.sync(answer.member_id, group_instance_id="i2").answer.assignment == second.encode()
 
@@ -105,8 +105,8 @@ def test_old_member_id_is_refused_everywhere(with_instance: bool) -> None:
     instance = "i2" if with_instance else None
     error = ErrorCode.FENCED_INSTANCE_ID if with_instance else ErrorCode.UNKNOWN_MEMBER_ID
     assert kit.heartbeat(old, instance=instance) is error
-    assert kit.join(old, group_instance_id=instance).answer == JoinAnswer(error, old)
-    assert kit.sync(old, group_instance_id=instance).answer == SyncAnswer(error)
+    assert kit.join(old, group_instance_id=instance).answer == JoinGroupResult(error, old)
+    assert kit.sync(old, group_instance_id=instance).answer == SyncGroupResult(error)
     assert kit.commit(old, 2, group_instance_id=instance) is error
 
 
@@ -115,7 +115,7 @@ def test_twin_of_a_member_whose_join_waits_fences_it_at_once() -> None:
     first, second = static_group(kit)
     waiting = kit.join(second, group_instance_id="i2", protocols=protocols("range", metadata=b"new"))
     twin = kit.join(group_instance_id="i2")
-    assert waiting.answer == JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, second)
+    assert waiting.answer == JoinGroupResult(ErrorCode.FENCED_INSTANCE_ID, second)
     assert not twin.is_answered
     kit.join(first, group_instance_id="i1")
     assert twin.answer.generation == 3
@@ -128,7 +128,7 @@ def test_twin_of_a_member_whose_sync_waits_fences_it_and_begins_the_round_again(
     kit.join(second, group_instance_id="i2")
     waiting = kit.sync(second)
     twin = kit.join(group_instance_id="i2")
-    assert waiting.answer == SyncAnswer(ErrorCode.FENCED_INSTANCE_ID)
+    assert waiting.answer == SyncGroupResult(ErrorCode.FENCED_INSTANCE_ID)
     assert kit.state is GroupState.PREPARING_REBALANCE
     kit.join(first, group_instance_id="i1")
     assert twin.answer.generation == 4

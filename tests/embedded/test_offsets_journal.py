@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya.embedded.groups.stored import GroupImage, GroupRecord, StoredOffset
-from sarameya.embedded.offsets_journal import OffsetsJournal, read_groups, superseded
-from sarameya.embedded.offsets_records import group_key, group_value, offset_key, offset_value
-from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.groups.model.stored import GroupImage, GroupRecord, StoredOffset
+from sarameya.embedded.log.partition_log import PartitionLog
+from sarameya.embedded.offsets_topic.offsets_journal import OffsetsJournal, read_groups, superseded
+from sarameya.embedded.offsets_topic.offsets_records import group_key, group_value, offset_key, offset_value
 from sarameya.embedded.replicas import Replicas
-from sarameya.embedded.topics import Partition
+from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.protocol.records import build, decode, split
 
@@ -30,7 +30,7 @@ def commit(offset: int) -> StoredOffset:
 
 def written(*changes: Callable[[OffsetsJournal], None]) -> PartitionLog:
     """The log to which these changes were made."""
-    partition = Partition(uuid.UUID(int=1), PartitionLog(OFFSETS), Replicas([0], up=[0]))
+    partition = EmbeddedPartition(uuid.UUID(int=1), PartitionLog(OFFSETS), Replicas([0], up=[0]))
     journal = OffsetsJournal(lambda group: partition, lambda p, batch: p.log.append(batch), lambda: 1.5)
     for change in changes:
         change(journal)

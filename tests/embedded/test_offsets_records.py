@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya.embedded.groups.stored import GroupRecord, MemberRecord, StoredOffset
-from sarameya.embedded.offsets_records import (
+from sarameya.embedded.groups.model.stored import GroupRecord, MemberRecord, StoredOffset
+from sarameya.embedded.offsets_topic.offsets_records import (
     GroupKey,
     OffsetKey,
     group_key,

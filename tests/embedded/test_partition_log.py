@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya.embedded.epoch_cache import EpochEnd
-from sarameya.embedded.partition_log import PartitionLog, Timestamped
+from sarameya.embedded.log.epoch_cache import EpochEnd
+from sarameya.embedded.log.partition_log import PartitionLog, TimestampedOffset
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
@@ -213,18 +213,18 @@ class TestTime:
         [(0, (0, 10)), (10, (0, 10)), (11, (1, 30)), (30, (1, 30)), (31, (3, 40)), (40, (3, 40))],
     )
     def test_the_first_record_at_or_after_a_time(self, log: PartitionLog, time: int, found: tuple[int, int]) -> None:
-        assert log.offset_for_time(time) == Timestamped(*found, 0)
+        assert log.offset_for_time(time) == TimestampedOffset(*found, 0)
 
     def test_a_time_after_every_record_finds_none(self, log: PartitionLog) -> None:
         assert log.offset_for_time(41) is None
 
     def test_the_newest_is_the_first_of_equals(self, log: PartitionLog) -> None:
-        assert log.latest_by_time() == Timestamped(3, 40, 0)
+        assert log.latest_by_time() == TimestampedOffset(3, 40, 0)
         assert PartitionLog(T0).latest_by_time() is None
 
     def test_deleted_records_are_not_found(self, log: PartitionLog) -> None:
         log.delete_before(1)
-        assert log.offset_for_time(0) == Timestamped(1, 30, 0)
+        assert log.offset_for_time(0) == TimestampedOffset(1, 30, 0)
 
 
 class TestEpochs:

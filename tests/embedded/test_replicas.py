@@ -10,10 +10,10 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from sarameya.embedded.cluster_state import BrokerSettings
-from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.replicas import NO_LEADER, Lag, Replicas
-from sarameya.embedded.topics import Partition
+from sarameya.embedded.replicas import NO_LEADER, ReplicaLag, Replicas
+from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 from tests.embedded.api_kit import ApiKit, batch, request, values
@@ -22,12 +22,12 @@ ALL = [0, 1, 2]
 RACKS = {0: "a", 1: "b", 2: "b"}
 
 
-def partition(records: int = 0) -> Partition:
+def partition(records: int = 0) -> EmbeddedPartition:
     """Led by broker 0, followed by 1 and 2; so many batches of one record."""
     log = PartitionLog(TopicPartition("orders", 0))
     for _ in range(records):
         log.append(batch(b"v"))
-    return Partition(uuid.UUID(int=1), log, Replicas(ALL, up=ALL))
+    return EmbeddedPartition(uuid.UUID(int=1), log, Replicas(ALL, up=ALL))
 
 
 class TestLeaders:
@@ -37,13 +37,13 @@ class TestLeaders:
 
     def test_next_one_in_sync_is_elected(self) -> None:
         replicas = Replicas(ALL, up=ALL)
-        replicas.hold(1, Lag(0, 0, in_sync=False))
+        replicas.hold(1, ReplicaLag(0, 0, in_sync=False))
         replicas.settle(ALL)
         assert (replicas.in_sync, replicas.elect([1, 2])) == ([0, 2], 2)
 
     def test_one_that_lags_is_not_elected_and_the_last_in_sync_is_waited_for(self) -> None:
         replicas = Replicas([0, 1], up=[0, 1])
-        replicas.hold(1, Lag(0, 0, in_sync=False))
+        replicas.hold(1, ReplicaLag(0, 0, in_sync=False))
         replicas.settle([0, 1])
         assert replicas.elect([1]) == NO_LEADER
         replicas.lead(NO_LEADER, [1])
@@ -65,12 +65,12 @@ class TestLeaders:
 class TestLags:
     def test_follower_out_of_sync_bounds_nobody_else(self) -> None:
         found = partition(3)
-        found.hold(1, Lag(1, 1, in_sync=False), ALL)
+        found.hold(1, ReplicaLag(1, 1, in_sync=False), ALL)
         assert (found.replicas.in_sync, found.log.high_watermark) == ([0, 2], 3)
 
     def test_follower_in_sync_is_waited_for(self) -> None:
         found = partition(3)
-        found.hold(1, Lag(3, 3, in_sync=True), ALL)
+        found.hold(1, ReplicaLag(3, 3, in_sync=True), ALL)
         found.log.append(batch(b"v"))
         assert (found.replicas.in_sync, found.log.high_watermark) == (ALL, 3)
         found.release(1, ALL)
@@ -78,7 +78,7 @@ class TestLags:
 
     def test_follower_in_sync_that_stops_is_not_waited_for(self) -> None:
         found = partition(3)
-        found.hold(1, Lag(3, 3, in_sync=True), ALL)
+        found.hold(1, ReplicaLag(3, 3, in_sync=True), ALL)
         found.log.append(batch(b"v"))
         found.settle([0, 2])
         assert (found.replicas.in_sync, found.log.high_watermark) == ([0, 2], 4)
@@ -87,27 +87,29 @@ class TestLags:
         found = partition()
         found.log.append(batch(b"a", b"b"))
         found.log.append(batch(b"c", b"d"))
-        found.hold(1, Lag(3, 3, in_sync=False), ALL)
-        assert found.replicas.lags[1] == Lag(2, 2, in_sync=False)
+        found.hold(1, ReplicaLag(3, 3, in_sync=False), ALL)
+        assert found.replicas.lags[1] == ReplicaLag(2, 2, in_sync=False)
 
-    @pytest.mark.parametrize("lag", [Lag(4, 4, False), Lag(-1, -1, False), Lag(2, 3, False), Lag(2, 2, True)])
-    def test_lag_that_cannot_be_is_refused(self, lag: Lag) -> None:
+    @pytest.mark.parametrize(
+        "lag", [ReplicaLag(4, 4, False), ReplicaLag(-1, -1, False), ReplicaLag(2, 3, False), ReplicaLag(2, 2, True)]
+    )
+    def test_lag_that_cannot_be_is_refused(self, lag: ReplicaLag) -> None:
         with pytest.raises(ValueError, match="orders-0"):
             partition(3).hold(1, lag, ALL)
 
     @pytest.mark.parametrize("node_id", [0, 7])
     def test_only_followers_can_be_held(self, node_id: int) -> None:
         with pytest.raises(Refused, match="does not follow orders-0") as refused:
-            partition(3).hold(node_id, Lag(1, 1, False), ALL)
+            partition(3).hold(node_id, ReplicaLag(1, 1, False), ALL)
         assert refused.value.code == ErrorCode.REPLICA_NOT_AVAILABLE
 
     def test_one_that_lags_and_leads_has_lost_the_rest_and_the_others_with_it(self) -> None:
         found = partition(5)
-        found.hold(1, Lag(3, 2, in_sync=False), ALL)
-        found.hold(2, Lag(4, 4, in_sync=False), ALL)
+        found.hold(1, ReplicaLag(3, 2, in_sync=False), ALL)
+        found.hold(2, ReplicaLag(4, 4, in_sync=False), ALL)
         found.lead(1, ALL)
         assert (found.log.end_offset, found.log.high_watermark, found.log.leader_epoch) == (3, 3, 1)
-        assert (found.replicas.in_sync, found.replicas.lags) == ([1, 0], {2: Lag(3, 3, in_sync=False)})
+        assert (found.replicas.in_sync, found.replicas.lags) == ([1, 0], {2: ReplicaLag(3, 3, in_sync=False)})
         assert found.log.epoch_end(0).end_offset == 3
 
 
@@ -124,14 +126,14 @@ class TestNearest:
 
     def test_one_that_has_got_further_is_better_and_one_without_the_offset_is_none(self) -> None:
         replicas = Replicas(ALL, up=ALL)
-        replicas.hold(2, Lag(3, 3, in_sync=True))
+        replicas.hold(2, ReplicaLag(3, 3, in_sync=True))
         assert self.nearest(replicas, "b") == 1
-        replicas.hold(1, Lag(2, 2, in_sync=True))
+        replicas.hold(1, ReplicaLag(2, 2, in_sync=True))
         assert [self.nearest(replicas, "b", offset) for offset in (2, 3, 4)] == [2, 2, None]
 
     def test_one_that_is_down_or_out_of_sync_is_none(self) -> None:
         replicas = Replicas(ALL, up=ALL)
-        replicas.hold(2, Lag(5, 5, in_sync=False))
+        replicas.hold(2, ReplicaLag(5, 5, in_sync=False))
         replicas.settle(ALL)
         assert self.nearest(replicas, "b") == 1
         replicas.settle([0, 2])
@@ -173,7 +175,7 @@ class Cluster(ApiKit):
         )
 
     def hold(self, node_id: int, offset: int, high_watermark: int | None = None, *, in_sync: bool = False) -> None:
-        lag = Lag(offset, offset if high_watermark is None else high_watermark, in_sync)
+        lag = ReplicaLag(offset, offset if high_watermark is None else high_watermark, in_sync)
         self.cluster.hold_replica("orders", 0, node_id, lag, self.now)
 
 

@@ -15,7 +15,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.apis import SERVED_VERSIONS
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 from sarameya.testing import memory_cluster
@@ -197,7 +197,7 @@ class TestGarbage:
             await hostile.assert_hung_up()
             await other.ask(METADATA)
         assert [(record.levelno, record.name) for record in caplog.records] == [
-            (logging.WARNING, "sarameya.embedded.server")
+            (logging.WARNING, "sarameya.embedded.network.server")
         ]
 
     async def test_a_stream_that_ends_inside_a_frame_is_told_from_one_that_ends(

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from sarameya.embedded import CoordinatorConfig, EmbeddedCluster
 from sarameya.embedded.cluster_state import BrokerSettings
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.testing import memory_cluster
 from tests.embedded.api_kit import ApiKit, request
 from tests.embedded.group_requests import GROUP, heartbeat, join, sync

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
-from sarameya.embedded.markers import build_marker, is_commit
-from sarameya.embedded.offset_index import INTERVAL, OffsetIndex
-from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.log.offset_index import INTERVAL, OffsetIndex
+from sarameya.embedded.log.partition_log import PartitionLog
+from sarameya.embedded.log.transaction_index import TransactionIndex
+from sarameya.embedded.log.transaction_markers import build_marker, is_commit
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.replicas import Lag
-from sarameya.embedded.transaction_index import TransactionIndex
+from sarameya.embedded.replicas import ReplicaLag
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 from sarameya.protocol.records import build, decode, split
@@ -308,7 +308,7 @@ class TestOnTheWire:
         assert (written, len(answers)) == ({T0: 8}, 1)
 
     def test_follower_decides_by_what_it_has(self, kit: ApiKit) -> None:
-        kit.cluster.hold_replica("orders", 0, 1, Lag(4, 4, in_sync=False), kit.now)
+        kit.cluster.hold_replica("orders", 0, 1, ReplicaLag(4, 4, in_sync=False), kit.now)
         assert self.read(kit, node_id=1, committed=True) == (3, [(ONE, 1)], 4, 3)
 
     @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from sarameya.embedded.groups.heartbeats import STATE_FIRST
-from sarameya.embedded.groups.messages import JoinAnswer
-from sarameya.embedded.groups.sessions import MemberKey
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.heartbeat_checks import STATE_FIRST
+from sarameya.embedded.groups.member_sessions import MemberKey
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import JoinGroupResult
 from sarameya.error_codes import ErrorCode
 from tests.embedded.coordinator_kit import GROUP, REBALANCE, SESSION, Kit, Waiting, config
 
@@ -185,7 +185,7 @@ def test_documents_leader_is_the_first_to_have_joined_and_another_if_it_goes() -
     first, second, third = kit.stable(3)
     assert kit.group.leader == first
     kit.leave(first)
-    replies: list[Waiting[JoinAnswer]] = [kit.join(member_id) for member_id in (third, second)]
+    replies: list[Waiting[JoinGroupResult]] = [kit.join(member_id) for member_id in (third, second)]
     assert {reply.answer.leader for reply in replies} == {second}
     assert [len(reply.answer.members) for reply in replies] == [0, 2], "the leader alone is told of the others"
 

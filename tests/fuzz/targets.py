@@ -18,7 +18,7 @@ import attrs
 from kafka.protocol.consumer import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
-from sarameya.embedded.framing import FrameReader, Request, decode_request, encode_answer
+from sarameya.embedded.network.framing import FrameReader, ReceivedRequest, decode_request, encode_answer
 from sarameya.errors import ProtocolError, RecordError
 from sarameya.model import TopicPartition
 from sarameya.protocol import described_groups, described_topics, metadata
@@ -266,9 +266,9 @@ def _frames(data: bytes) -> Iterator[bytes]:
 def _serve(frames: Iterable[bytes]) -> None:
     """Carry requests out until one is no request; each is answered by an answer, if not at once then in a day."""
     kit = ApiKit({"orders": 2})
-    left: list[Request] = []
+    left: list[ReceivedRequest] = []
 
-    def ask(asked: Request) -> None:
+    def ask(asked: ReceivedRequest) -> None:
         def reply(got: Any) -> None:
             left.remove(asked)
             message = answer_class(asked.api, 0)

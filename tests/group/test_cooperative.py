@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from sarameya import Claim, ConsumerGroupHandler, Message, Session, TopicPartition
 from sarameya.embedded import EmbeddedCluster
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.error_codes import ErrorCode
 from sarameya.observe import ClaimEnded, ClaimStarted, PartitionsRevoked, SessionEnded, SessionStarted
 from sarameya.protocol.versions import Api

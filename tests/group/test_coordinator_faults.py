@@ -13,7 +13,7 @@ from sarameya import (
     RetriesExhaustedError,
     Session,
 )
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.observe import (
     Retrying,
     SessionEnding,

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from sarameya import Claim, ErrorCode, GroupAuthorizationError, Session, TopicPartition
 from sarameya.embedded import EmbeddedCluster
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.observe import ClaimStarted
 from sarameya.protocol.versions import Api
 from tests.group.kit import CutOff, Recorder, deadline, eventually, fill, orders, start_leaving, start_member

@@ -7,8 +7,9 @@ from typing import Any
 import attrs
 import pytest
 
-from sarameya.embedded import apis, server
+from sarameya.embedded import apis
 from sarameya.embedded.apis import Call
+from sarameya.embedded.network import server
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 

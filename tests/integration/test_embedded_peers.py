@@ -14,7 +14,7 @@ import trio
 
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.model import TopicPartition
 from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import decode, split

@@ -10,22 +10,22 @@ from typing import Any
 
 import attrs
 
-from sarameya.embedded.group_coordinator import GroupCoordinator
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.group import Group, Member
-from sarameya.embedded.groups.messages import (
-    CommitAnswer,
+from sarameya.embedded.groups.group_coordinator import GroupCoordinator
+from sarameya.embedded.groups.model.classic_group import ClassicGroup, ClassicGroupMember
+from sarameya.embedded.groups.model.messages import (
     CommitRequest,
     HeartbeatRequest,
-    JoinAnswer,
+    JoinGroupResult,
     JoinRequest,
-    LeaveAnswer,
+    LeaveGroupResult,
     LeaveRequest,
-    OffsetFetchAnswer,
-    SyncAnswer,
+    OffsetCommitResult,
+    OffsetFetchResult,
+    SyncGroupResult,
     SyncRequest,
 )
-from sarameya.embedded.groups.stored import GroupImage
+from sarameya.embedded.groups.model.stored import GroupImage
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 from sarameya.protocol.assignors.base import TopicLayout
@@ -38,7 +38,7 @@ ALIVE = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 """What a heartbeat is answered that keeps its member alive."""
 
 Reply = Callable[[Any], None]
-CommitTaken = Callable[[CommitRequest, Group], None]
+CommitTaken = Callable[[CommitRequest, ClassicGroup], None]
 
 
 @attrs.frozen(slots=True)
@@ -114,7 +114,7 @@ class Brokers:
     # -- a look inside -------------------------------------------------------------------------------
 
     @property
-    def group(self) -> Group | None:
+    def group(self) -> ClassicGroup | None:
         """The group as its coordinator has it; None while there is none, or nobody has it."""
         if self.home is None or self._is_loading:
             return None
@@ -131,7 +131,7 @@ class Brokers:
         sessions = coordinator._rounds.sessions
         failed = sessions._member_failed
 
-        def member_failed(group: Group, member: Member, now: float) -> None:
+        def member_failed(group: ClassicGroup, member: ClassicGroupMember, now: float) -> None:
             silent = now - self.heard.get(member.member_id, -math.inf)
             assert silent > member.session_timeout - 0.001, f"{member.member_id} is heard and yet taken for dead"
             failed(group, member, now)
@@ -256,14 +256,14 @@ def _refusal(body: Body, code: int) -> Any:
             return FindAnswer(code)
         case JoinRequest():
             # A coordinator that has moved names the id it was about to give, which the new one has never stored.
-            return JoinAnswer(error, body.member_id or "never-stored")
+            return JoinGroupResult(error, body.member_id or "never-stored")
         case SyncRequest():
-            return SyncAnswer(error)
+            return SyncGroupResult(error)
         case HeartbeatRequest():
             return error
         case LeaveRequest():
-            return LeaveAnswer(error)
+            return LeaveGroupResult(error)
         case CommitRequest():
-            return CommitAnswer(dict.fromkeys(body.offsets, error))
+            return OffsetCommitResult(dict.fromkeys(body.offsets, error))
         case FetchRequest():
-            return OffsetFetchAnswer(error)
+            return OffsetFetchResult(error)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sarameya.embedded.groups.messages import SupportedProtocol
+from sarameya.embedded.groups.model.messages import SupportedProtocol
 from sarameya.error_codes import ErrorCode
 from sarameya.model import Generation, TopicPartition, topic_partitions
 from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sarameya.embedded.groups.messages import CommitAnswer, CommitRequest, OffsetFetchAnswer
+from sarameya.embedded.groups.model.messages import CommitRequest, OffsetCommitResult, OffsetFetchResult
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, Generation, TopicPartition
 from sarameya.protocol.membership import Membership
@@ -72,7 +72,7 @@ class Offsets:
             self._later(self.fetch)
             return
 
-        def answered(answer: OffsetFetchAnswer) -> None:
+        def answered(answer: OffsetFetchResult) -> None:
             self._is_fetching = False
             if answer.error:
                 if reaction_to(Request.OFFSET_FETCH, answer.error) is Reaction.FIND_COORDINATOR:
@@ -106,7 +106,7 @@ class Offsets:
             self._try_again()
             return
 
-        def answered(answer: CommitAnswer) -> None:
+        def answered(answer: OffsetCommitResult) -> None:
             self._is_committing = False
             codes = {code for code in answer.errors.values() if code}
             if not codes:

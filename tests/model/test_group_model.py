@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.messages import (
+from sarameya.embedded.groups.model.messages import (
     CommitRequest,
     HeartbeatRequest,
     JoinRequest,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from sarameya.embedded.groups.messages import (
+from sarameya.embedded.groups.model.messages import (
     HeartbeatRequest,
-    JoinAnswer,
+    JoinGroupResult,
     JoinRequest,
-    LeaveAnswer,
+    LeaveGroupResult,
     LeaveRequest,
     LeavingMember,
     SupportedProtocol,
-    SyncAnswer,
+    SyncGroupResult,
     SyncRequest,
 )
 from sarameya.model import Generation
@@ -163,7 +163,7 @@ def _sync(generation: Generation, instance_id: str | None, assignments: Mapping[
 def event_of(token: int, answer: Any) -> Event:
     """A broker's answer as the machine is told of it."""
     match answer:
-        case JoinAnswer():
+        case JoinGroupResult():
             return JoinAnswered(
                 token,
                 answer.error,
@@ -174,9 +174,9 @@ def event_of(token: int, answer: Any) -> Event:
                 tuple(GroupMember(*member) for member in answer.members),
                 answer.skip_assignment,
             )
-        case SyncAnswer():
+        case SyncGroupResult():
             return SyncAnswered(token, answer.error, answer.assignment)
-        case LeaveAnswer():
+        case LeaveGroupResult():
             code = answer.error or next((error for _, error in answer.members if error), 0)
             return LeaveAnswered(token, code)
         case _:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Set
 from typing import Any
 
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.group import Group, Member
-from sarameya.embedded.groups.messages import CommitRequest
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.classic_group import ClassicGroup, ClassicGroupMember
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import CommitRequest
 from sarameya.errors import FencedInstanceError, KafkaError
 from sarameya.model import TopicPartition, topic_partitions
 from sarameya.protocol.assignors.base import TopicLayout
@@ -148,7 +148,7 @@ class World:
                 both_count = group is not None and counts(group, one) and counts(group, other)
                 assert not both_count, f"{one} and {other} own {sorted(both)}, and the group has both"
 
-    def _check_commit(self, request: CommitRequest, group: Group) -> None:
+    def _check_commit(self, request: CommitRequest, group: ClassicGroup) -> None:
         """What the coordinator has taken is of its generation, and from whom it has assigned it to, if to anybody."""
         self.commits += 1
         assert request.generation == group.generation
@@ -258,12 +258,12 @@ def _id(client: Client) -> int | None:
     return client.generation.id if client.generation is not None else None
 
 
-def assigned(member: Member) -> list[TopicPartition]:
+def assigned(member: ClassicGroupMember) -> list[TopicPartition]:
     """What the leader has given to a member, as the coordinator keeps it."""
     return topic_partitions(decode_assignment(member.assignment)[0])
 
 
-def counts(group: Group, client: Client) -> bool:
+def counts(group: ClassicGroup, client: Client) -> bool:
     """Whether the coordinator counts on this very process, and it is up to date.
 
     A static member may be late for a round (its session decides, KIP-345); meanwhile others may have what it owns.

@@ -28,7 +28,7 @@ from sarameya import (
     TokenError,
 )
 from sarameya.embedded import SaslConfig
-from sarameya.embedded.sasl import gate, words
+from sarameya.embedded.sasl import authenticator, mechanisms
 from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
 from sarameya.observe import ConnectionLost, RenewalFailed, Retrying, SessionStarted, WeakSecurity, event_level
 from sarameya.protocol.versions import Api
@@ -210,7 +210,7 @@ class TestOften:
     async def test_a_group_consumes_before_a_broker_that_renews_nothing(
         self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(gate, "_BETWEEN_RENEWALS", 1000.0)  # but once
+        monkeypatch.setattr(authenticator, "_BETWEEN_RENEWALS", 1000.0)  # but once
         handler = Recorder()
         async with asking(known(5.0)) as cluster, deadline(200) as nursery:
             options = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", **ALICE}
@@ -225,7 +225,7 @@ class TestOften:
     async def test_renewal_that_is_refused_for_its_time_ends_the_connection_alone(
         self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(gate, "_BETWEEN_RENEWALS", 1000.0)
+        monkeypatch.setattr(authenticator, "_BETWEEN_RENEWALS", 1000.0)
         refused: list[AuthenticationError] = []
         async with reached(known(5.0), config()) as (pool, _):
             with pool.refusals(refused.append):
@@ -256,7 +256,7 @@ class TestHostileBrokers:
 
         async with reached(known(10.0), config("OAUTHBEARER", sasl_token=source)) as (pool, _):
             connection = await pool.connection(-1, Purpose.METADATA)
-            monkeypatch.setattr(words, "oauthbearer", endless)
+            monkeypatch.setattr(mechanisms, "oauthbearer", endless)
             await trio.sleep(10)
             assert isinstance(connection.cause_of_end, AuthenticationError)
             assert "has not come to an end after 8 words" in str(connection.cause_of_end)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarameya import KafkaError, RecordMetadata, RetriesExhaustedError, TopicPartition
-from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.producer.lane import Batch, Identity, Pending

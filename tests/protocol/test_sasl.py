@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
 from kafka.protocol.sasl import SaslHandshakeResponse as Handshake
 
-from sarameya.embedded.framing import Request
-from sarameya.embedded.sasl import SaslConfig, SaslGate
+from sarameya.embedded.network.framing import ReceivedRequest
+from sarameya.embedded.sasl import SaslConfig, SaslServerAuthenticator
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import AuthenticationError, ConfigError, ConnectionLostError, ProtocolError
 from sarameya.protocol.sasl.exchange import MOST_WORDS, Exchange
@@ -190,7 +190,7 @@ class TestGate:
         st.sampled_from(("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER")),
     )
     def test_no_word_of_a_client_s_raises_anything(self, words: list[bytes], mechanism: str) -> None:
-        gate = SaslGate(SaslConfig(users={"a": "b"}, tokens={"t": "a"}), random.Random(0))
+        gate = SaslServerAuthenticator(SaslConfig(users={"a": "b"}, tokens={"t": "a"}), random.Random(0))
         gate.take(handshake(mechanism), 0.0)
         for word in words:
             answer = gate.take(said(word), 0.0)
@@ -200,21 +200,21 @@ class TestGate:
             assert answer.auth_bytes is not None
 
     def test_who_is_not_known_is_told_the_versions_and_nothing_else(self) -> None:
-        gate = SaslGate(SaslConfig(), random.Random(0))
+        gate = SaslServerAuthenticator(SaslConfig(), random.Random(0))
         assert gate.take(asked(Api.API_VERSIONS), 0.0) is None
         for api in (Api.METADATA, Api.SASL_AUTHENTICATE):
             with pytest.raises(ProtocolError, match=f"{api.name} while UNKNOWN"):
                 gate.take(asked(api), 0.0)
 
     def test_nothing_else_is_taken_in_the_middle(self) -> None:
-        gate = SaslGate(SaslConfig(), random.Random(0))
+        gate = SaslServerAuthenticator(SaslConfig(), random.Random(0))
         gate.take(handshake("PLAIN"), 0.0)
         for api in (Api.METADATA, Api.API_VERSIONS, Api.SASL_HANDSHAKE):
             with pytest.raises(ProtocolError, match="while CONVERSING"):
                 gate.take(asked(api), 0.0)
 
     def test_who_is_known_is_so_for_a_time(self) -> None:
-        gate = SaslGate(SaslConfig(users={"a": "b"}, lifetime=10.0), random.Random(0))
+        gate = SaslServerAuthenticator(SaslConfig(users={"a": "b"}, lifetime=10.0), random.Random(0))
         gate.take(handshake("PLAIN"), 0.0)
         assert gate.take(said(b"\0a\0b"), 0.0).session_lifetime_ms == 10_000
         assert gate.take(asked(Api.METADATA), 9.9) is None
@@ -223,7 +223,7 @@ class TestGate:
         assert gate.take(handshake("PLAIN"), 11.0).error_code == 0
 
     def test_who_is_known_is_renewed_once_a_second_where_that_is_wanted(self) -> None:
-        gate = SaslGate(SaslConfig(users={"a": "b"}, lifetime=0.9), random.Random(0))
+        gate = SaslServerAuthenticator(SaslConfig(users={"a": "b"}, lifetime=0.9), random.Random(0))
         gate.take(handshake("PLAIN"), 0.0)
         gate.take(said(b"\0a\0b"), 0.0)
         for now in (0.1, 1.1):
@@ -235,7 +235,7 @@ class TestGate:
             gate.take(handshake("PLAIN"), 2.05)
 
     def test_who_is_known_for_good_is_not_renewed(self) -> None:
-        gate = SaslGate(SaslConfig(users={"a": "b"}), random.Random(0))
+        gate = SaslServerAuthenticator(SaslConfig(users={"a": "b"}), random.Random(0))
         gate.take(handshake("PLAIN"), 0.0)
         gate.take(said(b"\0a\0b"), 0.0)
         assert gate.take(handshake("PLAIN"), 5.0).error_code == ErrorCode.ILLEGAL_SASL_STATE
@@ -245,13 +245,13 @@ class TestGate:
             SaslConfig(mechanisms=("PLAIN", "GSSAPI"))
 
 
-def handshake(mechanism: str) -> Request:
-    return Request(Api.SASL_HANDSHAKE, 1, 1, "c", SaslHandshakeRequest[1](mechanism=mechanism))
+def handshake(mechanism: str) -> ReceivedRequest:
+    return ReceivedRequest(Api.SASL_HANDSHAKE, 1, 1, "c", SaslHandshakeRequest[1](mechanism=mechanism))
 
 
-def said(word: bytes) -> Request:
-    return Request(Api.SASL_AUTHENTICATE, 2, 1, "c", SaslAuthenticateRequest[2](auth_bytes=word))
+def said(word: bytes) -> ReceivedRequest:
+    return ReceivedRequest(Api.SASL_AUTHENTICATE, 2, 1, "c", SaslAuthenticateRequest[2](auth_bytes=word))
 
 
-def asked(api: Api) -> Request:
-    return Request(api, 1, 1, "c", None)
+def asked(api: Api) -> ReceivedRequest:
+    return ReceivedRequest(api, 1, 1, "c", None)

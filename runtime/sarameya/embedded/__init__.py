@@ -14,10 +14,10 @@ waits), `faults`, `sasl` (who clients are).
 
 from sarameya.embedded.cluster import EmbeddedCluster
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.messages import GroupDescription, MemberDescription
-from sarameya.embedded.groups.states import GroupState
-from sarameya.embedded.networks import Network
-from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import GroupDescription, MemberDescription
+from sarameya.embedded.log.partition_log import PartitionLog
+from sarameya.embedded.network.networks import Network
 from sarameya.embedded.refusal import Refused
 from sarameya.embedded.sasl import SaslConfig
 from sarameya.protocol.compression import Codec

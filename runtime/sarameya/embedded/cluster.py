@@ -19,17 +19,17 @@ from types import TracebackType
 import attrs
 import trio
 
-from sarameya.embedded.cluster_state import BrokerSettings, ClusterState, Node
-from sarameya.embedded.controls import ClusterControls
+from sarameya.embedded.cluster_controls import ClusterControls
+from sarameya.embedded.cluster_state import BrokerNode, BrokerSettings, ClusterState
 from sarameya.embedded.fetch_sessions import DEFAULT_SESSION_SLOTS
-from sarameya.embedded.framing import DEFAULT_MAX_FRAME_SIZE
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.messages import GroupDescription
-from sarameya.embedded.networks import MemoryNetwork, Network, TcpNetwork, TlsNetwork
-from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, PartitionLog
+from sarameya.embedded.groups.model.messages import GroupDescription
+from sarameya.embedded.log.partition_log import DEFAULT_MAX_BATCH_SIZE, PartitionLog
+from sarameya.embedded.network.framing import DEFAULT_MAX_FRAME_SIZE
+from sarameya.embedded.network.networks import MemoryNetwork, Network, TcpNetwork, TlsNetwork
+from sarameya.embedded.network.server import BrokerServer
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.sasl import SaslConfig, SaslGate
-from sarameya.embedded.server import BrokerServer
+from sarameya.embedded.sasl import SaslConfig, SaslServerAuthenticator
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError
 from sarameya.model import CommittedOffset, Headers, TopicPartition
@@ -43,7 +43,7 @@ _BATCH_BYTES = 64 * 1024
 class _Broker:
     """One broker's tasks. `running` is cancelled to stop it, `stopped` is set when it has."""
 
-    node: Node
+    node: BrokerNode
     server: BrokerServer
     running: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     stopped: trio.Event = attrs.field(factory=trio.Event)
@@ -112,7 +112,7 @@ class EmbeddedCluster(ClusterControls):
             wall_clock=wall_clock,
             rng=random.Random(seed),
         )
-        self._gate = None if sasl is None else partial(SaslGate, sasl, random.Random(seed))
+        self._gate = None if sasl is None else partial(SaslServerAuthenticator, sasl, random.Random(seed))
         self._brokers: dict[int, _Broker] = {}
         self._lifetime: AbstractAsyncContextManager[None] = self._run()
         self._alarm = trio.Event()
@@ -142,7 +142,7 @@ class EmbeddedCluster(ClusterControls):
                 server = BrokerServer(
                     self._state, node_id, self._rearm, max_frame_size=self._max_frame_size, gate=self._gate
                 )
-                self._brokers[node_id] = _Broker(Node(node_id, host, port), server)
+                self._brokers[node_id] = _Broker(BrokerNode(node_id, host, port), server)
             for broker in self._brokers.values():
                 self._state.node_up(broker.node, trio.current_time())
             for name, partitions in self._initial_topics.items():

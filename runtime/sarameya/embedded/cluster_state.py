@@ -18,20 +18,20 @@ import attrs
 from sarameya.embedded.coordinators import Coordinators
 from sarameya.embedded.faults import Faults
 from sarameya.embedded.fetch_sessions import DEFAULT_SESSION_SLOTS, FetchSessions
-from sarameya.embedded.group_coordinator import GroupCoordinator
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, Appended
+from sarameya.embedded.groups.group_coordinator import GroupCoordinator
+from sarameya.embedded.log.partition_log import DEFAULT_MAX_BATCH_SIZE, LogAppendInfo
 from sarameya.embedded.purgatory import Purgatory
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.replicas import NO_LEADER, Lag
-from sarameya.embedded.topics import Partition, Topic, Topics
+from sarameya.embedded.replicas import NO_LEADER, ReplicaLag
+from sarameya.embedded.topics import EmbeddedPartition, EmbeddedTopic, TopicRegistry
 from sarameya.error_codes import ErrorCode
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 from sarameya.protocol.offsets_partition import DEFAULT_OFFSETS_PARTITIONS, OFFSETS_TOPIC, partition_for
 
 
 @attrs.frozen(slots=True)
-class Node:
+class BrokerNode:
     """A broker as clients see it."""
 
     id: int
@@ -72,11 +72,11 @@ class ClusterState:
         self.settings = settings
         self.wall_clock = wall_clock
         self.cluster_id = f"embedded-{rng.getrandbits(64):016x}"
-        self.topics = Topics(max_batch_size=settings.max_batch_size, rng=rng)
+        self.topics = TopicRegistry(max_batch_size=settings.max_batch_size, rng=rng)
         self.faults = Faults()
         self.fetches = Purgatory()
         """Fetches held back until there is enough to read, keyed by TopicPartition."""
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, BrokerNode] = {}
         self._fetch_sessions: dict[int, FetchSessions] = {}
         # Sessions draw on their own, so that what else is random does not depend on who fetches.
         self._session_rng = random.Random(self.cluster_id)
@@ -87,7 +87,7 @@ class ClusterState:
     # Brokers
 
     @property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[BrokerNode]:
         """The brokers that are up, by id."""
         return sorted(self._nodes.values(), key=lambda node: node.id)
 
@@ -106,7 +106,7 @@ class ClusterState:
         """How many replicas a partition has unless it is said otherwise."""
         return self.settings.replication_factor or len(self.replica_ids)
 
-    def node(self, node_id: int) -> Node:
+    def node(self, node_id: int) -> BrokerNode:
         """Raises Refused with BROKER_NOT_AVAILABLE for a broker that is not up."""
         try:
             return self._nodes[node_id]
@@ -114,7 +114,7 @@ class ClusterState:
             up = ", ".join(map(str, self.up)) or "none"
             raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not up (up: {up})") from None
 
-    def node_up(self, node: Node, now: float) -> None:
+    def node_up(self, node: BrokerNode, now: float) -> None:
         """A broker is there, for the first time or again: it has caught up, and leads what has no leader if it was the
         last in sync."""
         self._nodes[node.id] = node
@@ -138,7 +138,9 @@ class ClusterState:
 
     # Topics
 
-    def create_topic(self, name: str, partitions: int | None = None, replication_factor: int | None = None) -> Topic:
+    def create_topic(
+        self, name: str, partitions: int | None = None, replication_factor: int | None = None
+    ) -> EmbeddedTopic:
         """Numbers that are None are the defaults. Raises Refused as `Topics.create` and `check_replication` do."""
         if partitions is None:
             partitions = self.settings.default_partitions
@@ -171,7 +173,9 @@ class ClusterState:
         """The broker's sessions; one that starts again has forgotten them."""
         return self._fetch_sessions[node_id]
 
-    def led_partition(self, node_id: int, topic: str, number: int, leader_epoch: int = NO_LEADER_EPOCH) -> Partition:
+    def led_partition(
+        self, node_id: int, topic: str, number: int, leader_epoch: int = NO_LEADER_EPOCH
+    ) -> EmbeddedPartition:
         """The partition, for a broker that was asked about it as its leader, by a client that knows `leader_epoch`.
 
         Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
@@ -188,7 +192,7 @@ class ClusterState:
         partition.log.check_leader_epoch(leader_epoch)
         return partition
 
-    def append(self, partition: Partition, batch: bytes) -> Appended:
+    def append(self, partition: EmbeddedPartition, batch: bytes) -> LogAppendInfo:
         """Store a batch; `settle` wakes the fetches that waited for it. Raises Refused as the log does."""
         appended = partition.log.append(batch)
         self._changed[partition.topic_partition] = None
@@ -212,7 +216,7 @@ class ClusterState:
         self.topics.partition(topic, number).truncate(offset)
         self.touch(TopicPartition(topic, number), now)
 
-    def hold_replica(self, topic: str, number: int, node_id: int, lag: Lag, now: float) -> None:
+    def hold_replica(self, topic: str, number: int, node_id: int, lag: ReplicaLag, now: float) -> None:
         """Raises as `Partition.hold` does."""
         self.topics.partition(topic, number).hold(node_id, lag, self.up)
         self.touch(TopicPartition(topic, number), now)
@@ -258,14 +262,14 @@ class ClusterState:
         """Whether the broker still reads groups that it coordinates from now on."""
         return self._coordinators.is_loading(node_id)
 
-    def offsets_partition(self, group_id: str) -> Partition:
+    def offsets_partition(self, group_id: str) -> EmbeddedPartition:
         """The partition of `__consumer_offsets` that keeps this group; made when it is first needed, as in Kafka."""
         topic = self.topics.get(OFFSETS_TOPIC)
         if topic is None:
             topic = self.create_topic(OFFSETS_TOPIC, self.settings.offsets_partitions)
         return topic.partitions[partition_for(group_id, len(topic.partitions))]
 
-    def coordinator_node(self, group_id: str) -> Node:
+    def coordinator_node(self, group_id: str) -> BrokerNode:
         """The broker that coordinates this group. Raises Refused with COORDINATOR_NOT_AVAILABLE if none does."""
         node = self._nodes.get(self.offsets_partition(group_id).leader)
         if node is None:
@@ -274,7 +278,7 @@ class ClusterState:
 
     # Leaders
 
-    def _lead(self, partition: Partition, node_id: int, now: float, load_time: float | None = None) -> None:
+    def _lead(self, partition: EmbeddedPartition, node_id: int, now: float, load_time: float | None = None) -> None:
         if partition.leader == node_id:
             return
         keeps_groups = partition.topic_partition.topic == OFFSETS_TOPIC

@@ -10,12 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from sarameya.embedded.group_coordinator import GroupCoordinator
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.offsets_journal import OffsetsJournal, read_groups, superseded
-from sarameya.embedded.partition_log import Appended
+from sarameya.embedded.groups.group_coordinator import GroupCoordinator
+from sarameya.embedded.log.partition_log import LogAppendInfo
+from sarameya.embedded.offsets_topic.offsets_journal import OffsetsJournal, read_groups, superseded
 from sarameya.embedded.purgatory import DelayedOperation, Purgatory
-from sarameya.embedded.topics import Partition
+from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 
@@ -26,7 +26,9 @@ _COMPACT_FROM = 512
 class DelayedLoad(DelayedOperation):
     """A partition's groups are being read. It ends at its deadline; a next leader cancels it."""
 
-    def __init__(self, deadline: float, partition: Partition, loaded: Callable[[Partition, float], None]) -> None:
+    def __init__(
+        self, deadline: float, partition: EmbeddedPartition, loaded: Callable[[EmbeddedPartition, float], None]
+    ) -> None:
         super().__init__(deadline)
         self.partition = partition
         self.loaded = loaded
@@ -44,8 +46,8 @@ class Coordinators:
     def __init__(
         self,
         config: CoordinatorConfig,
-        partition_of: Callable[[str], Partition],
-        append: Callable[[Partition, bytes], Appended],
+        partition_of: Callable[[str], EmbeddedPartition],
+        append: Callable[[EmbeddedPartition, bytes], LogAppendInfo],
         wall_clock: Callable[[], float],
         rng: random.Random,
     ) -> None:
@@ -91,7 +93,7 @@ class Coordinators:
 
     # A partition of the offsets changes its leader
 
-    def give_up(self, partition: Partition, now: float) -> None:
+    def give_up(self, partition: EmbeddedPartition, now: float) -> None:
         """Its leader leads it no more: whatever waits there for its groups is answered NOT_COORDINATOR."""
         load = self._loading.pop(partition.topic_partition, None)
         if load is not None:
@@ -101,13 +103,13 @@ class Coordinators:
             if self._partition_of(group.group_id) is partition:
                 coordinator.unload(group.group_id, now)
 
-    def take_over(self, partition: Partition, now: float, load_time: float | None = None) -> None:
+    def take_over(self, partition: EmbeddedPartition, now: float, load_time: float | None = None) -> None:
         """Its new leader reads its groups from the log, which takes `load_time` seconds (None: as configured)."""
         load = DelayedLoad(now + (self._config.load_time if load_time is None else load_time), partition, self._load)
         self._loading[partition.topic_partition] = load
         self._loads.try_complete_else_watch(load, (), now)
 
-    def _load(self, partition: Partition, now: float) -> None:
+    def _load(self, partition: EmbeddedPartition, now: float) -> None:
         del self._loading[partition.topic_partition]
         coordinator = self._by_node[partition.leader]
         for image in read_groups(partition.topic_partition, partition.log.batches()):
@@ -115,12 +117,12 @@ class Coordinators:
 
     # What is written there
 
-    def _store(self, partition: Partition, batch: bytes) -> Appended:
+    def _store(self, partition: EmbeddedPartition, batch: bytes) -> LogAppendInfo:
         appended = self._append(partition, batch)
         self._compact(partition)
         return appended
 
-    def _compact(self, partition: Partition) -> None:
+    def _compact(self, partition: EmbeddedPartition) -> None:
         """Take out what later records have replaced, whenever the log has become twice as long as it must be."""
         name, log = partition.topic_partition, partition.log
         if log.batch_count >= self._compact_at.get(name, _COMPACT_FROM):

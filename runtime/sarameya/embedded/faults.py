@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
-from sarameya.embedded.framing import Request
+from sarameya.embedded.network.framing import ReceivedRequest
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 
@@ -20,7 +20,7 @@ Half = Literal["request", "answer"]
 
 
 @attrs.frozen(slots=True)
-class Fail:
+class ErrorResponse:
     """Answer with an error code, and do nothing of what is asked."""
 
     code: ErrorCode
@@ -42,7 +42,7 @@ class Drop:
     hang_up: bool = True
 
 
-Action = Fail | Delay | Drop
+Action = ErrorResponse | Delay | Drop
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Fault:
     client_id: str | None = None
     group_id: str | None = None
 
-    def strikes(self, node_id: int, request: Request) -> bool:
+    def strikes(self, node_id: int, request: ReceivedRequest) -> bool:
         """Whether this request, at this broker, is one that the fault is meant for."""
         return (
             request.api is self.api
@@ -90,7 +90,7 @@ class Faults:
         """Nothing is armed any more."""
         self._armed.clear()
 
-    def take(self, node_id: int, request: Request) -> Action | None:
+    def take(self, node_id: int, request: ReceivedRequest) -> Action | None:
         """What becomes of this request to this broker; None: it is served like any other."""
         for place, fault in enumerate(self._armed):
             if fault.strikes(node_id, request):

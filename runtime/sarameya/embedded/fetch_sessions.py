@@ -18,9 +18,9 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from sarameya.embedded.epoch_cache import EpochEnd
+from sarameya.embedded.log.epoch_cache import EpochEnd
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.topics import Partition
+from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.error_codes import ErrorCode
 
 NO_SESSION = 0
@@ -57,7 +57,7 @@ class FetchPartition:
     last_fetched_epoch: int
     high_watermark: int = _UNKNOWN
     log_start_offset: int = _UNKNOWN
-    place: Partition | None = None
+    place: EmbeddedPartition | None = None
     """Where it was found last, by the topic's name, and its id if that was said."""
 
     @property
@@ -71,7 +71,7 @@ class FetchPartition:
         self.leader_epoch = wanted.leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
-    def tell(self, read: PartitionRead) -> bool:
+    def tell(self, read: PartitionReadResult) -> bool:
         """Whether this is news, remembering that it was told.
 
         After an error the high watermark counts as unknown, so that it is news that the error has gone.
@@ -90,7 +90,7 @@ class FetchPartition:
 
 
 @attrs.frozen(slots=True)
-class PartitionRead:
+class PartitionReadResult:
     """What there is to say about one partition. Offsets are -1 beside an error."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -106,11 +106,11 @@ class PartitionRead:
     """(leader id, leader epoch), told with an error that says that the client looks in the wrong place (KIP-951)."""
 
 
-Reads = list[tuple[FetchPartition, PartitionRead]]
+Reads = list[tuple[FetchPartition, PartitionReadResult]]
 
 
 @attrs.frozen(slots=True)
-class Answer:
+class FetchSessionResponse:
     """What is told to a client of what was read."""
 
     session_id: int
@@ -132,14 +132,14 @@ class FetchContext(ABC):
         """Whether every partition is told of, or only those with news."""
 
     @abstractmethod
-    def answer(self, reads: Reads, now: float) -> Answer:
+    def answer(self, reads: Reads, now: float) -> FetchSessionResponse:
         """What of `reads` is told: one for each of `partitions`, but for some without news maybe. Called once."""
 
 
 Partitions = dict[PartitionKey, FetchPartition]
 
 
-class _Sessionless(FetchContext):
+class _SessionlessFetch(FetchContext):
     tells_all = True
 
     def __init__(self, partitions: Partitions) -> None:
@@ -149,11 +149,11 @@ class _Sessionless(FetchContext):
     def partitions(self) -> Iterable[FetchPartition]:
         return self._partitions.values()
 
-    def answer(self, reads: Reads, now: float) -> Answer:
-        return Answer(NO_SESSION, reads)
+    def answer(self, reads: Reads, now: float) -> FetchSessionResponse:
+        return FetchSessionResponse(NO_SESSION, reads)
 
 
-class _Full(_Sessionless):
+class _FullFetch(_SessionlessFetch):
     """Names all its partitions, and is told of all. A session for the next ones is made with its answer, if one may."""
 
     def __init__(self, partitions: Partitions, sessions: FetchSessions, uses_topic_ids: bool) -> None:
@@ -161,17 +161,17 @@ class _Full(_Sessionless):
         self._sessions = sessions
         self._uses_topic_ids = uses_topic_ids
 
-    def answer(self, reads: Reads, now: float) -> Answer:
+    def answer(self, reads: Reads, now: float) -> FetchSessionResponse:
         for partition, read in reads:
             partition.tell(read)
         session_id = self._sessions.create({p.key: p for p, _ in reads}, self._uses_topic_ids, now)
-        return Answer(session_id, reads)
+        return FetchSessionResponse(session_id, reads)
 
 
-class _Incremental(FetchContext):
+class _IncrementalFetch(FetchContext):
     tells_all = False
 
-    def __init__(self, session: _Session) -> None:
+    def __init__(self, session: _FetchSession) -> None:
         self._session = session
         self._epoch = session.epoch
 
@@ -179,20 +179,20 @@ class _Incremental(FetchContext):
     def partitions(self) -> Iterable[FetchPartition]:
         return self._session.partitions.values()
 
-    def answer(self, reads: Reads, now: float) -> Answer:
+    def answer(self, reads: Reads, now: float) -> FetchSessionResponse:
         session = self._session
         if session.epoch != self._epoch:  # the client has asked again meanwhile, over another connection
-            return Answer(session.id, [], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return FetchSessionResponse(session.id, [], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         news = [(partition, read) for partition, read in reads if partition.tell(read)]
         for partition, read in news:
             if read.records:
                 # To the end, so that those behind it come first when an answer has no room for all.
                 session.partitions[partition.key] = session.partitions.pop(partition.key)
-        return Answer(session.id, news)
+        return FetchSessionResponse(session.id, news)
 
 
 @attrs.define(slots=True, eq=False)
-class _Session:
+class _FetchSession:
     id: int
     partitions: Partitions
     uses_topic_ids: bool
@@ -219,7 +219,7 @@ class FetchSessions:
     def __init__(self, rng: random.Random, *, slots: int = DEFAULT_SESSION_SLOTS) -> None:
         self._rng = rng
         self._slots = slots
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[int, _FetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -241,7 +241,7 @@ class FetchSessions:
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
-            return _Sessionless(wanted) if epoch == FINAL_EPOCH else _Full(wanted, self, uses_topic_ids)
+            return _SessionlessFetch(wanted) if epoch == FINAL_EPOCH else _FullFetch(wanted, self, uses_topic_ids)
         session = self._sessions.get(session_id)
         if session is None:
             raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
@@ -258,10 +258,10 @@ class FetchSessions:
         session.update(wanted, forgotten)
         if not session.partitions:
             del self._sessions[session_id]
-            return _Sessionless(wanted)
+            return _SessionlessFetch(wanted)
         session.last_used = now
         session.advance()
-        return _Incremental(session)
+        return _IncrementalFetch(session)
 
     def create(self, partitions: Partitions, uses_topic_ids: bool, now: float) -> int:
         """The id of a new session; NO_SESSION if there is no slot, and none that must be given up for it."""
@@ -270,7 +270,7 @@ class FetchSessions:
         session_id = self._rng.randint(1, _LAST_ID)
         while session_id in self._sessions:
             session_id = self._rng.randint(1, _LAST_ID)
-        self._sessions[session_id] = _Session(session_id, partitions, uses_topic_ids, now, now)
+        self._sessions[session_id] = _FetchSession(session_id, partitions, uses_topic_ids, now, now)
         return session_id
 
     def _evict_for(self, size: int, now: float) -> bool:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import trio
 
 from sarameya.embedded.cluster_state import ClusterState
-from sarameya.embedded.partition_log import PartitionLog
-from sarameya.embedded.replicas import Lag
+from sarameya.embedded.log.partition_log import PartitionLog
+from sarameya.embedded.replicas import ReplicaLag
 from sarameya.model import Headers, TopicPartition
 from sarameya.protocol.records import build
 
@@ -58,7 +58,7 @@ class LogControls(ABC):
         log, or before what has been shown to readers for one that is to be in sync.
         """
         end = self.log(topic, partition).end_offset if offset is None else offset
-        lag = Lag(end, end if high_watermark is None else high_watermark, in_sync)
+        lag = ReplicaLag(end, end if high_watermark is None else high_watermark, in_sync)
         self._state.hold_replica(topic, partition, broker_id, lag, trio.current_time())
         self._rearm()
 

@@ -15,7 +15,7 @@ NO_LEADER = -1
 
 
 @attrs.frozen(slots=True)
-class Lag:
+class ReplicaLag:
     """How far a follower has got that is held back."""
 
     end_offset: int
@@ -25,7 +25,7 @@ class Lag:
     in_sync: bool
     """Whether the leader still waits for it, so that nothing is shown to anybody that it does not have."""
 
-    def cut_off(self, offset: int) -> Lag:
+    def cut_off(self, offset: int) -> ReplicaLag:
         return attrs.evolve(
             self, end_offset=min(self.end_offset, offset), high_watermark=min(self.high_watermark, offset)
         )
@@ -38,11 +38,11 @@ class Replicas:
         self.ids = list(ids)
         self.leader = NO_LEADER
         self.in_sync = [node_id for node_id in ids if node_id in up]
-        self._lags: dict[int, Lag] = {}
+        self._lags: dict[int, ReplicaLag] = {}
         self.leader = self.elect(up)
 
     @property
-    def lags(self) -> Mapping[int, Lag]:
+    def lags(self) -> Mapping[int, ReplicaLag]:
         """The followers that are held back."""
         return self._lags
 
@@ -56,7 +56,7 @@ class Replicas:
         records."""
         return next((node_id for node_id in self.ids if node_id in self.in_sync and node_id in up), NO_LEADER)
 
-    def lead(self, node_id: int, up: Collection[int]) -> Lag | None:
+    def lead(self, node_id: int, up: Collection[int]) -> ReplicaLag | None:
         """`node_id` (or NO_LEADER) leads from now on. Says how far it had got if it lags: its log is the log now.
 
         One that had no replica gets one, in place of the last, as when a partition is reassigned.
@@ -87,7 +87,7 @@ class Replicas:
         lag = self._lags.get(node_id)
         return node_id in up and (lag is None or lag.in_sync)
 
-    def hold(self, node_id: int, lag: Lag) -> None:
+    def hold(self, node_id: int, lag: ReplicaLag) -> None:
         self._lags[node_id] = lag
 
     def release(self, node_id: int) -> None:

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 import attrs
 
-from sarameya.embedded.partition_log import DEFAULT_MAX_BATCH_SIZE, PartitionLog
+from sarameya.embedded.log.partition_log import DEFAULT_MAX_BATCH_SIZE, PartitionLog
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.replicas import Lag, Replicas
+from sarameya.embedded.replicas import ReplicaLag, Replicas
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
@@ -27,7 +27,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @attrs.define(slots=True, eq=False)
-class Partition:
+class EmbeddedPartition:
     """One partition: its log, and the brokers that have it. `up`, where it is asked for: the brokers that are up."""
 
     topic_id: uuid.UUID
@@ -65,7 +65,7 @@ class Partition:
         self.replicas.cut_off(offset)
         self.log.replicated_to = self.replicas.replicated_to
 
-    def hold(self, node_id: int, lag: Lag, up: Collection[int]) -> None:
+    def hold(self, node_id: int, lag: ReplicaLag, up: Collection[int]) -> None:
         """Let a follower get no further than it is said to have. It has whole batches only: what it has of one goes.
 
         Raises Refused with REPLICA_NOT_AVAILABLE for a broker that does not follow here, ValueError for offsets that
@@ -97,10 +97,10 @@ class Partition:
 
 
 @attrs.define(slots=True, eq=False)
-class Topic:
+class EmbeddedTopic:
     name: str
     id: uuid.UUID
-    partitions: list[Partition]
+    partitions: list[EmbeddedPartition]
     replication_factor: int
 
     @property
@@ -108,32 +108,32 @@ class Topic:
         return self.name == OFFSETS_TOPIC
 
 
-class Topics:
+class TopicRegistry:
     """The topics by name, and by the id that tells a topic from a later one of the same name (KIP-516)."""
 
     def __init__(self, *, max_batch_size: int = DEFAULT_MAX_BATCH_SIZE, rng: random.Random | None = None) -> None:
-        self._topics: dict[str, Topic] = {}
-        self._by_id: dict[uuid.UUID, Topic] = {}
+        self._topics: dict[str, EmbeddedTopic] = {}
+        self._by_id: dict[uuid.UUID, EmbeddedTopic] = {}
         self._max_batch_size = max_batch_size
         self._rng = rng or random.Random()
 
-    def __iter__(self) -> Iterator[Topic]:
+    def __iter__(self) -> Iterator[EmbeddedTopic]:
         return iter(self._topics.values())
 
-    def get(self, name: str) -> Topic | None:
+    def get(self, name: str) -> EmbeddedTopic | None:
         return self._topics.get(name)
 
-    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
+    def by_id(self, topic_id: uuid.UUID) -> EmbeddedTopic | None:
         return self._by_id.get(topic_id)
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> EmbeddedTopic:
         """Raises Refused with UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self._topics.get(name)
         if topic is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return topic
 
-    def partition(self, name: str, number: int) -> Partition:
+    def partition(self, name: str, number: int) -> EmbeddedPartition:
         """Raises Refused with UNKNOWN_TOPIC_OR_PARTITION."""
         partitions = self.topic(name).partitions
         if not 0 <= number < len(partitions):
@@ -143,20 +143,20 @@ class Topics:
             )
         return partitions[number]
 
-    def partitions(self) -> Iterator[Partition]:
+    def partitions(self) -> Iterator[EmbeddedPartition]:
         """Every partition of every topic."""
         for topic in self:
             yield from topic.partitions
 
     def create(
         self, name: str, partitions: int, brokers: Sequence[int], up: Sequence[int], replication_factor: int
-    ) -> Topic:
+    ) -> EmbeddedTopic:
         """Make a topic; partition n is led by the n-th of the brokers that are `up`, round and round.
 
         Its other replicas are on those of `brokers` behind that one. Raises Refused as `check` does.
         """
         self.check(name, partitions)
-        topic = Topic(name, uuid.UUID(int=self._rng.getrandbits(128), version=4), [], replication_factor)
+        topic = EmbeddedTopic(name, uuid.UUID(int=self._rng.getrandbits(128), version=4), [], replication_factor)
         self._topics[name] = self._by_id[topic.id] = topic
         self._add(topic, partitions, brokers, up)
         return topic
@@ -194,7 +194,7 @@ class Topics:
                 f"topic {name!r} has {existing} partitions and may have up to {MAX_PARTITIONS}, not {partitions}",
             )
 
-    def delete(self, name: str) -> Topic:
+    def delete(self, name: str) -> EmbeddedTopic:
         """Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an internal topic."""
         topic = self._own(name)
         del self._topics[name], self._by_id[topic.id]
@@ -202,13 +202,13 @@ class Topics:
             partition.exists = False
         return topic
 
-    def _own(self, name: str) -> Topic:
+    def _own(self, name: str) -> EmbeddedTopic:
         topic = self.topic(name)
         if topic.is_internal:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own topic")
         return topic
 
-    def _add(self, topic: Topic, partitions: int, brokers: Sequence[int], up: Sequence[int]) -> None:
+    def _add(self, topic: EmbeddedTopic, partitions: int, brokers: Sequence[int], up: Sequence[int]) -> None:
         # A group with many members is one record, however large.
         max_batch_size = 2**31 - 1 if topic.is_internal else self._max_batch_size
         first = len(topic.partitions)
@@ -216,4 +216,4 @@ class Topics:
             log = PartitionLog(TopicPartition(topic.name, number), max_batch_size=max_batch_size)
             first = brokers.index(up[number % len(up)]) if up else 0
             ids = [*brokers[first:], *brokers[:first]][: topic.replication_factor]
-            topic.partitions.append(Partition(topic.id, log, Replicas(ids, up)))
+            topic.partitions.append(EmbeddedPartition(topic.id, log, Replicas(ids, up)))

@@ -54,7 +54,7 @@ from sarameya.embedded import (
     GroupState,
     MemberDescription,
 )
-from sarameya.embedded.faults import Delay, Drop, Fail, Fault
+from sarameya.embedded.faults import Delay, Drop, ErrorResponse, Fault
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 from sarameya.testing.claim_feed import ClaimFeed
@@ -70,7 +70,7 @@ __all__ = [
     "Drop",
     "EmbeddedCluster",
     "ErrorCode",
-    "Fail",
+    "ErrorResponse",
     "Fault",
     "GroupDescription",
     "GroupState",

@@ -18,7 +18,7 @@ from trio.testing import MockClock
 
 from sarameya.config import Config
 from sarameya.consumer.resets import Resets
-from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import SarameyaError
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
@@ -37,10 +37,10 @@ from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.protocol.membership_messages import MembershipLost, PrepareRebalance
 from sarameya.protocol.offset_ledger import OffsetLedger
 from sarameya.protocol.records import build
-from sarameya.testing.fed_log import FedLog
-from sarameya.testing.fed_member import Commits, FedMember
-from sarameya.testing.feeding import LogFeeds
-from sarameya.testing.script import Script
+from sarameya.testing.feed_fetcher import FeedFetcher
+from sarameya.testing.feed_log import FeedLog
+from sarameya.testing.feed_member import FeedCoordinator, FeedMember
+from sarameya.testing.feed_script import FeedScript
 from sarameya.testing.virtual_time import VIRTUAL_EPOCH, virtual_wall_clock
 
 _REASONS = {"end": "the test gives the partition to somebody else", "lose": "the test takes the membership away"}
@@ -103,17 +103,17 @@ class ClaimFeed:
         self._observer = Observers([self.events.append])
         self._log = PartitionLog(self.topic_partition)
         self._log.start_offset = self._log.end_offset = at
-        self._script = Script()
+        self._script = FeedScript()
         offset = at if committed == "start" else committed
         first = CommittedOffset(offset) if isinstance(offset, int) else offset
-        self._commits = Commits({self.topic_partition: first} if first is not None else {})
+        self._commits = FeedCoordinator({self.topic_partition: first} if first is not None else {})
         self._ledger = OffsetLedger({self.topic_partition: first})
         self._pauses = Pauses(group, self._observer)
         self._rng = random.Random(seed)
         self._made = time.monotonic()
         self._generation = 0
-        self._member: FedMember | None = None
-        self._feeds: LogFeeds | None = None
+        self._member: FeedMember | None = None
+        self._feeds: FeedFetcher | None = None
 
     # -- what the handler is given --------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class ClaimFeed:
         observer = Observers([self._observer, began])
         self._generation += 1
         generation = Generation(self._generation, f"{self.group}-member", self.config.rebalance_strategies[0])
-        self._member = member = FedMember(self.group, self.topic_partition.topic, generation, self._commits)
+        self._member = member = FeedMember(self.group, self.topic_partition.topic, generation, self._commits)
         try:
             outcome = await self._session(member, handler, generation, observer)
         finally:
@@ -214,7 +214,7 @@ class ClaimFeed:
             raise ExceptionGroup(outcome.text(self.group), outcome.all_failures)
 
     async def _session(
-        self, member: FedMember, handler: ConsumerGroupHandler, generation: Generation, observer: Observer
+        self, member: FeedMember, handler: ConsumerGroupHandler, generation: Generation, observer: Observer
     ) -> Outcome:
         config = self.config
         around = _Surroundings(
@@ -229,11 +229,11 @@ class ClaimFeed:
         )
 
         def open_source(offsets: OffsetManager) -> Source:
-            log = FedLog(self._log, self._wall_clock)
+            log = FeedLog(self._log, self._wall_clock)
             resets = Resets(log, config, observer, around.backoff, offsets.position_moved)
             self._ledger = offsets.ledger
             self._ledger.add({self.topic_partition: self.commit})
-            self._feeds = LogFeeds(
+            self._feeds = FeedFetcher(
                 log,
                 lambda: self._log.end_offset,
                 self._script,

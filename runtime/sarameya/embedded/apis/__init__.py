@@ -66,11 +66,11 @@ from sarameya.embedded.apis.versions import SERVED_VERSIONS
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 
-__all__ = ["HANDLERS", "MESSAGES", "SERVED_VERSIONS", "Call", "Handler", "dispatch"]
+__all__ = ["HANDLERS", "MESSAGES", "SERVED_VERSIONS", "ApiHandler", "Call", "dispatch"]
 
 
 @attrs.frozen(slots=True)
-class Handler:
+class ApiHandler:
     """An API's message, and the two functions of its file."""
 
     message: Any
@@ -81,31 +81,31 @@ class Handler:
     """In place of `refuse`, where the request alone does not tell what to answer: a fetch may be one of a session."""
 
 
-HANDLERS: Mapping[Api, Handler] = {
-    Api.PRODUCE: Handler(ProduceRequest, produce.answer, produce.refuse),
-    Api.FETCH: Handler(FetchRequest, fetch.answer, None, refuse_call=fetch.refuse),
-    Api.LIST_OFFSETS: Handler(ListOffsetsRequest, list_offsets.answer, list_offsets.refuse),
-    Api.METADATA: Handler(MetadataRequest, metadata.answer, metadata.refuse),
-    Api.OFFSET_COMMIT: Handler(OffsetCommitRequest, offset_commit.answer, offset_commit.refuse),
-    Api.OFFSET_FETCH: Handler(OffsetFetchRequest, offset_fetch.answer, offset_fetch.refuse),
-    Api.FIND_COORDINATOR: Handler(FindCoordinatorRequest, find_coordinator.answer, find_coordinator.refuse),
-    Api.JOIN_GROUP: Handler(JoinGroupRequest, join_group.answer, join_group.refuse),
-    Api.HEARTBEAT: Handler(HeartbeatRequest, heartbeat.answer, heartbeat.refuse),
-    Api.LEAVE_GROUP: Handler(LeaveGroupRequest, leave_group.answer, leave_group.refuse),
-    Api.SYNC_GROUP: Handler(SyncGroupRequest, sync_group.answer, sync_group.refuse),
-    Api.DESCRIBE_GROUPS: Handler(DescribeGroupsRequest, describe_groups.answer, describe_groups.refuse),
-    Api.LIST_GROUPS: Handler(ListGroupsRequest, list_groups.answer, list_groups.refuse),
-    Api.API_VERSIONS: Handler(ApiVersionsRequest, api_versions.answer, api_versions.refuse),
-    Api.SASL_HANDSHAKE: Handler(SaslHandshakeRequest, sasl_handshake.answer, sasl_handshake.refuse),
-    Api.SASL_AUTHENTICATE: Handler(SaslAuthenticateRequest, sasl_authenticate.answer, sasl_authenticate.refuse),
-    Api.CREATE_TOPICS: Handler(CreateTopicsRequest, create_topics.answer, create_topics.refuse),
-    Api.DELETE_TOPICS: Handler(DeleteTopicsRequest, delete_topics.answer, delete_topics.refuse),
-    Api.INIT_PRODUCER_ID: Handler(InitProducerIdRequest, init_producer_id.answer, init_producer_id.refuse),
-    Api.OFFSET_FOR_LEADER_EPOCH: Handler(OffsetForLeaderEpochRequest, leader_epochs.answer, leader_epochs.refuse),
-    Api.DESCRIBE_CONFIGS: Handler(DescribeConfigsRequest, describe_configs.answer, describe_configs.refuse),
-    Api.CREATE_PARTITIONS: Handler(CreatePartitionsRequest, create_partitions.answer, create_partitions.refuse),
-    Api.DELETE_GROUPS: Handler(DeleteGroupsRequest, delete_groups.answer, delete_groups.refuse),
-    Api.OFFSET_DELETE: Handler(OffsetDeleteRequest, offset_delete.answer, offset_delete.refuse),
+HANDLERS: Mapping[Api, ApiHandler] = {
+    Api.PRODUCE: ApiHandler(ProduceRequest, produce.answer, produce.refuse),
+    Api.FETCH: ApiHandler(FetchRequest, fetch.answer, None, refuse_call=fetch.refuse),
+    Api.LIST_OFFSETS: ApiHandler(ListOffsetsRequest, list_offsets.answer, list_offsets.refuse),
+    Api.METADATA: ApiHandler(MetadataRequest, metadata.answer, metadata.refuse),
+    Api.OFFSET_COMMIT: ApiHandler(OffsetCommitRequest, offset_commit.answer, offset_commit.refuse),
+    Api.OFFSET_FETCH: ApiHandler(OffsetFetchRequest, offset_fetch.answer, offset_fetch.refuse),
+    Api.FIND_COORDINATOR: ApiHandler(FindCoordinatorRequest, find_coordinator.answer, find_coordinator.refuse),
+    Api.JOIN_GROUP: ApiHandler(JoinGroupRequest, join_group.answer, join_group.refuse),
+    Api.HEARTBEAT: ApiHandler(HeartbeatRequest, heartbeat.answer, heartbeat.refuse),
+    Api.LEAVE_GROUP: ApiHandler(LeaveGroupRequest, leave_group.answer, leave_group.refuse),
+    Api.SYNC_GROUP: ApiHandler(SyncGroupRequest, sync_group.answer, sync_group.refuse),
+    Api.DESCRIBE_GROUPS: ApiHandler(DescribeGroupsRequest, describe_groups.answer, describe_groups.refuse),
+    Api.LIST_GROUPS: ApiHandler(ListGroupsRequest, list_groups.answer, list_groups.refuse),
+    Api.API_VERSIONS: ApiHandler(ApiVersionsRequest, api_versions.answer, api_versions.refuse),
+    Api.SASL_HANDSHAKE: ApiHandler(SaslHandshakeRequest, sasl_handshake.answer, sasl_handshake.refuse),
+    Api.SASL_AUTHENTICATE: ApiHandler(SaslAuthenticateRequest, sasl_authenticate.answer, sasl_authenticate.refuse),
+    Api.CREATE_TOPICS: ApiHandler(CreateTopicsRequest, create_topics.answer, create_topics.refuse),
+    Api.DELETE_TOPICS: ApiHandler(DeleteTopicsRequest, delete_topics.answer, delete_topics.refuse),
+    Api.INIT_PRODUCER_ID: ApiHandler(InitProducerIdRequest, init_producer_id.answer, init_producer_id.refuse),
+    Api.OFFSET_FOR_LEADER_EPOCH: ApiHandler(OffsetForLeaderEpochRequest, leader_epochs.answer, leader_epochs.refuse),
+    Api.DESCRIBE_CONFIGS: ApiHandler(DescribeConfigsRequest, describe_configs.answer, describe_configs.refuse),
+    Api.CREATE_PARTITIONS: ApiHandler(CreatePartitionsRequest, create_partitions.answer, create_partitions.refuse),
+    Api.DELETE_GROUPS: ApiHandler(DeleteGroupsRequest, delete_groups.answer, delete_groups.refuse),
+    Api.OFFSET_DELETE: ApiHandler(OffsetDeleteRequest, offset_delete.answer, offset_delete.refuse),
 }
 
 MESSAGES: Mapping[Api, Any] = {api: handler.message for api, handler in HANDLERS.items()}

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 from sarameya.embedded.cluster_state import ClusterState
-from sarameya.embedded.framing import Request
-from sarameya.embedded.group_coordinator import GroupCoordinator
+from sarameya.embedded.groups.group_coordinator import GroupCoordinator
+from sarameya.embedded.network.framing import ReceivedRequest
 
 
 @attrs.frozen(slots=True)
@@ -22,7 +22,7 @@ class Call:
 
     cluster: ClusterState
     node_id: int
-    request: Request
+    request: ReceivedRequest
     client_host: str
     now: float
     """The timers' clock, seconds."""

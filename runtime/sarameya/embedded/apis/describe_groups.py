@@ -8,8 +8,8 @@ import attrs
 from kafka.protocol.admin import DescribeGroupsResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.groups.messages import GroupDescription
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import GroupDescription
 from sarameya.error_codes import ErrorCode
 
 _Group = DescribeGroupsResponse.DescribedGroup

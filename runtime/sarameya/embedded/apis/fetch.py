@@ -18,11 +18,11 @@ from sarameya.embedded.apis.leaders import endpoints
 from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.fetch_sessions import (
     NO_SESSION,
-    Answer,
     FetchContext,
     FetchPartition,
+    FetchSessionResponse,
     PartitionKey,
-    PartitionRead,
+    PartitionReadResult,
     Partitions,
 )
 from sarameya.embedded.refusal import Refused
@@ -76,7 +76,7 @@ def refuse(call: Call, code: ErrorCode) -> None:
         return
     context = _begin(call)
     if context is not None:
-        reads = [(partition, PartitionRead(error=code, aborted=())) for partition in context.partitions]
+        reads = [(partition, PartitionReadResult(error=code, aborted=())) for partition in context.partitions]
         call.reply(_response(call, context.answer(reads, call.now)))
 
 
@@ -127,7 +127,7 @@ def _forgotten(body: Any, by_id: bool) -> list[PartitionKey]:
     ]
 
 
-def _response(call: Call, found: Answer) -> Any:
+def _response(call: Call, found: FetchSessionResponse) -> Any:
     tells_leaders = call.version >= _TELLS_LEADERS
     leaders = {read.leader[0] for _, read in found.reads if read.leader is not None}
     return FetchResponse(
@@ -138,7 +138,7 @@ def _response(call: Call, found: Answer) -> Any:
     )
 
 
-def _topics(found: Answer, tells_leaders: bool) -> list[Any]:
+def _topics(found: FetchSessionResponse, tells_leaders: bool) -> list[Any]:
     """Partitions in their order, those of one topic together where they follow each other."""
     topics: list[Any] = []
     last: tuple[Any, str | None] | None = None
@@ -151,7 +151,7 @@ def _topics(found: Answer, tells_leaders: bool) -> list[Any]:
     return topics
 
 
-def _partition(number: int, read: PartitionRead, tells_leader: bool) -> Any:
+def _partition(number: int, read: PartitionReadResult, tells_leader: bool) -> Any:
     aborted = read.aborted
     leader = read.leader if tells_leader else None
     return _Partition(

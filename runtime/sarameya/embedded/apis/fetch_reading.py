@@ -11,12 +11,18 @@ from typing import NamedTuple
 import attrs
 
 from sarameya.embedded.cluster_state import ClusterState
-from sarameya.embedded.epoch_cache import EpochEnd
-from sarameya.embedded.fetch_sessions import Answer, FetchContext, FetchPartition, PartitionRead, Reads
-from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.fetch_sessions import (
+    FetchContext,
+    FetchPartition,
+    FetchSessionResponse,
+    PartitionReadResult,
+    Reads,
+)
+from sarameya.embedded.log.epoch_cache import EpochEnd
+from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.embedded.purgatory import DelayedOperation
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.topics import Partition
+from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.error_codes import ErrorCode
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 
@@ -38,7 +44,7 @@ class FetchLimits:
     """Only what is decided, and which transactions were aborted (KIP-98)."""
 
 
-class Source(NamedTuple):
+class ReadableReplica(NamedTuple):
     """A log, as one broker has it: a follower may have less of it than the leader."""
 
     log: PartitionLog
@@ -64,7 +70,7 @@ class ReadingBroker:
         self._serves_as_follower = serves_as_follower
         self._rack = rack if serves_as_follower and cluster.settings.rack_aware_reads else ""
 
-    def find(self, asked: FetchPartition) -> Partition | ErrorCode:
+    def find(self, asked: FetchPartition) -> EmbeddedPartition | ErrorCode:
         """The partition; or what is said of one that does not exist, or whose topic's id is not known (yet)."""
         if asked.place is not None and asked.place.exists:
             return asked.place
@@ -100,7 +106,7 @@ class ReadingBroker:
             and not self._rack
         )
 
-    def source(self, asked: FetchPartition, partition: Partition) -> Source:
+    def source(self, asked: FetchPartition, partition: EmbeddedPartition) -> ReadableReplica:
         """What there is to read, if this broker may be read from. Raises Refused:
 
         UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
@@ -116,27 +122,27 @@ class ReadingBroker:
             raise self._not_here(partition)
         log.check_leader_epoch(asked.leader_epoch)
         if leads:
-            return Source(log, log.high_watermark, self._preferred(asked, partition) if self._rack else -1)
+            return ReadableReplica(log, log.high_watermark, self._preferred(asked, partition) if self._rack else -1)
         if not self._serves_as_follower:
             raise self._not_here(partition)
         lag = replicas.lags.get(self._node_id)
         if lag is None:
-            return Source(log, log.high_watermark)
+            return ReadableReplica(log, log.high_watermark)
         if asked.fetch_offset > lag.end_offset:
             raise Refused(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{log.partition}: broker {self._node_id} has it up to {lag.end_offset}, not {asked.fetch_offset}",
             )
-        return Source(log, min(lag.high_watermark, log.high_watermark))
+        return ReadableReplica(log, min(lag.high_watermark, log.high_watermark))
 
-    def _preferred(self, asked: FetchPartition, partition: Partition) -> int:
+    def _preferred(self, asked: FetchPartition, partition: EmbeddedPartition) -> int:
         log, racks = partition.log, self._cluster.settings.racks
         nearest = partition.replicas.nearest(
             self._rack, racks, asked.fetch_offset, log_start=log.start_offset, log_end=log.end_offset
         )
         return -1 if nearest is None else nearest
 
-    def _not_here(self, partition: Partition) -> Refused:
+    def _not_here(self, partition: EmbeddedPartition) -> Refused:
         return Refused(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"{partition.topic_partition} is led by broker {partition.leader}, not by {self._node_id}",
@@ -152,7 +158,7 @@ class DelayedFetch(DelayedOperation):
         context: FetchContext,
         limits: FetchLimits,
         now: float,
-        reply: Callable[[Answer], None],
+        reply: Callable[[FetchSessionResponse], None],
     ) -> None:
         super().__init__(now + limits.max_wait)
         self._broker = broker
@@ -160,13 +166,13 @@ class DelayedFetch(DelayedOperation):
         self._limits = limits
         self._reply = reply
         self._waits = False
-        self._wanted: list[tuple[FetchPartition, Partition]] = []
+        self._wanted: list[tuple[FetchPartition, EmbeddedPartition]] = []
         self._unknown: Reads = []
         """What does not exist comes last, as in Kafka, and does not end the wait for the others."""
         for asked in context.partitions:
             found = broker.find(asked)
             if isinstance(found, ErrorCode):
-                self._unknown.append((asked, PartitionRead(error=found, aborted=())))
+                self._unknown.append((asked, PartitionReadResult(error=found, aborted=())))
             else:
                 self._wanted.append((asked, found))
 
@@ -209,7 +215,9 @@ class DelayedFetch(DelayedOperation):
                 budget -= len(read.records)
         self._reply(self._context.answer(reads + self._unknown, now))
 
-    def _read(self, asked: FetchPartition, partition: Partition, budget: int, is_first: bool) -> PartitionRead:
+    def _read(
+        self, asked: FetchPartition, partition: EmbeddedPartition, budget: int, is_first: bool
+    ) -> PartitionReadResult:
         try:
             source = self._broker.source(asked, partition)
             diverging = None if source.preferred >= 0 else _diverging(source.log, asked)
@@ -218,8 +226,8 @@ class DelayedFetch(DelayedOperation):
                 records, aborted = self._records(asked, source, budget, is_first)
         except Refused as refused:
             leader = (partition.leader, partition.log.leader_epoch) if refused.code in _MOVED else None
-            return PartitionRead(error=refused.code, leader=leader)
-        return PartitionRead(
+            return PartitionReadResult(error=refused.code, leader=leader)
+        return PartitionReadResult(
             high_watermark=source.high_watermark,
             last_stable_offset=source.limit(read_committed=True),
             log_start_offset=source.log.start_offset,
@@ -230,7 +238,7 @@ class DelayedFetch(DelayedOperation):
         )
 
     def _records(
-        self, asked: FetchPartition, source: Source, budget: int, is_first: bool
+        self, asked: FetchPartition, source: ReadableReplica, budget: int, is_first: bool
     ) -> tuple[bytes, list[tuple[int, int]] | None]:
         log, committed = source.log, self._limits.read_committed
         size = max(min(asked.max_bytes, budget), 0)

@@ -7,7 +7,7 @@ from typing import Any
 from kafka.protocol.consumer import HeartbeatResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.groups.messages import HeartbeatRequest
+from sarameya.embedded.groups.model.messages import HeartbeatRequest
 from sarameya.error_codes import ErrorCode
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from kafka.protocol.consumer import JoinGroupResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.groups.messages import JoinAnswer, JoinRequest, SupportedProtocol
+from sarameya.embedded.groups.model.messages import JoinGroupResult, JoinRequest, SupportedProtocol
 from sarameya.error_codes import ErrorCode
 
 _Member = JoinGroupResponse.JoinGroupResponseMember
@@ -30,7 +30,7 @@ def answer(call: Call) -> None:
         reason=body.reason or "",
     )
 
-    def reply(joined: JoinAnswer) -> None:
+    def reply(joined: JoinGroupResult) -> None:
         call.reply(_response(joined, version))
 
     call.groups.join(request, call.now, reply)
@@ -42,7 +42,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
     )
 
 
-def _response(joined: JoinAnswer, version: int) -> Any:
+def _response(joined: JoinGroupResult, version: int) -> Any:
     # Null for "none chosen" is version 7's; before, it is the empty string.
     no_protocol = None if version >= 7 else ""
     return JoinGroupResponse(

@@ -7,7 +7,7 @@ from typing import Any
 from kafka.protocol.consumer import LeaveGroupResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.groups.messages import LeaveRequest, LeavingMember
+from sarameya.embedded.groups.model.messages import LeaveRequest, LeavingMember
 from sarameya.error_codes import ErrorCode
 
 _Member = LeaveGroupResponse.MemberResponse

@@ -7,7 +7,7 @@ from typing import Any
 from kafka.protocol.admin import ListGroupsResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.error_codes import ErrorCode
 
 _Group = ListGroupsResponse.ListedGroup

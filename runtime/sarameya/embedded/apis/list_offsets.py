@@ -10,7 +10,7 @@ from kafka.protocol.consumer import ListOffsetsResponse
 
 from sarameya.embedded.apis.call import Call
 from sarameya.embedded.apis.fetch_reading import READ_COMMITTED
-from sarameya.embedded.partition_log import PartitionLog, Timestamped
+from sarameya.embedded.log.partition_log import PartitionLog, TimestampedOffset
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RecordError
@@ -77,7 +77,7 @@ def _offset(call: Call, topic: str, asked: Any, *, is_repeated: bool) -> Any:
     )
 
 
-def _find(call: Call, log: PartitionLog, timestamp: int) -> Timestamped | None:
+def _find(call: Call, log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
     """The offset of a time, if readers are shown what stands there: nothing from the high watermark on, or, for those
     who read only what is committed, from the last stable offset on (KIP-98).
 
@@ -86,7 +86,7 @@ def _find(call: Call, log: PartitionLog, timestamp: int) -> Timestamped | None:
     if timestamp == _LATEST_TIERED:
         return None
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):  # no log has a part that is elsewhere (KIP-405)
-        return Timestamped(log.start_offset, NO_TIMESTAMP, log.epoch_of(log.start_offset))
+        return TimestampedOffset(log.start_offset, NO_TIMESTAMP, log.epoch_of(log.start_offset))
     committed = call.body.isolation_level == READ_COMMITTED
     end = log.last_stable_offset(log.high_watermark) if committed else log.high_watermark
     found = None
@@ -101,4 +101,4 @@ def _find(call: Call, log: PartitionLog, timestamp: int) -> Timestamped | None:
             ErrorCode.OFFSET_NOT_AVAILABLE if call.version >= _KNOWS_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE,
             f"{log.partition}: the high watermark {log.high_watermark} is behind the start of the leader's epoch",
         )
-    return Timestamped(end, NO_TIMESTAMP, log.leader_epoch) if timestamp == _LATEST else None
+    return TimestampedOffset(end, NO_TIMESTAMP, log.leader_epoch) if timestamp == _LATEST else None

@@ -10,7 +10,7 @@ from sarameya.embedded.apis.call import Call
 from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.refusal import Refused
 from sarameya.embedded.replicas import NO_LEADER
-from sarameya.embedded.topics import Partition, Topic
+from sarameya.embedded.topics import EmbeddedPartition, EmbeddedTopic
 from sarameya.error_codes import ErrorCode
 
 _Topic = MetadataResponse.MetadataResponseTopic
@@ -67,7 +67,7 @@ def _wanted(entry: Any, cluster: ClusterState, may_create: bool) -> Any:
     return _known(topic, cluster)
 
 
-def _known(topic: Topic, cluster: ClusterState) -> Any:
+def _known(topic: EmbeddedTopic, cluster: ClusterState) -> Any:
     up = cluster.up
     return _Topic(
         error_code=ErrorCode.NONE,
@@ -78,7 +78,7 @@ def _known(topic: Topic, cluster: ClusterState) -> Any:
     )
 
 
-def _partition(partition: Partition, up: list[int]) -> Any:
+def _partition(partition: EmbeddedPartition, up: list[int]) -> Any:
     replicas = partition.replicas
     return _Partition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,

@@ -9,7 +9,7 @@ from kafka.protocol.consumer import OffsetCommitResponse
 
 from sarameya.embedded.apis.call import Call
 from sarameya.embedded.apis.offset_rows import answered, missing, rows
-from sarameya.embedded.groups.messages import CommitRequest
+from sarameya.embedded.groups.model.messages import CommitRequest
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 

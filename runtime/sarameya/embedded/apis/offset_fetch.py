@@ -10,7 +10,7 @@ from typing import Any
 from kafka.protocol.consumer import OffsetFetchResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.groups.messages import OffsetFetchAnswer
+from sarameya.embedded.groups.model.messages import OffsetFetchResult
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition, by_topic
 
@@ -43,7 +43,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
     return OffsetFetchResponse(
         error_code=code,
         # The version is not known here: the one without a code for the group has it in each partition.
-        topics=_topics(OffsetFetchAnswer(code), body.topics, _Topic, _Partition),
+        topics=_topics(OffsetFetchResult(code), body.topics, _Topic, _Partition),
         groups=[_Group(group_id=wanted.group_id, error_code=code, topics=[]) for wanted in body.groups or ()],
     )
 
@@ -59,7 +59,7 @@ def _group(call: Call, wanted: Any) -> Any:
     )
 
 
-def _fetch(call: Call, group_id: str, topics: Any) -> OffsetFetchAnswer:
+def _fetch(call: Call, group_id: str, topics: Any) -> OffsetFetchResult:
     """`topics` None: all that have a commit."""
     wanted = None
     if topics is not None:
@@ -67,7 +67,7 @@ def _fetch(call: Call, group_id: str, topics: Any) -> OffsetFetchAnswer:
     return call.groups.fetch_offsets(group_id, wanted)
 
 
-def _topics(fetched: OffsetFetchAnswer, wanted: Any, topic_type: Any, partition_type: Any) -> list[Any]:
+def _topics(fetched: OffsetFetchResult, wanted: Any, topic_type: Any, partition_type: Any) -> list[Any]:
     """The answer's topics: those asked for, or, where all were, those there are."""
     if wanted is None:
         asked = by_topic(list(fetched.offsets))
@@ -82,7 +82,7 @@ def _topics(fetched: OffsetFetchAnswer, wanted: Any, topic_type: Any, partition_
     ]
 
 
-def _partition(partition_type: Any, partition: TopicPartition, fetched: OffsetFetchAnswer) -> Any:
+def _partition(partition_type: Any, partition: TopicPartition, fetched: OffsetFetchResult) -> Any:
     committed = fetched.offsets.get(partition, _NO_OFFSET)
     return partition_type(
         partition_index=partition.partition,

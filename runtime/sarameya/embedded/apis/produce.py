@@ -14,7 +14,7 @@ from kafka.protocol.producer import ProduceResponse
 from sarameya.embedded.apis.call import Call
 from sarameya.embedded.apis.leaders import endpoints
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.topics import Partition
+from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ProtocolError, RecordError
 from sarameya.model import TopicPartition
@@ -160,7 +160,7 @@ def _refused(call: Call, topic: Any, index: int, refused: Refused, log_start: in
     )
 
 
-def _partition(call: Call, topic: Any, number: int) -> Partition:
+def _partition(call: Call, topic: Any, number: int) -> EmbeddedPartition:
     topics = call.cluster.topics
     if call.version < _BY_TOPIC_ID:
         return topics.partition(topic.name, number)

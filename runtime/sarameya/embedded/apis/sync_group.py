@@ -7,7 +7,7 @@ from typing import Any
 from kafka.protocol.consumer import SyncGroupResponse
 
 from sarameya.embedded.apis.call import Call
-from sarameya.embedded.groups.messages import SyncAnswer, SyncRequest
+from sarameya.embedded.groups.model.messages import SyncGroupResult, SyncRequest
 from sarameya.error_codes import ErrorCode
 
 _NAMES_PROTOCOL = 5
@@ -29,7 +29,7 @@ def answer(call: Call) -> None:
         assignments={entry.member_id: entry.assignment for entry in body.assignments},
     )
 
-    def reply(synced: SyncAnswer) -> None:
+    def reply(synced: SyncGroupResult) -> None:
         call.reply(
             SyncGroupResponse(
                 error_code=synced.error,

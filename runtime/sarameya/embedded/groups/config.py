@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from sarameya.embedded.groups.heartbeats import MEMBER_FIRST, HeartbeatChecks
+from sarameya.embedded.groups.heartbeat_checks import MEMBER_FIRST, HeartbeatChecks
 
 
 @attrs.frozen(slots=True)

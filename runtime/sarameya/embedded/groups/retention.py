@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from sarameya.embedded.groups.group import Group
+from sarameya.embedded.groups.model.classic_group import ClassicGroup
 from sarameya.embedded.purgatory import DelayedOperation, Purgatory
 
 _CHECK = "check"
@@ -17,7 +17,7 @@ _CHECK = "check"
 class DelayedCheck(DelayedOperation):
     """The next look. It is let go when the last group goes."""
 
-    def __init__(self, groups: Mapping[str, Group], deadline: float, check: Callable[[float], None]) -> None:
+    def __init__(self, groups: Mapping[str, ClassicGroup], deadline: float, check: Callable[[float], None]) -> None:
         super().__init__(deadline)
         self.groups = groups
         self.check = check
@@ -35,7 +35,7 @@ class DelayedCheck(DelayedOperation):
 class RetentionChecks:
     """Calls `check(now)` every `interval` seconds while `groups` has any; never if that is infinite."""
 
-    def __init__(self, groups: Mapping[str, Group], interval: float, check: Callable[[float], None]) -> None:
+    def __init__(self, groups: Mapping[str, ClassicGroup], interval: float, check: Callable[[float], None]) -> None:
         self.purgatory = Purgatory()
         self._groups = groups
         self._interval = interval

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from sarameya.embedded.groups.group import Group, Member
-from sarameya.embedded.groups.messages import (
+from sarameya.embedded.groups.model.classic_group import ClassicGroup, ClassicGroupMember
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import (
     NO_LEADER,
     GroupDescription,
     GroupListing,
-    JoinAnswer,
     JoinedMember,
+    JoinGroupResult,
     MemberDescription,
-    SyncAnswer,
+    SyncGroupResult,
 )
-from sarameya.embedded.groups.states import GroupState
-from sarameya.embedded.groups.stored import GroupRecord, MemberRecord
+from sarameya.embedded.groups.model.stored import GroupRecord, MemberRecord
 from sarameya.error_codes import ErrorCode
 
 
-def subscription(group: Group, member: Member) -> bytes:
+def subscription(group: ClassicGroup, member: ClassicGroupMember) -> bytes:
     """The member's metadata for the chosen protocol; empty where there is none."""
     return member.metadata(group.protocol_name) or b""
 
 
-def join_answer(group: Group, member: Member, *, skip_assignment: bool = False) -> JoinAnswer:
+def join_answer(group: ClassicGroup, member: ClassicGroupMember, *, skip_assignment: bool = False) -> JoinGroupResult:
     """What a member is told of the current generation. The leader alone is told who the others are."""
     others = (JoinedMember(m.member_id, m.group_instance_id, subscription(group, m)) for m in group.members.values())
-    return JoinAnswer(
+    return JoinGroupResult(
         ErrorCode.NONE,
         member_id=member.member_id,
         generation=group.generation,
@@ -37,12 +37,12 @@ def join_answer(group: Group, member: Member, *, skip_assignment: bool = False) 
     )
 
 
-def sync_answer(group: Group, member: Member) -> SyncAnswer:
+def sync_answer(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResult:
     """What a member is told of the assignment: its own part."""
-    return SyncAnswer(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+    return SyncGroupResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
 
-def record(group: Group) -> GroupRecord:
+def record(group: ClassicGroup) -> GroupRecord:
     """The group as the log keeps it."""
     members = tuple(
         MemberRecord(
@@ -67,12 +67,12 @@ def record(group: Group) -> GroupRecord:
     )
 
 
-def listing(group: Group) -> GroupListing:
+def listing(group: ClassicGroup) -> GroupListing:
     """The group's line in ListGroups."""
     return GroupListing(group.group_id, group.protocol_type or "", group.state)
 
 
-def description(group: Group) -> GroupDescription:
+def description(group: ClassicGroup) -> GroupDescription:
     """The group as DescribeGroups shows it. As in Kafka, protocol and subscriptions only while it is Stable."""
     is_stable = group.state is GroupState.STABLE
     members = tuple(

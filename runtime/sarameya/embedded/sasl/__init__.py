@@ -3,6 +3,6 @@
 gate         what a connection may ask for, and when          words   a broker's words, by mechanism
 """
 
-from sarameya.embedded.sasl.gate import SaslConfig, SaslGate
+from sarameya.embedded.sasl.authenticator import SaslConfig, SaslServerAuthenticator
 
-__all__ = ["SaslConfig", "SaslGate"]
+__all__ = ["SaslConfig", "SaslServerAuthenticator"]

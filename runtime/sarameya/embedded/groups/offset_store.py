@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from sarameya.embedded.groups import offsets
-from sarameya.embedded.groups.group import Group
-from sarameya.embedded.groups.messages import CommitAnswer, CommitRequest, DeleteOffsetsAnswer
-from sarameya.embedded.groups.rounds import Rounds
-from sarameya.embedded.groups.stored import StoredOffset
+from sarameya.embedded.groups import offset_rules
+from sarameya.embedded.groups.model.classic_group import ClassicGroup
+from sarameya.embedded.groups.model.messages import CommitRequest, OffsetCommitResult, OffsetDeleteResult
+from sarameya.embedded.groups.model.stored import StoredOffset
+from sarameya.embedded.groups.rebalancer import Rebalancer
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 
 
-class Committing:
+class OffsetStore:
     """Keeps the commits of all groups of one coordinator."""
 
-    def __init__(self, rounds: Rounds) -> None:
+    def __init__(self, rounds: Rebalancer) -> None:
         self._rounds = rounds
 
-    def commit(self, group: Group, request: CommitRequest, now: float) -> CommitAnswer:
+    def commit(self, group: ClassicGroup, request: CommitRequest, now: float) -> OffsetCommitResult:
         """Take in a commit that may be made; a sign of life. Too long metadata refuses its own partition alone."""
         limit = self._rounds.config.offset_metadata_max_size
         time_of_day = self._rounds.wall_clock()
@@ -37,28 +37,30 @@ class Committing:
         if member is not None:
             self._rounds.sessions.heard_of(group, member, now)
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        return CommitAnswer({tp: ErrorCode.NONE if tp in accepted else too_large for tp in request.offsets})
+        return OffsetCommitResult({tp: ErrorCode.NONE if tp in accepted else too_large for tp in request.offsets})
 
-    def delete(self, group: Group, partitions: Iterable[TopicPartition]) -> DeleteOffsetsAnswer:
+    def delete(self, group: ClassicGroup, partitions: Iterable[TopicPartition]) -> OffsetDeleteResult:
         """Delete single commits; GROUP_SUBSCRIBED_TO_TOPIC for partitions whose topic a member reads."""
-        error = offsets.check_delete(group)
+        error = offset_rules.check_delete(group)
         if error is not ErrorCode.NONE:
-            return DeleteOffsetsAnswer(error)
+            return OffsetDeleteResult(error)
         errors = {
             tp: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.reads(tp.topic) else ErrorCode.NONE for tp in partitions
         }
         self.forget(group, [tp for tp, refusal in errors.items() if refusal is ErrorCode.NONE])
-        return DeleteOffsetsAnswer(error, errors)
+        return OffsetDeleteResult(error, errors)
 
-    def expire(self, group: Group) -> None:
+    def expire(self, group: ClassicGroup) -> None:
         """Forget what has been kept for as long as it is to be kept."""
-        self.forget(group, offsets.expired(group, self._rounds.wall_clock(), self._rounds.config.offsets_retention))
+        self.forget(
+            group, offset_rules.expired(group, self._rounds.wall_clock(), self._rounds.config.offsets_retention)
+        )
 
-    def forget(self, group: Group, partitions: Collection[TopicPartition]) -> None:
+    def forget(self, group: ClassicGroup, partitions: Collection[TopicPartition]) -> None:
         """Forget the commits of these partitions, where there are any."""
         self._store(group, dict.fromkeys(tp for tp in partitions if tp in group.offsets))
 
-    def _store(self, group: Group, changes: Mapping[TopicPartition, StoredOffset | None]) -> None:
+    def _store(self, group: ClassicGroup, changes: Mapping[TopicPartition, StoredOffset | None]) -> None:
         if changes:
             self._rounds.journal.store_offsets(group.group_id, changes)
         for tp, offset in changes.items():

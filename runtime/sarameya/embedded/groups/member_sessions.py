@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import attrs
 
-from sarameya.embedded.groups.group import Group, Member
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.classic_group import ClassicGroup, ClassicGroupMember
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.embedded.purgatory import DelayedOperation, Purgatory
 
-MemberFailed = Callable[[Group, Member, float], None]
-PendingFailed = Callable[[Group, str, float], None]
+MemberFailed = Callable[[ClassicGroup, ClassicGroupMember, float], None]
+PendingFailed = Callable[[ClassicGroup, str, float], None]
 
 
 @attrs.frozen(slots=True)
@@ -27,7 +27,7 @@ class MemberKey:
 class DelayedHeartbeat(DelayedOperation):
     """The next sign of life of a member. Completing does nothing; only expiring has an effect."""
 
-    def __init__(self, group: Group, member: Member, deadline: float, failed: MemberFailed) -> None:
+    def __init__(self, group: ClassicGroup, member: ClassicGroupMember, deadline: float, failed: MemberFailed) -> None:
         super().__init__(deadline)
         self.group = group
         self.member = member
@@ -62,7 +62,7 @@ class DelayedFirstAnswer(DelayedHeartbeat):
 class DelayedSecondJoin(DelayedOperation):
     """The second join of one that was told MEMBER_ID_REQUIRED (KIP-394)."""
 
-    def __init__(self, group: Group, member_id: str, deadline: float, failed: PendingFailed) -> None:
+    def __init__(self, group: ClassicGroup, member_id: str, deadline: float, failed: PendingFailed) -> None:
         super().__init__(deadline)
         self.group = group
         self.member_id = member_id
@@ -78,7 +78,7 @@ class DelayedSecondJoin(DelayedOperation):
         self.failed(self.group, self.member_id, now)
 
 
-class Sessions:
+class MemberSessions:
     """The heartbeat purgatory of one coordinator."""
 
     def __init__(self, member_failed: MemberFailed, pending_failed: PendingFailed) -> None:
@@ -86,24 +86,24 @@ class Sessions:
         self._member_failed = member_failed
         self._pending_failed = pending_failed
 
-    def heard_of(self, group: Group, member: Member, now: float) -> None:
+    def heard_of(self, group: ClassicGroup, member: ClassicGroupMember, now: float) -> None:
         """Complete the member's delayed heartbeat and put in the next, one session timeout from now."""
         heartbeat = DelayedHeartbeat(group, member, now + member.session_timeout, self._member_failed)
         member.next_heartbeat = heartbeat
         self.check(group, member.member_id, now)
         self.purgatory.try_complete_else_watch(heartbeat, (MemberKey(group.group_id, member.member_id),), now)
 
-    def await_first_answer(self, group: Group, member: Member, timeout: float, now: float) -> None:
+    def await_first_answer(self, group: ClassicGroup, member: ClassicGroupMember, timeout: float, now: float) -> None:
         """Give a new member's first join `timeout` seconds to be answered."""
         self.check(group, member.member_id, now)
         operation = DelayedFirstAnswer(group, member, now + timeout, self._member_failed)
         self.purgatory.try_complete_else_watch(operation, (MemberKey(group.group_id, member.member_id),), now)
 
-    def await_second_join(self, group: Group, member_id: str, timeout: float, now: float) -> None:
+    def await_second_join(self, group: ClassicGroup, member_id: str, timeout: float, now: float) -> None:
         """Give one that has just been handed its id `timeout` seconds to come back with it."""
         operation = DelayedSecondJoin(group, member_id, now + timeout, self._pending_failed)
         self.purgatory.try_complete_else_watch(operation, (MemberKey(group.group_id, member_id),), now)
 
-    def check(self, group: Group, member_id: str, now: float) -> None:
+    def check(self, group: ClassicGroup, member_id: str, now: float) -> None:
         """Something about this member has changed: it was heard of, joined, left, or its group is gone."""
         self.purgatory.check_and_complete(MemberKey(group.group_id, member_id), now)

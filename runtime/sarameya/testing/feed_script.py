@@ -14,7 +14,7 @@ Step = Literal["end", "lose"] | SarameyaError
 
 
 @attrs.define(slots=True)
-class Script:
+class FeedScript:
     """The steps that are still to come, in order."""
 
     _steps: deque[tuple[int, Step]] = attrs.field(factory=deque)

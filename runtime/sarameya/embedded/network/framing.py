@@ -66,7 +66,7 @@ class FrameReader:
 
 
 @attrs.frozen(slots=True)
-class Request:
+class ReceivedRequest:
     """A request as it came: what its header says, and the message itself.
 
     `body` is None where the version is not served, which only ApiVersions may ask for (KIP-511).
@@ -84,7 +84,7 @@ class Request:
         return self.body is None or bool(self.body.expect_response())
 
 
-def decode_request(frame: bytes, messages: Mapping[Api, Any], served: Mapping[Api, VersionRange]) -> Request:
+def decode_request(frame: bytes, messages: Mapping[Api, Any], served: Mapping[Api, VersionRange]) -> ReceivedRequest:
     """The request in `frame`, as one of `messages` (api -> kafka-python's request class).
 
     Raises ProtocolError for whatever is not a whole request of a served version.
@@ -107,10 +107,10 @@ def decode_request(frame: bytes, messages: Mapping[Api, Any], served: Mapping[Ap
         body, _ = body_decoder(message, version)(memoryview(frame)[end:]) if in_range else (None, 0)
     except _DECODE_ERRORS as error:
         raise ProtocolError(f"{api.name} version {version}: {error}") from None
-    return Request(api, version, correlation_id, client_id, body)
+    return ReceivedRequest(api, version, correlation_id, client_id, body)
 
 
-def encode_answer(request: Request, answer: Any) -> bytes:
+def encode_answer(request: ReceivedRequest, answer: Any) -> bytes:
     """The frame that carries `answer`, a kafka-python response, back to who sent `request`."""
     # Whoever asks for our versions may not know the one it asked in: errors are told in the first (KIP-511).
     is_versions = request.api is Api.API_VERSIONS

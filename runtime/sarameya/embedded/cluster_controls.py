@@ -11,10 +11,10 @@ from abc import abstractmethod
 
 import trio
 
-from sarameya.embedded.faults import Action, Delay, Drop, Fail, Fault, Half
+from sarameya.embedded.faults import Action, Delay, Drop, ErrorResponse, Fault, Half
 from sarameya.embedded.log_controls import LogControls
+from sarameya.embedded.network.server import BrokerServer
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.server import BrokerServer
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
 from sarameya.protocol.versions import Api
@@ -48,7 +48,7 @@ class ClusterControls(LogControls):
         group_id: str | None = None,
     ) -> None:
         """Answer the next `count` requests of `api` with `code`, and do nothing of what they ask."""
-        self._arm(api, Fail(code), count, broker_id, client_id, group_id)
+        self._arm(api, ErrorResponse(code), count, broker_id, client_id, group_id)
 
     def delay_next(
         self,

@@ -30,34 +30,34 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable
 
-from sarameya.embedded.groups import heartbeats, joining, leaving, offsets, views
-from sarameya.embedded.groups.answers import Answers
-from sarameya.embedded.groups.committing import Committing
+from sarameya.embedded.groups import heartbeat_checks, join_processor, leave_processor, offset_rules, views
 from sarameya.embedded.groups.config import DEFAULTS, CoordinatorConfig
-from sarameya.embedded.groups.group import Group
-from sarameya.embedded.groups.joining import Joining
-from sarameya.embedded.groups.leaving import Leaving
-from sarameya.embedded.groups.messages import (
+from sarameya.embedded.groups.join_processor import JoinProcessor
+from sarameya.embedded.groups.leave_processor import LeaveProcessor
+from sarameya.embedded.groups.model.classic_group import ClassicGroup
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import (
     NO_MEMBER_ID,
-    CommitAnswer,
     CommitRequest,
-    DeleteOffsetsAnswer,
     GroupDescription,
     GroupListing,
     HeartbeatRequest,
-    JoinAnswer,
+    JoinGroupResult,
     JoinRequest,
-    LeaveAnswer,
+    LeaveGroupResult,
     LeaveRequest,
-    OffsetFetchAnswer,
+    OffsetCommitResult,
+    OffsetDeleteResult,
+    OffsetFetchResult,
     Reply,
-    SyncAnswer,
+    SyncGroupResult,
     SyncRequest,
 )
+from sarameya.embedded.groups.model.stored import NO_JOURNAL, GroupImage, Journal
+from sarameya.embedded.groups.offset_store import OffsetStore
+from sarameya.embedded.groups.pending_replies import PendingReplies
+from sarameya.embedded.groups.rebalancer import Rebalancer
 from sarameya.embedded.groups.retention import RetentionChecks
-from sarameya.embedded.groups.rounds import Rounds
-from sarameya.embedded.groups.states import GroupState
-from sarameya.embedded.groups.stored import NO_JOURNAL, GroupImage, Journal
 from sarameya.embedded.purgatory import Purgatory
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
@@ -92,12 +92,12 @@ class GroupCoordinator:
         self._config = config
         self._serves = serves
         self._journal = journal
-        self._groups: dict[str, Group] = {}
-        self._answers = Answers()
-        self._rounds = Rounds(config, journal, self._answers, wall_clock)
-        self._joining = Joining(self._rounds, rng or random.Random())
-        self._leaving = Leaving(self._rounds)
-        self._committing = Committing(self._rounds)
+        self._groups: dict[str, ClassicGroup] = {}
+        self._answers = PendingReplies()
+        self._rounds = Rebalancer(config, journal, self._answers, wall_clock)
+        self._joining = JoinProcessor(self._rounds, rng or random.Random())
+        self._leaving = LeaveProcessor(self._rounds)
+        self._committing = OffsetStore(self._rounds)
         self._retention = RetentionChecks(self._groups, config.offsets_retention_check_interval, self.forget_expired)
         self._purgatories: tuple[Purgatory, ...] = (
             self._rounds.sessions.purgatory,
@@ -107,15 +107,15 @@ class GroupCoordinator:
 
     # --- membership --------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinRequest, now: float, reply: Reply[JoinAnswer]) -> None:
+    def join(self, request: JoinRequest, now: float, reply: Reply[JoinGroupResult]) -> None:
         """JoinGroup. The first join of an unknown member makes the group; a member id without a group is unknown."""
-        out_of_bounds = joining.check_bounds(self._config, request)
+        out_of_bounds = join_processor.check_bounds(self._config, request)
         error = self._serves(request.group_id)
         group = self._groups.get(request.group_id)
         if out_of_bounds is not ErrorCode.NONE:
-            self._answers.put(reply, JoinAnswer(out_of_bounds, request.member_id))
+            self._answers.put(reply, JoinGroupResult(out_of_bounds, request.member_id))
         elif error is not ErrorCode.NONE:
-            self._answers.put(reply, JoinAnswer(error, NO_MEMBER_ID))
+            self._answers.put(reply, JoinGroupResult(error, NO_MEMBER_ID))
         elif group is not None:
             self._joining.join(group, request, now, reply)
         elif request.member_id == NO_MEMBER_ID:
@@ -123,17 +123,17 @@ class GroupCoordinator:
             self._rounds.store(group)  # a member id given out is no record, and yet the group is there
             self._joining.join(group, request, now, reply)
         else:
-            self._answers.put(reply, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            self._answers.put(reply, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         self._answers.deliver()
 
-    def sync(self, request: SyncRequest, now: float, reply: Reply[SyncAnswer]) -> None:
+    def sync(self, request: SyncRequest, now: float, reply: Reply[SyncGroupResult]) -> None:
         """SyncGroup. Held until the leader's, which alone brings assignments."""
         error = self._refusal(request.group_id)
         group = self._groups.get(request.group_id)
         if error is not ErrorCode.NONE:
-            self._answers.put(reply, SyncAnswer(error))
+            self._answers.put(reply, SyncGroupResult(error))
         elif group is None:
-            self._answers.put(reply, SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
+            self._answers.put(reply, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             self._rounds.sync(group, request, now, reply)
         self._answers.deliver()
@@ -148,19 +148,19 @@ class GroupCoordinator:
         group = self._groups.get(request.group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        check = heartbeats.first_that_holds(self._config.heartbeat_checks, group, request)
+        check = heartbeat_checks.first_that_holds(self._config.heartbeat_checks, group, request)
         if check.keeps_alive:
             self._rounds.sessions.heard_of(group, group.members[request.member_id], now)
         return check.error
 
-    def leave(self, request: LeaveRequest, now: float) -> LeaveAnswer:
+    def leave(self, request: LeaveRequest, now: float) -> LeaveGroupResult:
         """LeaveGroup. Each of the members named is answered on its own."""
         error = self._refusal(request.group_id)
         if error is not ErrorCode.NONE:
-            return LeaveAnswer(error)
+            return LeaveGroupResult(error)
         group = self._groups.get(request.group_id)
         if group is None:
-            return leaving.no_group(request)
+            return leave_processor.no_group(request)
         answer = self._leaving.leave(group, request, now)
         self._answers.deliver()
         return answer
@@ -175,32 +175,32 @@ class GroupCoordinator:
 
     # --- offsets -----------------------------------------------------------------------------------------------
 
-    def commit(self, request: CommitRequest, now: float) -> CommitAnswer:
+    def commit(self, request: CommitRequest, now: float) -> OffsetCommitResult:
         """OffsetCommit. A simple consumer's first makes its group."""
         error = self._serves(request.group_id)
         group = self._groups.get(request.group_id)
         if error is ErrorCode.NONE:
-            error = offsets.check_commit(group, request) if group else offsets.check_missing_group(request)
+            error = offset_rules.check_commit(group, request) if group else offset_rules.check_missing_group(request)
         if error is not ErrorCode.NONE:
-            return CommitAnswer(dict.fromkeys(request.offsets, error))
+            return OffsetCommitResult(dict.fromkeys(request.offsets, error))
         if group is None:
             group = self._create(request.group_id, now)
         return self._committing.commit(group, request, now)
 
-    def fetch_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> OffsetFetchAnswer:
+    def fetch_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> OffsetFetchResult:
         """OffsetFetch. `partitions` None: all that have a commit. A group that does not exist has committed nothing."""
         error = self._serves(group_id)
         if error is not ErrorCode.NONE:
-            return OffsetFetchAnswer(error)
+            return OffsetFetchResult(error)
         group = self._groups.get(group_id)
-        return OffsetFetchAnswer(error, offsets.select(group.offsets if group else {}, partitions))
+        return OffsetFetchResult(error, offset_rules.select(group.offsets if group else {}, partitions))
 
-    def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> DeleteOffsetsAnswer:
+    def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> OffsetDeleteResult:
         """OffsetDelete. GROUP_SUBSCRIBED_TO_TOPIC for partitions whose topic a member reads."""
         error = self._refusal(group_id)
         group = self._groups.get(group_id)
         if error is not ErrorCode.NONE or group is None:
-            return DeleteOffsetsAnswer(error or ErrorCode.GROUP_ID_NOT_FOUND)
+            return OffsetDeleteResult(error or ErrorCode.GROUP_ID_NOT_FOUND)
         return self._committing.delete(group, partitions)
 
     def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
@@ -243,12 +243,12 @@ class GroupCoordinator:
         self._delete(group, now)
         return ErrorCode.NONE
 
-    def _delete(self, group: Group, now: float) -> None:
+    def _delete(self, group: ClassicGroup, now: float) -> None:
         """The end of an Empty group that keeps nothing any more."""
         self._journal.store_group(group.group_id, None)
         self._end(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now)
 
-    def _end(self, group: Group, error: ErrorCode, now: float) -> None:
+    def _end(self, group: ClassicGroup, error: ErrorCode, now: float) -> None:
         del self._groups[group.group_id]
         self._rounds.end(group, error, now)
         self._retention.groups_changed(now)
@@ -272,7 +272,7 @@ class GroupCoordinator:
         """
         if image.group_id in self._groups:
             raise ValueError(f"group {image.group_id!r} is loaded already; unload it first")
-        group = self._groups[image.group_id] = Group.from_image(image)
+        group = self._groups[image.group_id] = ClassicGroup.from_image(image)
         for member in group.members.values():
             self._rounds.sessions.heard_of(group, member, now)
         if len(group.members) > self._config.max_size:
@@ -301,7 +301,7 @@ class GroupCoordinator:
         # OffsetCommit, OffsetFetch, DescribeGroups and DeleteGroups allow the empty id, for clients older than this.
         return self._serves(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
-    def _create(self, group_id: str, now: float) -> Group:
-        group = self._groups[group_id] = Group(group_id, self._rounds.wall_clock())
+    def _create(self, group_id: str, now: float) -> ClassicGroup:
+        group = self._groups[group_id] = ClassicGroup(group_id, self._rounds.wall_clock())
         self._retention.groups_changed(now)
         return group

@@ -23,11 +23,11 @@ from sarameya.observe import Observer
 from sarameya.protocol.byte_budget import ByteBudget
 from sarameya.protocol.fetch_cursor import Failed, FetchCursor, OutOfRange, Records
 from sarameya.status import Activity
-from sarameya.testing.fed_log import FedLog
-from sarameya.testing.script import Script
+from sarameya.testing.feed_log import FeedLog
+from sarameya.testing.feed_script import FeedScript
 
 
-class _Fed(PartitionConsumer):
+class _FeedConsumer(PartitionConsumer):
     """Knows whether everything that was delivered has been dealt with."""
 
     outstanding = 0
@@ -41,14 +41,14 @@ class _Fed(PartitionConsumer):
         super().taken(records)
 
 
-class LogFeeds:
+class FeedFetcher:
     """The `Feeds` of one session that has one claim."""
 
     def __init__(
         self,
-        log: FedLog,
+        log: FeedLog,
         end: Callable[[], int],
-        script: Script,
+        script: FeedScript,
         resets: Resets,
         config: Config,
         observer: Observer,
@@ -63,7 +63,7 @@ class LogFeeds:
         self._budget = budget
         self._on_step = on_step
         self._backpressure = Backpressure(config.max_processing_time, observer)
-        self._consumer: _Fed | None = None
+        self._consumer: _FeedConsumer | None = None
         self._is_over = False
         self._changed = trio.Event()
         self._scope = trio.CancelScope()
@@ -101,11 +101,11 @@ class LogFeeds:
         topic_id: uuid.UUID | None = None,
     ) -> PartitionConsumer:
         cursor = FetchCursor(partition, offset, last_epoch, told_in, topic_id)
-        return _Fed(cursor, self._config.channel_buffer_fetches, self._budget.open())
+        return _FeedConsumer(cursor, self._config.channel_buffer_fetches, self._budget.open())
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:
         for consumer in consumers:
-            assert isinstance(consumer, _Fed), "it is not of this feed"
+            assert isinstance(consumer, _FeedConsumer), "it is not of this feed"
             self._consumer = consumer
             consumer.on_change = self.look
         self.look()
@@ -113,7 +113,7 @@ class LogFeeds:
     def feeding(self, consumer: PartitionConsumer) -> Feeding:
         return Feeding(Activity.FETCHING)
 
-    async def _serve(self, consumer: _Fed) -> None:
+    async def _serve(self, consumer: _FeedConsumer) -> None:
         while consumer is self._consumer and consumer.is_wanted and not self._is_over:
             asked = consumer.cursor.position
             answer = self._log.fetch(asked, self._config.fetch_max_bytes, self._script.limit(self._end()))
@@ -130,7 +130,7 @@ class LogFeeds:
                     self._step(consumer)
                     return
 
-    def _step(self, consumer: _Fed) -> None:
+    def _step(self, consumer: _FeedConsumer) -> None:
         """All that may be read has been delivered: the next step, if that has been dealt with, too."""
         match self._script.next:
             case SarameyaError() as error:
@@ -141,6 +141,6 @@ class LogFeeds:
                 self._is_over = True
                 self._on_step(step)
 
-    def _fail(self, consumer: _Fed, error: SarameyaError) -> None:
+    def _fail(self, consumer: _FeedConsumer, error: SarameyaError) -> None:
         self._is_over = True
         consumer.fail(error)

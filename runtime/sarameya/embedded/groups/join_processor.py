@@ -9,10 +9,10 @@ import attrs
 
 from sarameya.embedded.groups import views
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.group import Group, Member
-from sarameya.embedded.groups.messages import NO_LEADER, NO_MEMBER_ID, JoinAnswer, JoinRequest, Reply
-from sarameya.embedded.groups.rounds import Rounds
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.classic_group import ClassicGroup, ClassicGroupMember
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import NO_LEADER, NO_MEMBER_ID, JoinGroupResult, JoinRequest, Reply
+from sarameya.embedded.groups.rebalancer import Rebalancer
 from sarameya.error_codes import ErrorCode
 
 
@@ -25,14 +25,14 @@ def check_bounds(config: CoordinatorConfig, request: JoinRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-class Joining:
+class JoinProcessor:
     """Takes joins in, for all groups of one coordinator. Rounds of rebalancing follow from them."""
 
-    def __init__(self, rounds: Rounds, rng: random.Random) -> None:
+    def __init__(self, rounds: Rebalancer, rng: random.Random) -> None:
         self._rounds = rounds
         self._rng = rng
 
-    def join(self, group: Group, request: JoinRequest, now: float, reply: Reply[JoinAnswer]) -> None:
+    def join(self, group: ClassicGroup, request: JoinRequest, now: float, reply: Reply[JoinGroupResult]) -> None:
         """Let a member join, or say why not. The checks are in Kafka's order."""
         is_unknown = request.member_id == NO_MEMBER_ID
         if not self._has_room(group, request.member_id):
@@ -49,8 +49,8 @@ class Joining:
         else:
             self._rejoin(group, request, now, reply)
 
-    def _refuse(self, reply: Reply[JoinAnswer], error: ErrorCode, member_id: str) -> None:
-        self._rounds.answers.put(reply, JoinAnswer(error, member_id))
+    def _refuse(self, reply: Reply[JoinGroupResult], error: ErrorCode, member_id: str) -> None:
+        self._rounds.answers.put(reply, JoinGroupResult(error, member_id))
 
     def _new_member_id(self, request: JoinRequest) -> str:
         suffix = uuid.UUID(int=self._rng.getrandbits(128), version=4)
@@ -59,7 +59,7 @@ class Joining:
 
     # --- room --------------------------------------------------------------------------------------------------
 
-    def _has_room(self, group: Group, member_id: str) -> bool:
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         limit = self._rounds.config.max_size
         member = group.members.get(member_id)
         if group.state is GroupState.EMPTY:
@@ -69,7 +69,7 @@ class Joining:
             return (member is not None and member.awaiting_join is not None) or group.awaiting_join < limit
         return member is not None or len(group.members) < limit
 
-    def _turn_away(self, group: Group, member_id: str, now: float) -> None:
+    def _turn_away(self, group: ClassicGroup, member_id: str, now: float) -> None:
         if member_id in group.pending_members:
             self._rounds.remove_pending(group, member_id, now)
         elif member_id in group.members:
@@ -78,7 +78,9 @@ class Joining:
 
     # --- new members -------------------------------------------------------------------------------------------
 
-    def _join_dynamic(self, group: Group, request: JoinRequest, now: float, reply: Reply[JoinAnswer]) -> None:
+    def _join_dynamic(
+        self, group: ClassicGroup, request: JoinRequest, now: float, reply: Reply[JoinGroupResult]
+    ) -> None:
         member_id = self._new_member_id(request)
         if not request.requires_known_member_id:
             self._add(group, request, member_id, now, reply)
@@ -88,12 +90,14 @@ class Joining:
         self._rounds.sessions.await_second_join(group, member_id, request.session_timeout, now)
         self._refuse(reply, ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
-    def _add(self, group: Group, request: JoinRequest, member_id: str, now: float, reply: Reply[JoinAnswer]) -> None:
+    def _add(
+        self, group: ClassicGroup, request: JoinRequest, member_id: str, now: float, reply: Reply[JoinGroupResult]
+    ) -> None:
         rounds = self._rounds
         if not group.members:
             group.protocol_type = request.protocol_type
         group.new_member_added = group.state is GroupState.PREPARING_REBALANCE
-        member = Member.joining(request, member_id)
+        member = ClassicGroupMember.joining(request, member_id)
         group.add(member)
         rounds.park_join(member, reply)
         rounds.sessions.await_first_answer(group, member, rounds.config.new_member_join_timeout, now)
@@ -101,7 +105,7 @@ class Joining:
 
     # --- known members -----------------------------------------------------------------------------------------
 
-    def _rejoin(self, group: Group, request: JoinRequest, now: float, reply: Reply[JoinAnswer]) -> None:
+    def _rejoin(self, group: ClassicGroup, request: JoinRequest, now: float, reply: Reply[JoinGroupResult]) -> None:
         refusal = group.refusal(request.member_id, request.group_instance_id)
         if refusal is not ErrorCode.NONE:
             self._refuse(reply, refusal, request.member_id)
@@ -116,7 +120,7 @@ class Joining:
             self._rounds.answers.put(reply, views.join_answer(group, member))
 
     @staticmethod
-    def _starts_round(group: Group, member: Member, request: JoinRequest) -> bool:
+    def _starts_round(group: ClassicGroup, member: ClassicGroupMember, request: JoinRequest) -> bool:
         if group.state is GroupState.PREPARING_REBALANCE or request.protocols != member.protocols:
             return True
         # The leader joins again for what no member's metadata shows: topics or partition counts have changed.
@@ -125,7 +129,7 @@ class Joining:
     # --- static members (KIP-345) ------------------------------------------------------------------------------
 
     def _join_static(
-        self, group: Group, request: JoinRequest, instance_id: str, now: float, reply: Reply[JoinAnswer]
+        self, group: ClassicGroup, request: JoinRequest, instance_id: str, now: float, reply: Reply[JoinGroupResult]
     ) -> None:
         old_id = group.static_members.get(instance_id)
         new_id = self._new_member_id(request)
@@ -143,7 +147,7 @@ class Joining:
             self._rounds.park_join(member, reply)
             self._rounds.rebalance(group, _why(f"static member {instance_id} has returned", request), now)
 
-    def _replace(self, group: Group, old: Member, new_id: str, now: float) -> Member:
+    def _replace(self, group: ClassicGroup, old: ClassicGroupMember, new_id: str, now: float) -> ClassicGroupMember:
         # Two processes with one instance id: the later one wins, and the earlier one must hear of it at once.
         self._rounds.dismiss(old, ErrorCode.FENCED_INSTANCE_ID)
         new = group.replace_static(old, new_id)
@@ -151,7 +155,9 @@ class Joining:
         return new
 
 
-def _answer_of_return(group: Group, member: Member, old_leader: str, request: JoinRequest) -> JoinAnswer:
+def _answer_of_return(
+    group: ClassicGroup, member: ClassicGroupMember, old_leader: str, request: JoinRequest
+) -> JoinGroupResult:
     """A static member returns to a Stable group: its old assignment waits for its sync, without a new round."""
     if request.can_skip_assignment:
         # KIP-814: a leader leads again (it watches the topics), but must not assign now.

@@ -25,8 +25,8 @@ from typing import Any
 import attrs
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
-from sarameya.embedded.framing import Request
-from sarameya.embedded.sasl import words
+from sarameya.embedded.network.framing import ReceivedRequest
+from sarameya.embedded.sasl import mechanisms
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError, ProtocolError
 from sarameya.protocol.versions import Api
@@ -43,8 +43,8 @@ class _State(Enum):
 
 
 def _known(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if strange := set(value) - set(words.MECHANISMS):
-        raise ConfigError(attribute.name, value, f"{sorted(strange)} are none of {', '.join(words.MECHANISMS)}")
+    if strange := set(value) - set(mechanisms.MECHANISMS):
+        raise ConfigError(attribute.name, value, f"{sorted(strange)} are none of {', '.join(mechanisms.MECHANISMS)}")
 
 
 @attrs.define(slots=True)
@@ -55,23 +55,23 @@ class SaslConfig:
     """Their passwords, by name: for PLAIN and SCRAM."""
     tokens: dict[str, str] = attrs.field(factory=dict)
     """Whose they are, by token: for OAUTHBEARER."""
-    mechanisms: tuple[str, ...] = attrs.field(default=words.MECHANISMS, validator=_known)
+    mechanisms: tuple[str, ...] = attrs.field(default=mechanisms.MECHANISMS, validator=_known)
     lifetime: float = math.inf
     """Seconds after which a connection has to say anew who it is (connections.max.reauth.ms)."""
 
 
 @attrs.define(slots=True, eq=False)
-class SaslGate:
+class SaslServerAuthenticator:
     """One connection's."""
 
     _config: SaslConfig
     _rng: random.Random
     _state: _State = attrs.field(default=_State.UNKNOWN, init=False)
-    _conversation: words.Conversation | None = attrs.field(default=None, init=False)
+    _conversation: mechanisms.SaslExchange | None = attrs.field(default=None, init=False)
     _known_until: float = attrs.field(default=math.inf, init=False)
     _renewed_at: float = attrs.field(default=-math.inf, init=False)
 
-    def take(self, request: Request, now: float) -> Any:
+    def take(self, request: ReceivedRequest, now: float) -> Any:
         """The answer to a request that is about who the client is; None for one that may go on to who else answers it.
         Raises ProtocolError upon which the connection is to be closed."""
         match self._state, request.api:
@@ -110,23 +110,23 @@ class SaslGate:
         self._state = _State.CONVERSING
         return SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=taken)
 
-    def _converse(self, mechanism: str) -> words.Conversation:
+    def _converse(self, mechanism: str) -> mechanisms.SaslExchange:
         match mechanism:
             case "PLAIN":
-                return words.plain(self._config.users)
+                return mechanisms.plain(self._config.users)
             case "OAUTHBEARER":
-                return words.oauthbearer(self._config.tokens)
-        return words.scram(mechanism, self._config.users, f"{self._rng.getrandbits(128):032x}")
+                return mechanisms.oauthbearer(self._config.tokens)
+        return mechanisms.scram(mechanism, self._config.users, f"{self._rng.getrandbits(128):032x}")
 
     def _go_on(self, said: bytes, now: float) -> Any:
         assert self._conversation is not None
         try:
             return _answer(self._conversation.send(said))
-        except words.Denied as denied:
+        except mechanisms.SaslAuthenticationFailed as denied:
             self._state = _State.CLOSED
             return _answer(b"", str(denied))
         except StopIteration as over:
-            welcome: words.Welcome = over.value
+            welcome: mechanisms.SaslSuccess = over.value
             self._state, self._known_until = _State.KNOWN, now + self._config.lifetime
             return _answer(welcome.word, lifetime=self._config.lifetime)
 

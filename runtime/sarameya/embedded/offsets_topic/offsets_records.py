@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from sarameya.embedded.groups.stored import GroupRecord, MemberRecord, StoredOffset
+from sarameya.embedded.groups.model.stored import GroupRecord, MemberRecord, StoredOffset
 from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition
 
 _OFFSET_KEY, _OFFSET_VALUE, _OFFSET_VALUE_WITH_EXPIRY = 1, 3, 1

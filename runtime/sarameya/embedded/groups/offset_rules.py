@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sarameya.embedded.groups.group import Group
-from sarameya.embedded.groups.messages import NO_MEMBER_ID, CommitRequest
-from sarameya.embedded.groups.states import GroupState
-from sarameya.embedded.groups.stored import StoredOffset
-from sarameya.embedded.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
+from sarameya.embedded.groups.model.classic_group import ClassicGroup
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import NO_MEMBER_ID, CommitRequest
+from sarameya.embedded.groups.model.stored import StoredOffset
+from sarameya.embedded.groups.model.subscriptions import CONSUMER_PROTOCOL_TYPE
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 
@@ -16,7 +16,7 @@ NO_COMMIT = CommittedOffset(-1)
 """What a fetch answers for a partition without a commit."""
 
 
-def check_commit(group: Group, request: CommitRequest) -> ErrorCode:
+def check_commit(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
     """Whether the committer may commit now. The generation fences: one of g cannot commit into g + 1."""
     if request.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE  # a simple consumer, or an administrator
@@ -50,14 +50,14 @@ def select(
     return {partition: stored[partition].committed if partition in stored else NO_COMMIT for partition in partitions}
 
 
-def check_delete(group: Group) -> ErrorCode:
+def check_delete(group: ClassicGroup) -> ErrorCode:
     """Whether single offsets of the group may be deleted: of a living group only if its subscription can be read."""
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         return ErrorCode.NONE
     return ErrorCode.NON_EMPTY_GROUP
 
 
-def expired(group: Group, time_of_day: float, retention: float) -> list[TopicPartition]:
+def expired(group: ClassicGroup, time_of_day: float, retention: float) -> list[TopicPartition]:
     """The partitions whose commits are to be forgotten now; `retention` is in seconds.
 
     | the group                                         | its commits are kept for `retention` from |

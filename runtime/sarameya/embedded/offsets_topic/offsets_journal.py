@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from sarameya.embedded.groups.stored import GroupImage, GroupRecord, StoredOffset
-from sarameya.embedded.offsets_records import (
+from sarameya.embedded.groups.model.stored import GroupImage, GroupRecord, StoredOffset
+from sarameya.embedded.log.partition_log import LogAppendInfo
+from sarameya.embedded.offsets_topic.offsets_records import (
     OffsetKey,
     group_key,
     group_value,
@@ -21,8 +22,7 @@ from sarameya.embedded.offsets_records import (
     read_key,
     read_offset,
 )
-from sarameya.embedded.partition_log import Appended
-from sarameya.embedded.topics import Partition
+from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.errors import RecordError
 from sarameya.model import Message, TopicPartition
 from sarameya.protocol.records import build, decode, split
@@ -35,8 +35,8 @@ class OffsetsJournal:
 
     def __init__(
         self,
-        partition_of: Callable[[str], Partition],
-        append: Callable[[Partition, bytes], Appended],
+        partition_of: Callable[[str], EmbeddedPartition],
+        append: Callable[[EmbeddedPartition, bytes], LogAppendInfo],
         wall_clock: Callable[[], float],
     ) -> None:
         self._partition_of = partition_of

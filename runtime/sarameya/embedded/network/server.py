@@ -15,9 +15,15 @@ import trio
 
 from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
 from sarameya.embedded.cluster_state import ClusterState
-from sarameya.embedded.faults import Action, Delay, Drop, Fail, Half
-from sarameya.embedded.framing import DEFAULT_MAX_FRAME_SIZE, FrameReader, Request, decode_request, encode_answer
-from sarameya.embedded.sasl import SaslGate
+from sarameya.embedded.faults import Action, Delay, Drop, ErrorResponse, Half
+from sarameya.embedded.network.framing import (
+    DEFAULT_MAX_FRAME_SIZE,
+    FrameReader,
+    ReceivedRequest,
+    decode_request,
+    encode_answer,
+)
+from sarameya.embedded.sasl import SaslServerAuthenticator
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ProtocolError
 
@@ -34,7 +40,7 @@ class BrokerServer:
         on_change: Callable[[], None],
         *,
         max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
-        gate: Callable[[], SaslGate] | None = None,
+        gate: Callable[[], SaslServerAuthenticator] | None = None,
     ) -> None:
         self._cluster = cluster
         self._node_id = node_id
@@ -98,7 +104,7 @@ class BrokerServer:
                 return
 
     async def _exchange(
-        self, stream: trio.abc.Stream, request: Request, client_host: str, gate: SaslGate | None
+        self, stream: trio.abc.Stream, request: ReceivedRequest, client_host: str, gate: SaslServerAuthenticator | None
     ) -> bool:
         """Do what a request asks and send the answer, unless a fault has it otherwise. False: the connection ends."""
         await self._while_frozen()
@@ -107,7 +113,7 @@ class BrokerServer:
             return False
         told = gate.take(request, trio.current_time()) if gate else None
         if told is None:
-            answer = await self._answer(request, client_host, fault.code if isinstance(fault, Fail) else None)
+            answer = await self._answer(request, client_host, fault.code if isinstance(fault, ErrorResponse) else None)
         else:
             answer = encode_answer(request, told)
         if fault is not None and not await _goes_through("answer", fault, stream):
@@ -117,7 +123,7 @@ class BrokerServer:
             await stream.send_all(answer)
         return gate is None or not gate.is_closed
 
-    async def _answer(self, request: Request, client_host: str, refusal: ErrorCode | None) -> bytes:
+    async def _answer(self, request: ReceivedRequest, client_host: str, refusal: ErrorCode | None) -> bytes:
         slot = _Slot()
         call = Call(self._cluster, self._node_id, request, client_host, trio.current_time(), slot.put)
         dispatch(call, refusal)

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from sarameya.consumer.offset_lookup import Found, Place, Take
-from sarameya.embedded.partition_log import PartitionLog
+from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.model import LogRange, TopicPartition
@@ -19,7 +19,7 @@ from sarameya.offset_policy import timestamp_of
 
 
 @attrs.frozen(slots=True)
-class Answer:
+class FeedFetchResponse:
     """One partition's part of a fetch answer, as far as a `FetchCursor` looks at it."""
 
     error_code: int
@@ -31,7 +31,7 @@ class Answer:
     aborted_transactions: None = None
 
 
-class FedLog:
+class FeedLog:
     """A `Lookup` and the `LogFacts` of one partition's log."""
 
     def __init__(self, log: PartitionLog, wall_clock: Callable[[], float]) -> None:
@@ -39,14 +39,14 @@ class FedLog:
         self._wall_clock = wall_clock
         self._id = uuid.uuid5(uuid.NAMESPACE_OID, log.partition.topic)
 
-    def fetch(self, offset: int, max_bytes: int, limit: int) -> Answer:
+    def fetch(self, offset: int, max_bytes: int, limit: int) -> FeedFetchResponse:
         """What a broker that leads the partition would answer, if the log ended at `limit`."""
         log = self._log
         try:
             records = log.read(offset, max_bytes, limit)
         except Refused as refused:
-            return Answer(refused.code, -1, -1)
-        return Answer(ErrorCode.NONE, log.end_offset, log.end_offset, records)
+            return FeedFetchResponse(refused.code, -1, -1)
+        return FeedFetchResponse(ErrorCode.NONE, log.end_offset, log.end_offset, records)
 
     # -- where places are ----------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ _NODE = 0
 _MOST_METADATA = CoordinatorConfig().offset_metadata_max_size
 
 
-class Commits:
+class FeedCoordinator:
     """What a group has committed, whichever session did, and how the next commits are answered."""
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -44,13 +44,13 @@ class Commits:
         return FetchedOffsets(0, {partition: (0, self.committed.get(partition)) for partition in partitions})
 
 
-class FedMember:
+class FeedMember:
     """A `SessionMember` of one session, alone in its group under an eager assignor, whatever the configuration names:
     with one partition there is none to keep while another goes."""
 
     is_cooperative = False
 
-    def __init__(self, group: str, topic: str, generation: Generation, commits: Commits) -> None:
+    def __init__(self, group: str, topic: str, generation: Generation, commits: FeedCoordinator) -> None:
         self.client = commits
         self.growth = Growth()
         self.wanted = (topic,)

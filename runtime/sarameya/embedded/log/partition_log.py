@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import attrs
 
-from sarameya.embedded.epoch_cache import EpochCache, EpochEnd
-from sarameya.embedded.markers import build_marker, is_commit
-from sarameya.embedded.offset_index import OffsetIndex
-from sarameya.embedded.producer_state import ProducerState
+from sarameya.embedded.log.batch_validation import validated
+from sarameya.embedded.log.epoch_cache import EpochCache, EpochEnd
+from sarameya.embedded.log.offset_index import OffsetIndex
+from sarameya.embedded.log.producer_state import ProducerState
+from sarameya.embedded.log.transaction_index import TransactionIndex
+from sarameya.embedded.log.transaction_markers import build_marker, is_commit
 from sarameya.embedded.refusal import Refused
-from sarameya.embedded.transaction_index import TransactionIndex
-from sarameya.embedded.validation import validated
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RecordError
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
@@ -39,7 +39,7 @@ _MAGIC_AT = 16
 _LEADER_EPOCH_AT = 12
 
 
-class Timestamped(NamedTuple):
+class TimestampedOffset(NamedTuple):
     """A record found by time: where it stands, when it was made (ms), and the epoch of its batch."""
 
     offset: int
@@ -48,7 +48,7 @@ class Timestamped(NamedTuple):
 
 
 @attrs.frozen(slots=True)
-class Appended:
+class LogAppendInfo:
     """Where a batch stands. `duplicate`: it came before, and has stood there since."""
 
     base_offset: int
@@ -104,7 +104,7 @@ class PartitionLog:
 
     # Appending
 
-    def append(self, batch: bytes) -> Appended:
+    def append(self, batch: bytes) -> LogAppendInfo:
         """Store one v2 batch as its producer sent it, at the log's end; a duplicate is not stored again.
 
         Raises Refused: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -114,14 +114,14 @@ class PartitionLog:
         first_offset = self._producers.check(raw)
         count = raw.last_offset - raw.base_offset + 1
         if first_offset is not None:
-            return Appended(first_offset, first_offset + count - 1, duplicate=True)
+            return LogAppendInfo(first_offset, first_offset + count - 1, duplicate=True)
         appended = self._append(batch, count)
         self._producers.record(raw, appended.base_offset)
         if raw.is_transactional:
             self._transactions.add(raw.producer_id, appended.base_offset)
         return appended
 
-    def append_marker(self, producer_id: int, producer_epoch: int, timestamp: int, *, committed: bool) -> Appended:
+    def append_marker(self, producer_id: int, producer_epoch: int, timestamp: int, *, committed: bool) -> LogAppendInfo:
         """Store the marker that ends the producer's transaction here, if it has one; `timestamp` (ms): when.
 
         Raises Refused with INVALID_PRODUCER_EPOCH for a producer that is known with a later epoch.
@@ -132,7 +132,7 @@ class PartitionLog:
         self._transactions.end(producer_id, appended.last_offset, aborted=not committed)
         return appended
 
-    def _append(self, batch: bytes, count: int) -> Appended:
+    def _append(self, batch: bytes, count: int) -> LogAppendInfo:
         base_offset, last_offset = self.end_offset, self.end_offset + count - 1
         # Base offset and leader epoch stand outside the CRC, so that the leader may fill them in.
         stored = b"".join(
@@ -144,7 +144,7 @@ class PartitionLog:
             )
         )
         self._store(stored, last_offset)
-        return Appended(base_offset, last_offset)
+        return LogAppendInfo(base_offset, last_offset)
 
     def append_raw(self, data: bytes, last_offset: int) -> None:
         """Store bytes as they are, standing for the offsets up to `last_offset`: whatever a test needs to be there.
@@ -226,22 +226,22 @@ class PartitionLog:
 
     # Looking up
 
-    def offset_for_time(self, timestamp: int) -> Timestamped | None:
+    def offset_for_time(self, timestamp: int) -> TimestampedOffset | None:
         """The first record made at or after `timestamp` (ms); None if there is none (KIP-79)."""
         for raw in self._headers():
             if raw.max_timestamp >= timestamp:
                 for message in decode(raw, self.partition, limit=_MOST_DECOMPRESSED):
                     if message.timestamp >= timestamp and message.offset >= self.start_offset:
-                        return Timestamped(message.offset, message.timestamp, raw.leader_epoch)
+                        return TimestampedOffset(message.offset, message.timestamp, raw.leader_epoch)
         return None
 
-    def latest_by_time(self) -> Timestamped | None:
+    def latest_by_time(self) -> TimestampedOffset | None:
         """The record with the highest timestamp, the first of equals (KIP-734); None if there is none."""
         newest = max(self._headers(), key=lambda raw: raw.max_timestamp, default=None)
         if newest is None:
             return None
         message = max(decode(newest, self.partition, limit=_MOST_DECOMPRESSED), key=lambda message: message.timestamp)
-        return Timestamped(message.offset, message.timestamp, newest.leader_epoch)
+        return TimestampedOffset(message.offset, message.timestamp, newest.leader_epoch)
 
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that `offset` was, or would be, written under; NO_LEADER_EPOCH before the log."""

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from sarameya.embedded.groups.messages import A, Reply
+from sarameya.embedded.groups.model.messages import A, Reply
 
 
-class Answers:
+class PendingReplies:
     """Holds answers back until the change they tell of is complete.
 
     A reply may call the coordinator again, so none may be called while a group is between two states.

@@ -63,7 +63,7 @@ TRANSITIONS: Mapping[GroupState, Mapping[GroupEvent, GroupState]] = {
 }
 
 
-class IllegalTransitionError(AssertionError):
+class IllegalGroupTransitionError(AssertionError):
     """An event that cannot happen in a group's state: a bug of the coordinator, never of a client."""
 
     def __init__(self, state: GroupState, event: GroupEvent) -> None:
@@ -78,8 +78,8 @@ def may_happen(state: GroupState, event: GroupEvent) -> bool:
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:
-    """The state `event` leads to. Raises IllegalTransitionError where the table has no entry."""
+    """The state `event` leads to. Raises IllegalGroupTransitionError where the table has no entry."""
     try:
         return TRANSITIONS[state][event]
     except KeyError:
-        raise IllegalTransitionError(state, event) from None
+        raise IllegalGroupTransitionError(state, event) from None

@@ -16,54 +16,54 @@ import attrs
 
 
 @attrs.frozen(slots=True)
-class Welcome:
+class SaslSuccess:
     """Who the client is, and the last word to it."""
 
     name: str
     word: bytes = b""
 
 
-Conversation = Generator[bytes, bytes, Welcome]
+SaslExchange = Generator[bytes, bytes, SaslSuccess]
 
 ITERATIONS = 4096
 _HASHES: Mapping[str, Callable[..., Any]] = {"SCRAM-SHA-256": hashlib.sha256, "SCRAM-SHA-512": hashlib.sha512}
 MECHANISMS = ("PLAIN", *_HASHES, "OAUTHBEARER")
 
 
-class Denied(Exception):
+class SaslAuthenticationFailed(Exception):
     """The client is not taken; says why, in Kafka's words where it has some."""
 
 
-def plain(users: Mapping[str, str]) -> Conversation:
+def plain(users: Mapping[str, str]) -> SaslExchange:
     """RFC 4616."""
     parts = _text((yield b"")).split("\0")
     if len(parts) != 3:
-        raise Denied(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        raise SaslAuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
     _, name, password = parts
     known = users.get(name)
     if known is None or not hmac.compare_digest(known.encode(), password.encode()):
-        raise Denied("Authentication failed: Invalid username or password")
-    return Welcome(name)
+        raise SaslAuthenticationFailed("Authentication failed: Invalid username or password")
+    return SaslSuccess(name)
 
 
-def scram(mechanism: str, users: Mapping[str, str], nonce: str) -> Conversation:
+def scram(mechanism: str, users: Mapping[str, str], nonce: str) -> SaslExchange:
     """RFC 5802, without channel binding; `nonce` is the broker's part of it."""
     function = _HASHES[mechanism]
     first = _text((yield b""))
     if not first.startswith("n,,"):
-        raise Denied("Invalid SCRAM client first message format")
+        raise SaslAuthenticationFailed("Invalid SCRAM client first message format")
     bare = first.removeprefix("n,,")
     said = _attributes(bare)
     name = said.get("n", "").replace("=2C", ",").replace("=3D", "=")
     if name not in users:
-        raise Denied("Authentication failed: Invalid user credentials")
+        raise SaslAuthenticationFailed("Authentication failed: Invalid user credentials")
     salt = hashlib.sha256(name.encode()).digest()[:16]
     both = said.get("r", "") + nonce
     server_first = f"r={both},s={base64.b64encode(salt).decode()},i={ITERATIONS}"
     final = _text((yield server_first.encode()))
     without_proof, _, proof = final.rpartition(",p=")
     if _attributes(without_proof).get("r") != both:
-        raise Denied("Invalid client nonce in the final client message.")
+        raise SaslAuthenticationFailed("Invalid client nonce in the final client message.")
 
     def keyed(key: bytes, message: bytes) -> bytes:
         return hmac.new(key, message, function).digest()
@@ -74,24 +74,26 @@ def scram(mechanism: str, users: Mapping[str, str], nonce: str) -> Conversation:
     signature = keyed(stored, signed)
     given = bytes(one ^ other for one, other in zip(_decoded(proof), signature, strict=False))
     if not hmac.compare_digest(function(given).digest(), stored):
-        raise Denied("Authentication failed due to invalid credentials with SASL mechanism " + mechanism)
-    return Welcome(name, b"v=" + base64.b64encode(keyed(keyed(salted, b"Server Key"), signed)))
+        raise SaslAuthenticationFailed(
+            "Authentication failed due to invalid credentials with SASL mechanism " + mechanism
+        )
+    return SaslSuccess(name, b"v=" + base64.b64encode(keyed(keyed(salted, b"Server Key"), signed)))
 
 
-def oauthbearer(tokens: Mapping[str, str]) -> Conversation:
+def oauthbearer(tokens: Mapping[str, str]) -> SaslExchange:
     """RFC 7628: `tokens` are those that are good, and whose they are."""
     token = _text((yield b"")).partition("auth=Bearer ")[2].partition("\x01")[0]
     if token not in tokens:
         yield b'{"status":"invalid_token"}'
-        raise Denied('{"status":"invalid_token"}')
-    return Welcome(tokens[token])
+        raise SaslAuthenticationFailed('{"status":"invalid_token"}')
+    return SaslSuccess(tokens[token])
 
 
 def _text(said: bytes) -> str:
     try:
         return said.decode()
     except UnicodeDecodeError:
-        raise Denied("what is no text") from None
+        raise SaslAuthenticationFailed("what is no text") from None
 
 
 def _attributes(message: str) -> dict[str, str]:
@@ -103,4 +105,4 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise Denied("a proof that is not base64") from None
+        raise SaslAuthenticationFailed("a proof that is not base64") from None

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from sarameya.embedded.groups import views
-from sarameya.embedded.groups.answers import Answers
 from sarameya.embedded.groups.config import CoordinatorConfig
-from sarameya.embedded.groups.group import Group, Member
-from sarameya.embedded.groups.messages import NO_MEMBER_ID, JoinAnswer, Reply, SyncAnswer, SyncRequest
-from sarameya.embedded.groups.sessions import Sessions
-from sarameya.embedded.groups.states import GroupEvent, GroupState
-from sarameya.embedded.groups.stored import Journal
+from sarameya.embedded.groups.member_sessions import MemberSessions
+from sarameya.embedded.groups.model.classic_group import ClassicGroup, ClassicGroupMember
+from sarameya.embedded.groups.model.group_states import GroupEvent, GroupState
+from sarameya.embedded.groups.model.messages import NO_MEMBER_ID, JoinGroupResult, Reply, SyncGroupResult, SyncRequest
+from sarameya.embedded.groups.model.stored import Journal
+from sarameya.embedded.groups.pending_replies import PendingReplies
 from sarameya.embedded.purgatory import DelayedOperation, Purgatory
 from sarameya.error_codes import ErrorCode
 
@@ -41,7 +41,7 @@ class GroupSyncKey:
 class DelayedJoin(DelayedOperation):
     """The end of the join phase: when every member has joined, or at the rebalance timeout."""
 
-    def __init__(self, rounds: Rounds, group: Group, deadline: float) -> None:
+    def __init__(self, rounds: Rebalancer, group: ClassicGroup, deadline: float) -> None:
         super().__init__(deadline)
         self.rounds = rounds
         self.group = group
@@ -59,7 +59,7 @@ class InitialDelayedJoin(DelayedJoin):
     It does not end early: that everyone known has joined says nothing where nobody was known.
     """
 
-    def __init__(self, rounds: Rounds, group: Group, now: float, delay: float, remaining: float) -> None:
+    def __init__(self, rounds: Rebalancer, group: ClassicGroup, now: float, delay: float, remaining: float) -> None:
         super().__init__(rounds, group, now + delay)
         self.remaining = remaining
         """What is left of the rebalance timeout beyond this delay."""
@@ -81,7 +81,7 @@ class InitialDelayedJoin(DelayedJoin):
 class DelayedSync(DelayedOperation):
     """The syncs of a generation's members. Who has sent none at the rebalance timeout is removed."""
 
-    def __init__(self, rounds: Rounds, group: Group, deadline: float) -> None:
+    def __init__(self, rounds: Rebalancer, group: ClassicGroup, deadline: float) -> None:
         super().__init__(deadline)
         self.rounds = rounds
         self.group = group
@@ -97,7 +97,7 @@ class DelayedSync(DelayedOperation):
         self.rounds.expire_sync(self.group, now)
 
 
-def check_sync(group: Group, request: SyncRequest) -> ErrorCode:
+def check_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
     """Whether this is the sync of a member of the current generation, at a time for syncs."""
     refusal = group.refusal(request.member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
@@ -116,35 +116,35 @@ def _agree(asked: str | None, chosen: str | None) -> bool:
     return asked is None or chosen is None or asked == chosen
 
 
-class Rounds:
+class Rebalancer:
     """The rounds of all groups of one coordinator, and its join purgatory."""
 
     def __init__(
-        self, config: CoordinatorConfig, journal: Journal, answers: Answers, wall_clock: Callable[[], float]
+        self, config: CoordinatorConfig, journal: Journal, answers: PendingReplies, wall_clock: Callable[[], float]
     ) -> None:
         self.config = config
         self.journal = journal
         self.answers = answers
         self.wall_clock = wall_clock
         self.purgatory = Purgatory()
-        self.sessions = Sessions(self._expire_member, self._expire_pending)
+        self.sessions = MemberSessions(self._expire_member, self._expire_pending)
 
     # --- join phase --------------------------------------------------------------------------------------------
 
-    def rebalance(self, group: Group, reason: str, now: float) -> None:
+    def rebalance(self, group: ClassicGroup, reason: str, now: float) -> None:
         """Something asks for a round: begin one, or see whether the one being prepared is complete by it."""
         if group.can_rebalance():
             self._prepare(group, reason, now)
         else:
             self.check_join(group, now)
 
-    def check_join(self, group: Group, now: float) -> None:
+    def check_join(self, group: ClassicGroup, now: float) -> None:
         self.purgatory.check_and_complete(GroupJoinKey(group.group_id), now)
 
     def await_joins(self, operation: DelayedJoin, now: float) -> None:
         self.purgatory.try_complete_else_watch(operation, (GroupJoinKey(operation.group.group_id),), now)
 
-    def _prepare(self, group: Group, reason: str, now: float) -> None:
+    def _prepare(self, group: ClassicGroup, reason: str, now: float) -> None:
         log.info("Group %s: preparing to rebalance generation %d: %s", group.group_id, group.generation, reason)
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._assign_nothing(group, now)
@@ -158,7 +158,7 @@ class Rounds:
         else:
             self.await_joins(DelayedJoin(self, group, now + timeout), now)
 
-    def complete_join(self, group: Group, now: float) -> None:
+    def complete_join(self, group: ClassicGroup, now: float) -> None:
         """End the join phase with those who have joined. A static member may be late; its session decides."""
         if group.state is GroupState.DEAD:
             return
@@ -176,7 +176,7 @@ class Rounds:
         else:
             self._answer_joins(group, now)
 
-    def _answer_joins(self, group: Group, now: float) -> None:
+    def _answer_joins(self, group: ClassicGroup, now: float) -> None:
         for member in group.members.values():
             self.answer_join(member, views.join_answer(group, member))
             member.is_new = False
@@ -185,12 +185,12 @@ class Rounds:
         delayed_sync = DelayedSync(self, group, now + group.rebalance_timeout)
         self.purgatory.try_complete_else_watch(delayed_sync, (GroupSyncKey(group.group_id),), now)
 
-    def park_join(self, member: Member, reply: Reply[JoinAnswer]) -> None:
+    def park_join(self, member: ClassicGroupMember, reply: Reply[JoinGroupResult]) -> None:
         """Hold a join until the phase ends. An earlier one of the same member (its client gave up on it) is let go."""
-        self.answer_join(member, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        self.answer_join(member, JoinGroupResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.awaiting_join = reply
 
-    def answer_join(self, member: Member, answer: JoinAnswer) -> None:
+    def answer_join(self, member: ClassicGroupMember, answer: JoinGroupResult) -> None:
         """Answer the member's join, if one waits."""
         if member.awaiting_join is not None:
             self.answers.put(member.awaiting_join, answer)
@@ -198,11 +198,11 @@ class Rounds:
 
     # --- sync phase --------------------------------------------------------------------------------------------
 
-    def sync(self, group: Group, request: SyncRequest, now: float, reply: Reply[SyncAnswer]) -> None:
+    def sync(self, group: ClassicGroup, request: SyncRequest, now: float, reply: Reply[SyncGroupResult]) -> None:
         """Take a sync in. In CompletingRebalance it is held until the leader's, which alone brings assignments."""
         refusal = check_sync(group, request)
         if refusal is not ErrorCode.NONE:
-            self.answers.put(reply, SyncAnswer(refusal))
+            self.answers.put(reply, SyncGroupResult(refusal))
             return
         member = group.members[request.member_id]
         group.pending_sync.discard(member.member_id)
@@ -211,68 +211,68 @@ class Rounds:
             # No sign of life (before Kafka 4 it was): whoever syncs again is to beat as well.
             self.answers.put(reply, views.sync_answer(group, member))
             return
-        self.answer_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+        self.answer_sync(member, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_sync = reply
         if group.leader == member.member_id:
             self._assign(group, request.assignments, now)
 
-    def _assign(self, group: Group, assignments: Mapping[str, bytes], now: float) -> None:
+    def _assign(self, group: ClassicGroup, assignments: Mapping[str, bytes], now: float) -> None:
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         self.store(group)
         group.transition(GroupEvent.ASSIGNED, self.wall_clock())
         self._answer_syncs(group, ErrorCode.NONE, now)
 
-    def _assign_nothing(self, group: Group, now: float) -> None:
+    def _assign_nothing(self, group: ClassicGroup, now: float) -> None:
         # The assignment of this generation will never come; that of the one before no longer means anything.
         for member in group.members.values():
             member.assignment = b""
         self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
 
-    def _answer_syncs(self, group: Group, error: ErrorCode, now: float) -> None:
+    def _answer_syncs(self, group: ClassicGroup, error: ErrorCode, now: float) -> None:
         for member in group.members.values():
             if member.awaiting_sync is not None:
-                answer = views.sync_answer(group, member) if error is ErrorCode.NONE else SyncAnswer(error)
+                answer = views.sync_answer(group, member) if error is ErrorCode.NONE else SyncGroupResult(error)
                 self.answer_sync(member, answer)
                 # While it waited, its session may have run out unnoticed: only now it counts again.
                 self.sessions.heard_of(group, member, now)
 
-    def answer_sync(self, member: Member, answer: SyncAnswer) -> None:
+    def answer_sync(self, member: ClassicGroupMember, answer: SyncGroupResult) -> None:
         """Answer the member's sync, if one waits."""
         if member.awaiting_sync is not None:
             self.answers.put(member.awaiting_sync, answer)
             member.awaiting_sync = None
 
-    def _check_sync(self, group: Group, now: float) -> None:
+    def _check_sync(self, group: ClassicGroup, now: float) -> None:
         self.purgatory.check_and_complete(GroupSyncKey(group.group_id), now)
 
     # --- members go --------------------------------------------------------------------------------------------
 
-    def remove(self, group: Group, member: Member, now: float) -> None:
+    def remove(self, group: ClassicGroup, member: ClassicGroupMember, now: float) -> None:
         """Take a member out and let go what it waits for. What that means for the group is asked by `rebalance`."""
-        self.answer_join(member, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID))
-        self.answer_sync(member, SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.answer_join(member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID))
+        self.answer_sync(member, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member)
         self.sessions.check(group, member.member_id, now)
 
-    def dismiss(self, member: Member, error: ErrorCode) -> None:
+    def dismiss(self, member: ClassicGroupMember, error: ErrorCode) -> None:
         """Answer whatever the member waits for with an error."""
-        self.answer_join(member, JoinAnswer(error, member.member_id))
-        self.answer_sync(member, SyncAnswer(error))
+        self.answer_join(member, JoinGroupResult(error, member.member_id))
+        self.answer_sync(member, SyncGroupResult(error))
 
-    def remove_pending(self, group: Group, member_id: str, now: float) -> None:
+    def remove_pending(self, group: ClassicGroup, member_id: str, now: float) -> None:
         """Forget a member id that was given out: the join phase no longer waits for it."""
         group.pending_members.discard(member_id)
         self.sessions.check(group, member_id, now)
         self.check_join(group, now)
 
-    def expire_sync(self, group: Group, now: float) -> None:
+    def expire_sync(self, group: ClassicGroup, now: float) -> None:
         late = sorted(group.pending_sync)
         for member_id in late:
             self.remove(group, group.members[member_id], now)
         self.rebalance(group, f"no sync from {', '.join(late)}", now)
 
-    def expire(self, group: Group, member_id: str, now: float) -> bool:
+    def expire(self, group: ClassicGroup, member_id: str, now: float) -> bool:
         """End this one's session now, be it a member or one that is to become one. False: it is neither."""
         if member_id in group.members:
             self._expire_member(group, group.members[member_id], now)
@@ -282,22 +282,22 @@ class Rounds:
             return False
         return True
 
-    def _expire_member(self, group: Group, member: Member, now: float) -> None:
+    def _expire_member(self, group: ClassicGroup, member: ClassicGroupMember, now: float) -> None:
         self.remove(group, member, now)
         self.rebalance(group, f"member {member.member_id} has failed", now)
 
-    def _expire_pending(self, group: Group, member_id: str, now: float) -> None:
+    def _expire_pending(self, group: ClassicGroup, member_id: str, now: float) -> None:
         log.info("Group %s: %s did not come back with its member id", group.group_id, member_id)
         self.remove_pending(group, member_id, now)
 
     # --- the group as a whole ----------------------------------------------------------------------------------
 
-    def store(self, group: Group) -> None:
+    def store(self, group: ClassicGroup) -> None:
         """Write the group to the log. What is written last is what another coordinator would find."""
         group.stored = views.record(group)
         self.journal.store_group(group.group_id, group.stored)
 
-    def end(self, group: Group, error: ErrorCode, now: float) -> None:
+    def end(self, group: ClassicGroup, error: ErrorCode, now: float) -> None:
         """The group is gone from here: answer all that waits with `error` and let every operation of it go."""
         group.transition(GroupEvent.REMOVED, self.wall_clock())
         for member in group.members.values():

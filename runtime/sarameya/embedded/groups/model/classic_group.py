@@ -11,17 +11,23 @@ from collections.abc import Iterable
 
 import attrs
 
-from sarameya.embedded.groups.messages import JoinAnswer, JoinRequest, Reply, SupportedProtocol, SyncAnswer
-from sarameya.embedded.groups.states import GroupEvent, GroupState, may_happen, next_state
-from sarameya.embedded.groups.stored import GroupImage, GroupRecord, StoredOffset
-from sarameya.embedded.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, topics_of_all
+from sarameya.embedded.groups.model.group_states import GroupEvent, GroupState, may_happen, next_state
+from sarameya.embedded.groups.model.messages import (
+    JoinGroupResult,
+    JoinRequest,
+    Reply,
+    SupportedProtocol,
+    SyncGroupResult,
+)
+from sarameya.embedded.groups.model.stored import GroupImage, GroupRecord, StoredOffset
+from sarameya.embedded.groups.model.subscriptions import CONSUMER_PROTOCOL_TYPE, topics_of_all
 from sarameya.embedded.purgatory import DelayedOperation
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 
 
 @attrs.define(slots=True, eq=False)
-class Member:
+class ClassicGroupMember:
     """One member of a group. It waits for at most one answer to a join and one to a sync."""
 
     member_id: str
@@ -36,12 +42,12 @@ class Member:
     """Its first join has not been answered, so it knows no member id and cannot send heartbeats."""
     next_heartbeat: DelayedOperation | None = None
     """The wait for its next sign of life. Each sign puts a later one in its place."""
-    awaiting_join: Reply[JoinAnswer] | None = None
-    awaiting_sync: Reply[SyncAnswer] | None = None
+    awaiting_join: Reply[JoinGroupResult] | None = None
+    awaiting_sync: Reply[SyncGroupResult] | None = None
 
     @staticmethod
-    def joining(request: JoinRequest, member_id: str) -> Member:
-        return Member(
+    def joining(request: JoinRequest, member_id: str) -> ClassicGroupMember:
+        return ClassicGroupMember(
             member_id,
             request.group_instance_id,
             request.client_id,
@@ -76,7 +82,7 @@ class Member:
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
 
-class Group:
+class ClassicGroup:
     """A group of the classic protocol. `members` is in the order of joining."""
 
     def __init__(self, group_id: str, made_at: float | None = None) -> None:
@@ -91,7 +97,7 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None
         """What the members of this generation read; None where that cannot be told."""
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id -> the member id that holds it now; any other member id with it is fenced."""
         self.pending_members: set[str] = set()
@@ -105,9 +111,9 @@ class Group:
         """What the log holds of the group: a round that is under way is not in it yet."""
 
     @staticmethod
-    def from_image(image: GroupImage) -> Group:
+    def from_image(image: GroupImage) -> ClassicGroup:
         """The group as another coordinator left it in the log: Stable if it had members, else Empty."""
-        group = Group(image.group_id)
+        group = ClassicGroup(image.group_id)
         group.offsets = dict(image.offsets)
         if image.record is None:
             return group
@@ -118,7 +124,7 @@ class Group:
         for kept in record.members:
             protocols = (SupportedProtocol(record.protocol_name or "", kept.subscription),)
             group.add(
-                Member(
+                ClassicGroupMember(
                     kept.member_id,
                     kept.group_instance_id,
                     kept.client_id,
@@ -139,7 +145,7 @@ class Group:
     # --- state -------------------------------------------------------------------------------------------------
 
     def transition(self, event: GroupEvent, time_of_day: float | None) -> None:
-        """Move as the table says. Raises IllegalTransitionError where it says nothing."""
+        """Move as the table says. Raises IllegalGroupTransitionError where it says nothing."""
         self.state = next_state(self.state, event)
         self.state_time = time_of_day
 
@@ -156,7 +162,7 @@ class Group:
 
     # --- members -----------------------------------------------------------------------------------------------
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         """Let a member in. The first to come is the leader."""
         if self.leader is None:
             self.leader = member.member_id
@@ -165,7 +171,7 @@ class Group:
         self.members[member.member_id] = member
         self.pending_members.discard(member.member_id)
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ClassicGroupMember) -> None:
         """Let a member go. If it led, the member that joined first of those left leads."""
         del self.members[member.member_id]
         if member.group_instance_id is not None:
@@ -174,7 +180,7 @@ class Group:
             self.leader = next(iter(self.members), None)
         self.pending_sync.discard(member.member_id)
 
-    def replace_static(self, old: Member, new_id: str) -> Member:
+    def replace_static(self, old: ClassicGroupMember, new_id: str) -> ClassicGroupMember:
         """Put a returning static member, under its new id, in the place of the old one, with all it had."""
         new = attrs.evolve(old, member_id=new_id, is_new=False, next_heartbeat=None)
         led, was_pending = self.leader == old.member_id, old.member_id in self.pending_sync
@@ -186,7 +192,7 @@ class Group:
             self.pending_sync.add(new_id)
         return new
 
-    def has(self, member: Member) -> bool:
+    def has(self, member: ClassicGroupMember) -> bool:
         return self.members.get(member.member_id) is member
 
     def refusal(self, member_id: str, group_instance_id: str | None) -> ErrorCode:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import attrs
 
-from sarameya.embedded.groups.states import GroupState
+from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.error_codes import ErrorCode
 from sarameya.model import NO_GENERATION, CommittedOffset, TopicPartition
 
@@ -62,7 +62,7 @@ class JoinedMember(NamedTuple):
 
 
 @attrs.frozen(slots=True)
-class JoinAnswer:
+class JoinGroupResult:
     """`members` is filled for the leader alone. A v6- answer writes a None protocol name as the empty string."""
 
     error: ErrorCode
@@ -91,7 +91,7 @@ class SyncRequest:
 
 
 @attrs.frozen(slots=True)
-class SyncAnswer:
+class SyncGroupResult:
     """A member that the leader gave nothing has an empty `assignment`, without an error."""
 
     error: ErrorCode
@@ -126,7 +126,7 @@ class LeaveRequest:
 
 
 @attrs.frozen(slots=True)
-class LeaveAnswer:
+class LeaveGroupResult:
     """`members` pairs each asked-for member with its own error. v0 to v2 answer `single_error`."""
 
     error: ErrorCode
@@ -159,14 +159,14 @@ class CommitRequest:
 
 
 @attrs.frozen(slots=True)
-class CommitAnswer:
+class OffsetCommitResult:
     """One code for each partition of the request, in its order."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 @attrs.frozen(slots=True)
-class OffsetFetchAnswer:
+class OffsetFetchResult:
     """Asked for by name, a partition without a commit has offset -1; asked for all, it is left out."""
 
     error: ErrorCode
@@ -174,7 +174,7 @@ class OffsetFetchAnswer:
 
 
 @attrs.frozen(slots=True)
-class DeleteOffsetsAnswer:
+class OffsetDeleteResult:
     """OffsetDelete: the group's error, else one code a partition."""
 
     error: ErrorCode

@@ -1,0 +1,78 @@
+"""What a heartbeat is answered: two tables of checks, read from the top, the first row that holds decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from sarameya.embedded.groups.model.classic_group import ClassicGroup
+from sarameya.embedded.groups.model.group_states import GroupState
+from sarameya.embedded.groups.model.messages import HeartbeatRequest
+from sarameya.error_codes import ErrorCode
+
+
+@attrs.frozen(slots=True)
+class HeartbeatCheck:
+    """One row: if `holds`, the answer is `error`; `keeps_alive`: the member has been heard of all the same."""
+
+    holds: Callable[[ClassicGroup, HeartbeatRequest], bool]
+    error: ErrorCode
+    keeps_alive: bool = False
+
+
+def is_dead(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    return group.state is GroupState.DEAD
+
+
+def is_preparing(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    return group.state is GroupState.PREPARING_REBALANCE
+
+
+def is_not_stable(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    return group.state is not GroupState.STABLE
+
+
+def is_fenced(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    return group.refusal(request.member_id, request.group_instance_id) is ErrorCode.FENCED_INSTANCE_ID
+
+
+def is_no_member(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    return group.refusal(request.member_id, request.group_instance_id) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def is_of_other_generation(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    return request.generation != group.generation
+
+
+def always(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    return True
+
+
+HeartbeatChecks = tuple[HeartbeatCheck, ...]
+
+MEMBER_FIRST: HeartbeatChecks = (
+    HeartbeatCheck(is_dead, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    HeartbeatCheck(is_fenced, ErrorCode.FENCED_INSTANCE_ID),
+    HeartbeatCheck(is_no_member, ErrorCode.UNKNOWN_MEMBER_ID),
+    HeartbeatCheck(is_of_other_generation, ErrorCode.ILLEGAL_GENERATION),
+    # A member may drain for longer than its session timeout before it joins again: it must live that long.
+    HeartbeatCheck(is_preparing, ErrorCode.REBALANCE_IN_PROGRESS, keeps_alive=True),
+    HeartbeatCheck(always, ErrorCode.NONE, keeps_alive=True),
+)
+"""Today's Kafka: heartbeats begin with the join's answer, so CompletingRebalance is answered NONE."""
+
+STATE_FIRST: HeartbeatChecks = (
+    HeartbeatCheck(is_dead, ErrorCode.UNKNOWN_MEMBER_ID),
+    HeartbeatCheck(is_not_stable, ErrorCode.REBALANCE_IN_PROGRESS),
+    HeartbeatCheck(is_fenced, ErrorCode.FENCED_INSTANCE_ID),
+    HeartbeatCheck(is_no_member, ErrorCode.UNKNOWN_MEMBER_ID),
+    HeartbeatCheck(is_of_other_generation, ErrorCode.ILLEGAL_GENERATION),
+    HeartbeatCheck(always, ErrorCode.NONE, keeps_alive=True),
+)
+"""Kafka 0.9's order: a rebalance is answered before anything else is looked at, and keeps nobody alive."""
+
+
+def first_that_holds(checks: HeartbeatChecks, group: ClassicGroup, request: HeartbeatRequest) -> HeartbeatCheck:
+    """The row that decides. Every table ends with a row that always holds."""
+    return next(check for check in checks if check.holds(group, request))

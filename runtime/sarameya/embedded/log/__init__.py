@@ -1,0 +1,1 @@
+"""One partition's log: record batches, and the indexes and caches that Kafka keeps beside them. Pure."""
