@@ -67,7 +67,7 @@ class ApiKit:
     def append(self, topic: str, partition: int, *values: bytes) -> None:
         """Store one batch, past the produce API."""
         self.cluster.append(self.cluster.topics.partition(topic, partition), batch(*values))
-        self.cluster.settle(self.now)
+        self.cluster.complete_fetches(self.now)
 
 
 def request(message: Any, version: int, **fields: Any) -> Any:

@@ -38,13 +38,13 @@ class TestLeaders:
     def test_next_one_in_sync_is_elected(self) -> None:
         replicas = Replicas(ALL, up=ALL)
         replicas.hold(1, ReplicaLag(0, 0, in_sync=False))
-        replicas.settle(ALL)
+        replicas.update_in_sync(ALL)
         assert (replicas.in_sync, replicas.elect([1, 2])) == ([0, 2], 2)
 
     def test_one_that_lags_is_not_elected_and_the_last_in_sync_is_waited_for(self) -> None:
         replicas = Replicas([0, 1], up=[0, 1])
         replicas.hold(1, ReplicaLag(0, 0, in_sync=False))
-        replicas.settle([0, 1])
+        replicas.update_in_sync([0, 1])
         assert replicas.elect([1]) == NO_LEADER
         replicas.lead(NO_LEADER, [1])
         assert (replicas.in_sync, replicas.elect([1]), replicas.elect([0, 1])) == ([0], NO_LEADER, 0)
@@ -80,7 +80,7 @@ class TestLags:
         found = partition(3)
         found.hold(1, ReplicaLag(3, 3, in_sync=True), ALL)
         found.log.append(batch(b"v"))
-        found.settle([0, 2])
+        found.update_in_sync([0, 2])
         assert (found.replicas.in_sync, found.log.high_watermark) == ([0, 2], 4)
 
     def test_follower_has_whole_batches_only(self) -> None:
@@ -134,9 +134,9 @@ class TestNearest:
     def test_one_that_is_down_or_out_of_sync_is_none(self) -> None:
         replicas = Replicas(ALL, up=ALL)
         replicas.hold(2, ReplicaLag(5, 5, in_sync=False))
-        replicas.settle(ALL)
+        replicas.update_in_sync(ALL)
         assert self.nearest(replicas, "b") == 1
-        replicas.settle([0, 2])
+        replicas.update_in_sync([0, 2])
         assert self.nearest(replicas, "b") is None
 
     def test_leader_says_itself_what_is_before_the_log(self) -> None:

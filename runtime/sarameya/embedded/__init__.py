@@ -4,12 +4,24 @@
         cluster.produce("orders", 0, b"value")
         ...                                        # clients at cluster.bootstrap_servers
 
-Map: `cluster` (lifetime), `controls` and `log_controls` (what hurts it), `server` (connections) and `networks` (TCP,
-memory) are trio; all else is pure: `framing` (bytes <-> requests), `apis` (a file an API), `cluster_state` (what
-brokers know), `fetch_sessions`, `topics`, `replicas`, `partition_log` with what it remembers (`epoch_cache`,
-`transaction_index`, `producer_state`, `offset_index`), `coordinators` (which broker has which group),
-`group_coordinator` with `groups`, `offsets_journal` with `offsets_records` (`__consumer_offsets`), `purgatory` (who
-waits), `faults`, `sasl` (who clients are).
+`cluster` and `network` use trio; everything else is pure and is called with the current time.
+
+| part | job |
+|---|---|
+| `cluster` | lifetime, clock, producing, and inspection |
+| `cluster_controls`, `log_controls` | failures that tests cause on purpose |
+| `cluster_state` | the state that all brokers share |
+| `network/` | transports, connections, framing of requests and responses |
+| `apis/` | one module for each API |
+| `topics`, `replicas` | topics, their partitions, and the replicas of each |
+| `log/` | one partition's log |
+| `fetch_sessions` | fetch sessions of a broker (KIP-227) |
+| `coordinators` | the group coordinator of each broker |
+| `groups/` | one group coordinator |
+| `offsets_topic/` | the records of `__consumer_offsets` |
+| `purgatory` | operations that wait for an event or a deadline |
+| `faults` | requests that must fail on purpose |
+| `sasl/` | authentication of clients |
 """
 
 from sarameya.embedded.cluster import EmbeddedCluster

@@ -1,8 +1,8 @@
-"""A cluster in the process: its lifetime, its clock, and what feeds it and looks into it. Trio.
+"""The embedded cluster: its lifetime, its clock, and the methods that produce and inspect. Trio.
 
-`EmbeddedCluster` is what users see. It owns the tasks (a listener a broker, a task a connection, one timer) and calls
-the pure parts, all from one event loop: `cluster_state` for what the brokers know, `server` for what is on the wire.
-What hurts it, for tests, is in `controls`.
+`EmbeddedCluster` is the public class. It owns the tasks: a listener for each broker, a task for each connection, one
+timer. It calls the pure parts from one event loop: `cluster_state` for the brokers' state, `network.server` for their
+connections. The failures that tests cause are in `cluster_controls`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BATCH_BYTES = 64 * 1024
 
 @attrs.define(slots=True, eq=False)
 class _Broker:
-    """One broker's tasks. `running` is cancelled to stop it, `stopped` is set when it has."""
+    """One broker's tasks. Cancel `running` to stop it; `stopped` is set when it has stopped."""
 
     node: BrokerNode
     server: BrokerServer
@@ -52,22 +52,38 @@ class _Broker:
 class EmbeddedCluster(ClusterControls):
     """Kafka brokers in this process, for any client: `async with EmbeddedCluster(topics={"orders": 4}) as cluster`.
 
-    `brokers` of them, ids from 0. Over TCP on `host`: broker 0 at `port` (0: any free one), the next at the ports
-    behind it. With `in_memory` over streams of `cluster.transport` only, and then a virtual clock
-    (`trio.testing.MockClock`) rules every timer. With `tls`, a server's context, brokers speak TLS alone; with `sasl`
-    they ask clients who they are. `wall_clock` (seconds since 1970) dates records; `seed` makes the ids the brokers
-    give out the same in every run.
+    All data is in memory and is discarded at the end. Partition n of a topic is led by the n-th broker, in turn. Its
+    replicas are on all brokers, or on the leader and the `replication_factor` - 1 brokers after it.
 
-    Everything is in memory and gone at the end. Partition n of a topic is led by the n-th broker, round and round; it
-    has replicas on all brokers, or on that one and those after it, in all `replication_factor`. Clients are told the
-    rack of each broker that `racks` has one for (broker id -> rack, KIP-881), and with `rack_aware_reads` consumers who
-    say theirs are sent to the replica there (KIP-392, Kafka's RackAwareReplicaSelector). Each broker keeps
-    up to `fetch_session_slots` fetch sessions (KIP-227); with 0 every fetch names all its partitions.
-    Making one raises ConfigError for racks or replicas that cannot be. Entering raises OSError if a port is taken,
-    KafkaError for a topic that cannot be. All methods are called from the event loop, inside the `async with`; those
-    that are not `async` do not wait. Errors raised by them are KafkaErrors, with the code a client would get.
+    Call all methods from the event loop, inside the `async with`. Methods that are not `async` do not wait. They raise
+    KafkaErrors with the code that a client would get. The methods of `ClusterControls` make things go wrong on purpose.
 
-    For tests, anything can go wrong on purpose: see `ClusterControls`, whose methods this class has.
+    Args:
+        topics: Number of partitions of each topic to create.
+        brokers: Number of brokers; their ids start at 0.
+        racks: Rack of each broker that has one (KIP-881).
+        replication_factor: Replicas of each partition; None: one on every broker.
+        rack_aware_reads: Send consumers that name a rack to the replica there (KIP-392, Kafka's
+            RackAwareReplicaSelector).
+        host: Interface that brokers listen on over TCP.
+        port: Port of broker 0; the next brokers use the ports after it. 0: any free ports.
+        in_memory: Use streams of `cluster.transport` instead of TCP. A virtual clock (`trio.testing.MockClock`) then
+            controls every timer.
+        tls: A server's context, with which brokers speak only TLS.
+        sasl: Require clients to authenticate.
+        auto_create_topics: Create a topic when a client asks for its metadata.
+        default_partitions: Partitions of a topic created without a number.
+        max_batch_size: Largest record batch in bytes.
+        max_frame_size: Largest request in bytes.
+        fetch_session_slots: Fetch sessions of each broker (KIP-227). With 0, every fetch names all its partitions.
+        groups: Settings of the group coordinators.
+        wall_clock: Seconds since 1970, for record timestamps.
+        seed: Makes the ids that brokers generate the same in every run.
+
+    Raises:
+        ConfigError: Racks or replicas are impossible.
+        OSError: On entering, a port is in use.
+        KafkaError: On entering, a topic is invalid.
     """
 
     def __init__(
@@ -112,7 +128,7 @@ class EmbeddedCluster(ClusterControls):
             wall_clock=wall_clock,
             rng=random.Random(seed),
         )
-        self._gate = None if sasl is None else partial(SaslServerAuthenticator, sasl, random.Random(seed))
+        self._authenticator = None if sasl is None else partial(SaslServerAuthenticator, sasl, random.Random(seed))
         self._brokers: dict[int, _Broker] = {}
         self._lifetime: AbstractAsyncContextManager[None] = self._run()
         self._alarm = trio.Event()
@@ -127,12 +143,12 @@ class EmbeddedCluster(ClusterControls):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # What the block raised goes on as it is: through the nursery it would come out in a group.
+        # An exception of the block propagates unchanged; the nursery would wrap it in an exception group.
         await self._lifetime.__aexit__(None, None, None)
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
-        # Whatever can go wrong at the start does so before there is a nursery, and is raised as it is.
+        # Everything that can fail at the start runs before the nursery opens, so that no exception group is raised.
         async with AsyncExitStack() as unserved:
             listeners = {}
             for node_id, wanted_port in enumerate(self._initial_ports):
@@ -140,7 +156,11 @@ class EmbeddedCluster(ClusterControls):
                 unserved.push_async_callback(listener.aclose)
                 listeners[node_id] = listener
                 server = BrokerServer(
-                    self._state, node_id, self._rearm, max_frame_size=self._max_frame_size, gate=self._gate
+                    self._state,
+                    node_id,
+                    self._rearm,
+                    max_frame_size=self._max_frame_size,
+                    authenticator=self._authenticator,
                 )
                 self._brokers[node_id] = _Broker(BrokerNode(node_id, host, port), server)
             for broker in self._brokers.values():
@@ -156,7 +176,7 @@ class EmbeddedCluster(ClusterControls):
             self._nursery.cancel_scope.cancel()
 
     def _start(self, broker: _Broker, listener: trio.abc.Listener[trio.abc.Stream]) -> None:
-        # Made here and not in the task, so that a broker can be stopped before its task has run at all.
+        # Created here and not in the task, so that a broker can be stopped before its task has run.
         broker.running, broker.stopped = trio.CancelScope(), trio.Event()
         self._nursery.start_soon(self._serve, broker, listener)
 
@@ -177,12 +197,12 @@ class EmbeddedCluster(ClusterControls):
             self._state.handle_timer(trio.current_time())
 
     def _rearm(self) -> None:
-        """Something changed: wake the timer if it would now come too late. Too early does no harm."""
+        """Wake the timer if it would fire too late, since deadlines may have moved. Firing too early is harmless."""
         deadline = self._state.next_deadline()
         if deadline is not None and deadline < self._alarm_at:
             self._alarm.set()
 
-    # Where it is
+    # Addresses
 
     @property
     def bootstrap_servers(self) -> list[str]:
@@ -191,30 +211,41 @@ class EmbeddedCluster(ClusterControls):
 
     @property
     def transport(self) -> Network:
-        """Opens streams to the brokers: `await transport.connect(host, port)`."""
+        """The network that opens streams to the brokers: `await transport.connect(host, port)`."""
         return self._network
 
     # Topics and records
 
     def create_topic(self, name: str, partitions: int = 1, *, replication_factor: int | None = None) -> None:
-        """Make a topic with so many empty partitions, dealt to the brokers in turn to lead.
+        """Create a topic with empty partitions, led by the brokers in turn.
 
-        Clients see it when they next ask for metadata. Raises Refused: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS for
-        less than one or far too many, INVALID_TOPIC_EXCEPTION for a name that Kafka would not take,
-        INVALID_REPLICATION_FACTOR for more replicas than brokers, or none (None: the cluster's).
+        Clients see it when they next ask for metadata.
+
+        Args:
+            name: Name of the topic.
+            partitions: Number of partitions.
+            replication_factor: Replicas of each partition; None: the cluster's default.
+
+        Raises:
+            Refused: TOPIC_ALREADY_EXISTS; INVALID_PARTITIONS for less than one or too many; INVALID_TOPIC_EXCEPTION for
+                an illegal name; INVALID_REPLICATION_FACTOR for none or more replicas than brokers.
         """
         self._state.create_topic(name, partitions, replication_factor)
 
     def delete_topic(self, name: str) -> None:
-        """Take a topic away, with its records and all that groups have committed for it.
+        """Delete a topic, its records, and all commits for it.
 
-        Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for a topic of the brokers' own.
+        Raises:
+            Refused: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an internal topic.
         """
         self._state.delete_topic(name, trio.current_time())
         self._rearm()
 
     def log(self, topic: str, partition: int) -> PartitionLog:
-        """The log itself, to look into. What changes it goes through the cluster, which wakes who waits."""
+        """Return the log of a partition, for inspection.
+
+        Change it only through the cluster's methods, which wake waiting fetches.
+        """
         return self._state.topics.partition(topic, partition).log
 
     def produce(
@@ -240,7 +271,10 @@ class EmbeddedCluster(ClusterControls):
         codec: Codec = Codec.NONE,
         batch_bytes: int = _BATCH_BYTES,
     ) -> range:
-        """Append (key, value) records in batches of about `batch_bytes` before compression. Returns their offsets."""
+        """Append (key, value) records in batches, and return their offsets.
+
+        A batch has about `batch_bytes` before compression.
+        """
         first = self.log(topic, partition).end_offset
         timestamp = self._now_ms()
         batch: list[tuple[int, bytes | None, bytes | None, Headers]] = []
@@ -258,29 +292,35 @@ class EmbeddedCluster(ClusterControls):
     def append(self, topic: str, partition: int, batch: bytes) -> int:
         """Append one record batch (v2, as `protocol.records.build` makes it) and return its base offset."""
         appended = self._state.append(self._state.topics.partition(topic, partition), batch)
-        self._settle()
+        self._state.complete_fetches(trio.current_time())
+        self._rearm()
         return appended.base_offset
 
     # Groups
 
     def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """All that the group has committed. Raises Refused while nobody can tell: the coordinator loads, or is down."""
+        """Return all commits of a group.
+
+        Raises:
+            Refused: The coordinator is loading the group, or no broker coordinates it.
+        """
         coordinator = self._state.coordinator(self._state.coordinator_node(group_id).id)
         fetched = coordinator.fetch_offsets(group_id, None)
         if fetched.error is not ErrorCode.NONE:
-            raise Refused(fetched.error, f"the coordinator of group {group_id!r} loads its groups")
+            raise Refused(fetched.error, f"the coordinator of group {group_id!r} is loading its groups")
         return dict(fetched.offsets)
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        """The group's state and members, as its coordinator sees them now."""
+        """Return the current state and members of a group."""
         return self._state.coordinator(self._state.coordinator_node(group_id).id).describe(group_id)
 
-    # Brokers that end
+    # Stopping and starting brokers
 
     async def stop_broker(self, broker_id: int) -> None:
-        """Stop a broker: connections drop, nobody listens, it is in sync nowhere.
+        """Stop a broker: its connections drop, its port is closed, and it leaves every set of in-sync replicas.
 
-        What it led and coordinated is done by the next replica that is in sync, or by nobody till it is back.
+        The next in-sync replica takes over what it led and coordinated. If there is none, no broker does until it is
+        back.
         """
         broker = self._brokers[self._state.node(broker_id).id]
         self._state.node_down(broker_id, trio.current_time())
@@ -290,9 +330,12 @@ class EmbeddedCluster(ClusterControls):
         broker.server.unfreeze()
 
     async def start_broker(self, broker_id: int) -> None:
-        """Start a stopped broker at its old address, caught up with the leaders, without its fetch sessions.
+        """Start a stopped broker at its old address, with complete logs and without its fetch sessions.
 
-        It leads again what nobody does since it stopped. Raises OSError if its port is taken.
+        It leads again the partitions that have had no leader since it stopped.
+
+        Raises:
+            OSError: Its port is in use.
         """
         broker = self._broker(broker_id)
         listener, _, _ = await self._network.listen(broker_id, broker.node.port)
@@ -311,13 +354,7 @@ class EmbeddedCluster(ClusterControls):
             return self._brokers[broker_id]
         except KeyError:
             known = ", ".join(map(str, self._brokers))
-            raise Refused(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} (there are: {known})"
-            ) from None
-
-    def _settle(self) -> None:
-        self._state.settle(trio.current_time())
-        self._rearm()
+            raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"unknown broker {broker_id} (known: {known})") from None
 
     def _now_ms(self) -> int:
         return int(self._state.wall_clock() * 1000)

@@ -1,8 +1,7 @@
-"""What hurts a cluster: the controls of `EmbeddedCluster` for tests. None of them waits.
+"""Failures that tests cause in a cluster on purpose: the controls of `EmbeddedCluster`.
 
-A class of its own for the length of the file alone; `cluster` has the lifetimes, and what feeds a cluster and looks
-into it, `log_controls` what concerns logs. What the controls do is `cluster_state`'s and the servers'; here is what
-they are called and what they mean.
+A class of its own only to keep files short. `cluster` has the lifetime, producing and inspection; `log_controls` has
+the controls of logs. Each control calls `cluster_state` or a broker's server and returns without waiting.
 """
 
 from __future__ import annotations
@@ -21,21 +20,24 @@ from sarameya.protocol.versions import Api
 
 
 class ClusterControls(LogControls):
-    """Base of `EmbeddedCluster`.
+    """Base class of `EmbeddedCluster`.
 
-    Faults (`fail_next`, `delay_next`, `drop_next`) are armed for the next `count` requests of an API, or for all of
-    them (None), until `clear_faults`. They strike any broker's answers to anybody, unless narrowed down: to one
-    broker (`broker_id`), to one client (`client_id`, as it calls itself), to requests about one group
-    (`group_id`). Of several that would strike a request, the one armed first does.
+    `fail_next`, `delay_next` and `drop_next` arm a fault for the next `count` requests of an API, or for all of them
+    (None),
+    until `clear_faults`. A fault matches requests of any client to any broker, unless it names a broker (`broker_id`),
+    a
+    client (`client_id`) or a group (`group_id`). If several faults match a request, the one armed first is applied.
     """
 
     @abstractmethod
-    def _server(self, broker_id: int) -> BrokerServer: ...
+    def _server(self, broker_id: int) -> BrokerServer:
+        """Return the server of a broker."""
 
     @abstractmethod
-    def _servers(self) -> list[BrokerServer]: ...
+    def _servers(self) -> list[BrokerServer]:
+        """Return the servers of all brokers."""
 
-    # Answers
+    # Faults
 
     def fail_next(
         self,
@@ -47,7 +49,7 @@ class ClusterControls(LogControls):
         client_id: str | None = None,
         group_id: str | None = None,
     ) -> None:
-        """Answer the next `count` requests of `api` with `code`, and do nothing of what they ask."""
+        """Respond with `code` to the next `count` requests of `api`, without processing them."""
         self._arm(api, ErrorResponse(code), count, broker_id, client_id, group_id)
 
     def delay_next(
@@ -61,10 +63,11 @@ class ClusterControls(LogControls):
         client_id: str | None = None,
         group_id: str | None = None,
     ) -> None:
-        """Let the answers to the next `count` requests of `api` come `seconds` after they are ready.
+        """Delay the responses to the next `count` requests of `api` by `seconds`.
 
-        With `half` "request" it is the requests that come late: what they ask is done only then. All that
-        stands behind them on their connections waits, as in Kafka.
+        With `half="request"` the requests are delayed instead, so that they are processed later. Later requests on the
+        same
+        connection wait, as in Kafka.
         """
         self._arm(api, Delay(seconds, half), count, broker_id, client_id, group_id)
 
@@ -79,20 +82,21 @@ class ClusterControls(LogControls):
         client_id: str | None = None,
         group_id: str | None = None,
     ) -> None:
-        """Lose the answers to the next `count` requests of `api`: what they ask is done, and nobody hears of it.
+        """Drop the responses to the next `count` requests of `api`: these are processed, but clients get no response.
 
-        With `half` "request" it is the requests that are lost: nothing is done. The connection ends with what is
-        lost, as when a network fails; without `hang_up` it stays open, and nothing is ever heard on it again.
+        With `half="request"` the requests are dropped instead, and nothing is processed. The connection closes, as when
+        a
+        network fails. Without `hang_up` it stays open, and no further request on it is read.
         """
         self._arm(api, Drop(half, hang_up), count, broker_id, client_id, group_id)
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """The faults that are armed and not used up, in the order in which they strike."""
+        """The armed faults that are not used up, in the order in which they are tried."""
         return self._state.faults.armed
 
     def clear_faults(self) -> None:
-        """Disarm all faults. What has struck already (a delay that runs, a silent connection) goes on."""
+        """Disarm all faults. A fault that is already applied (a running delay, a silent connection) continues."""
         self._state.faults.clear()
 
     def _arm(
@@ -111,42 +115,52 @@ class ClusterControls(LogControls):
     # Brokers
 
     def disconnect(self, broker_id: int | None = None, *, client_id: str | None = None) -> None:
-        """Drop all connections in the middle of whatever they do, or one broker's, or one client's. New ones are
-        welcome."""
+        """Drop all connections at once, or those of one broker or one client. Clients may reconnect."""
         for server in self._servers() if broker_id is None else [self._server(broker_id)]:
             server.disconnect(client_id)
 
     def freeze_broker(self, broker_id: int) -> None:
-        """Let a broker hang: it takes connections and requests, does nothing, answers nothing, until `unfreeze_broker`.
+        """Freeze a broker: it accepts connections and requests but processes nothing, until `unfreeze_broker`.
 
-        As with a machine that has stopped and that nobody has noticed yet, it goes on leading and coordinating. Members
-        that cannot reach it meanwhile expire, as they would at the moment it went on. Raises Refused for a
-        broker that is not up; to stop it afterwards ends the freeze.
+        As with a machine that hangs before anyone notices, it still leads and coordinates. Members that cannot reach it
+        expire meanwhile. Stopping the broker ends the freeze.
+
+        Raises:
+            Refused: The broker is not up.
         """
         self._server(self._state.node(broker_id).id).freeze()
 
     def unfreeze_broker(self, broker_id: int) -> None:
-        """Let a frozen broker go on, with what has been asked of it meanwhile."""
+        """Unfreeze a broker. It then processes the requests that have arrived meanwhile."""
         self._server(broker_id).unfreeze()
 
     # Leaders and coordinators
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """Let another broker lead, under the next epoch. One without a replica gets that of the last of them.
+        """Make another broker the leader of a partition, under the next leader epoch.
 
-        The old leader, if it follows now, answers FENCED_LEADER_EPOCH to who asks with the old epoch, and serves reads
-        to who asks with none (KIP-392); without a replica it answers NOT_LEADER_OR_FOLLOWER. A follower that is held
-        (`hold_replica`) has less than was written: what it lacks is lost, as after an unclean election.
+        A broker without a replica gets the one of the last replica's broker. If the old leader still has a replica, it
+        answers
+        FENCED_LEADER_EPOCH to requests with the old epoch, and serves reads without an epoch (KIP-392). Without a
+        replica it
+        answers NOT_LEADER_OR_FOLLOWER. A follower that lags (`hold_replica`) truncates the log to its own end, as after
+        an
+        unclean election.
         """
         self._state.move_leader(topic, partition, broker_id, trio.current_time())
         self._rearm()
 
     def move_coordinator(self, group_id: str, broker_id: int, *, load_time: float | None = None) -> None:
-        """Let another broker coordinate the group, and those that share its partition of `__consumer_offsets`.
+        """Make another broker the coordinator of a group, and of all groups in its partition of `__consumer_offsets`.
 
-        What the old one held is answered NOT_COORDINATOR, as is what still comes to it. The new one reads its
-        groups for `load_time` seconds (None: `CoordinatorConfig.load_time`) and answers COORDINATOR_LOAD_IN_PROGRESS
-        meanwhile; it knows of them what the log does.
+        The old coordinator answers NOT_COORDINATOR to held and later requests. The new one loads the groups from the
+        log and
+        answers COORDINATOR_LOAD_IN_PROGRESS meanwhile; it knows only what the log contains.
+
+        Args:
+            group_id: The group.
+            broker_id: The new coordinator.
+            load_time: Seconds that loading takes; None: `CoordinatorConfig.load_time`.
         """
         number = self._state.offsets_partition(group_id).topic_partition.partition
         self._state.move_leader(OFFSETS_TOPIC, number, broker_id, trio.current_time(), load_time)
@@ -155,9 +169,12 @@ class ClusterControls(LogControls):
     # Groups
 
     def expire_member(self, group_id: str, member_id: str) -> None:
-        """End a member's session now, as if nothing had been heard of it for its session timeout.
+        """End a member's session now, as if its session timeout had passed without a heartbeat.
 
-        `describe_group` tells the member ids. Raises Refused with UNKNOWN_MEMBER_ID if the group has no such member.
+        `describe_group` lists the member ids.
+
+        Raises:
+            Refused: UNKNOWN_MEMBER_ID if the group has no such member.
         """
         coordinator = self._state.coordinator(self._state.coordinator_node(group_id).id)
         error = coordinator.expire_member(group_id, member_id, trio.current_time())

@@ -1,8 +1,9 @@
-"""Which broker coordinates which group: the one that leads the group's partition of `__consumer_offsets`.
+"""The group coordinators of all brokers. Pure.
 
-Pure. Owns each broker's `GroupCoordinator`, and what a change of leader means for groups: the old leader's coordinator
-gives them up, the new one's reads them from the partition's log, and nothing else: what is not in the log is lost.
-Reading takes `CoordinatorConfig.load_time`; till it is over the new coordinator says so. `cluster_state` knows leaders.
+The leader of a group's partition of `__consumer_offsets` is its coordinator. When such a partition changes its leader,
+the old coordinator unloads the groups. The new one loads them from the partition's log; anything that is not in the log
+is lost. Loading takes `CoordinatorConfig.load_time`, and requests are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile.
+`cluster_state` knows the leaders.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
 
 _COMPACT_FROM = 512
-"""Batches in a partition before compaction has its first look at it."""
+"""Batches in a partition before it is first compacted."""
 
 
 class DelayedLoad(DelayedOperation):
-    """A partition's groups are being read. It ends at its deadline; a next leader cancels it."""
+    """The load of a partition's groups. It completes at its deadline, unless a leader change cancels it."""
 
     def __init__(
         self, deadline: float, partition: EmbeddedPartition, loaded: Callable[[EmbeddedPartition, float], None]
@@ -41,7 +42,15 @@ class DelayedLoad(DelayedOperation):
 
 
 class Coordinators:
-    """All brokers' group coordinators. `partition_of` finds a group's partition, `append` stores a batch there."""
+    """A group coordinator for each broker.
+
+    Args:
+        config: Settings of the coordinators.
+        partition_of: Finds a group's partition of `__consumer_offsets`.
+        append: Appends a batch to such a partition.
+        wall_clock: Seconds since 1970.
+        rng: Generates member ids.
+    """
 
     def __init__(
         self,
@@ -66,11 +75,11 @@ class Coordinators:
 
     @property
     def node_ids(self) -> list[int]:
-        """All brokers that ever were up."""
+        """Ids of all brokers that have ever been up."""
         return sorted(self._by_node)
 
     def add(self, node_id: int) -> None:
-        """A broker is there; for one that was before, nothing changes."""
+        """Add a broker. Nothing changes if it was added before."""
         if node_id not in self._by_node:
             self._by_node[node_id] = GroupCoordinator(
                 self._config,
@@ -88,13 +97,13 @@ class Coordinators:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
 
     def is_loading(self, node_id: int) -> bool:
-        """Whether this broker still reads groups that it has taken over, so that it does not know them all."""
+        """Return True while this broker loads groups, so that it does not know all of them."""
         return any(load.partition.leader == node_id for load in self._loading.values())
 
-    # A partition of the offsets changes its leader
+    # Leader changes of a partition of `__consumer_offsets`
 
-    def give_up(self, partition: EmbeddedPartition, now: float) -> None:
-        """Its leader leads it no more: whatever waits there for its groups is answered NOT_COORDINATOR."""
+    def unload_partition(self, partition: EmbeddedPartition, now: float) -> None:
+        """Unload the groups of a partition from its leader. Held requests are answered NOT_COORDINATOR."""
         load = self._loading.pop(partition.topic_partition, None)
         if load is not None:
             self._loads.cancel(load)
@@ -103,8 +112,14 @@ class Coordinators:
             if self._partition_of(group.group_id) is partition:
                 coordinator.unload(group.group_id, now)
 
-    def take_over(self, partition: EmbeddedPartition, now: float, load_time: float | None = None) -> None:
-        """Its new leader reads its groups from the log, which takes `load_time` seconds (None: as configured)."""
+    def load_partition(self, partition: EmbeddedPartition, now: float, load_time: float | None = None) -> None:
+        """Load the groups of a partition into its new leader.
+
+        Args:
+            partition: The partition of `__consumer_offsets`.
+            now: The current time.
+            load_time: Seconds that loading takes; None: as configured.
+        """
         load = DelayedLoad(now + (self._config.load_time if load_time is None else load_time), partition, self._load)
         self._loading[partition.topic_partition] = load
         self._loads.try_complete_else_watch(load, (), now)
@@ -115,7 +130,7 @@ class Coordinators:
         for image in read_groups(partition.topic_partition, partition.log.batches()):
             coordinator.load(image, now)
 
-    # What is written there
+    # Writing and compaction
 
     def _store(self, partition: EmbeddedPartition, batch: bytes) -> LogAppendInfo:
         appended = self._append(partition, batch)
@@ -123,24 +138,26 @@ class Coordinators:
         return appended
 
     def _compact(self, partition: EmbeddedPartition) -> None:
-        """Take out what later records have replaced, whenever the log has become twice as long as it must be."""
+        """Remove replaced records when the log has doubled in batches since the last compaction."""
         name, log = partition.topic_partition, partition.log
         if log.batch_count >= self._compact_at.get(name, _COMPACT_FROM):
             log.remove_batches(superseded(name, log.batches()))
             self._compact_at[name] = max(_COMPACT_FROM, 2 * log.batch_count)
 
     def partitions_deleted(self, partitions: list[TopicPartition]) -> None:
-        """A topic is gone, and with it all that was committed for it."""
+        """Delete all commits for the partitions of a deleted topic."""
         for coordinator in self._by_node.values():
             coordinator.partitions_deleted(partitions)
 
     # Time
 
     def next_deadline(self) -> float | None:
+        """Return the time of the next `handle_timer` call; None if nothing waits."""
         deadlines = [self._loads.next_deadline(), *(c.next_deadline() for c in self._by_node.values())]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def handle_timer(self, now: float) -> None:
+        """Complete every load, and expire every operation, that is due."""
         self._loads.expire(now)
         for coordinator in self._by_node.values():
             coordinator.handle_timer(now)

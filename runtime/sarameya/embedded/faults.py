@@ -1,7 +1,8 @@
-"""Requests that are to go wrong on purpose. Pure; asked once for every request.
+"""Faults: requests that must fail on purpose. Pure; `Faults.take` is called once for each request.
 
-A fault is armed for the next so many requests of an API, from anybody or from some. What it does to a request is one
-of three actions; `apis` carries out the first, `server`, which has the connection, the others.
+A fault is armed for a number of requests of an API, from all clients or some. Its action is one of three. `apis`
+applies
+an `ErrorResponse`; `network.server`, which has the connection, applies a `Delay` or a `Drop`.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 
 Half = Literal["request", "answer"]
-"""Which half of an exchange a fault strikes: before the broker has done what is asked, or after."""
+"""The half of an exchange that a fault affects: "request" is before the broker processes it, "answer" is after."""
 
 
 @attrs.frozen(slots=True)
 class ErrorResponse:
-    """Answer with an error code, and do nothing of what is asked."""
+    """Respond with an error code, without processing the request."""
 
     code: ErrorCode
 
 
 @attrs.frozen(slots=True)
 class Delay:
-    """Let one half come `seconds` late. What stands behind it on its connection is late too."""
+    """Delay one half by `seconds`. Later requests on the same connection wait."""
 
     seconds: float
     half: Half = "answer"
@@ -36,7 +37,7 @@ class Delay:
 
 @attrs.frozen(slots=True)
 class Drop:
-    """Lose one half. `hang_up`: the connection ends with it; else it stays open, and never says a word again."""
+    """Drop one half. The connection closes, or with `hang_up=False` stays open without any further response."""
 
     half: Half = "answer"
     hang_up: bool = True
@@ -47,9 +48,9 @@ Action = ErrorResponse | Delay | Drop
 
 @attrs.frozen(slots=True, kw_only=True)
 class Fault:
-    """What becomes of the next requests of `api`: of the next `remaining` ones, or of all (None).
+    """An action for the next `remaining` requests of `api`, or for all of them (None).
 
-    The other fields narrow it down; None means any.
+    The other fields narrow the requests down; None matches any.
     """
 
     api: Api
@@ -60,7 +61,7 @@ class Fault:
     group_id: str | None = None
 
     def strikes(self, node_id: int, request: ReceivedRequest) -> bool:
-        """Whether this request, at this broker, is one that the fault is meant for."""
+        """Return True if the fault applies to this request at this broker."""
         return (
             request.api is self.api
             and self.broker_id in (None, node_id)
@@ -70,28 +71,32 @@ class Fault:
 
 
 class Faults:
-    """What is armed. Of several faults that would strike a request, the one armed first does."""
+    """Armed faults. If several match a request, the one armed first is applied."""
 
     def __init__(self) -> None:
         self._armed: list[Fault] = []
 
     @property
     def armed(self) -> tuple[Fault, ...]:
-        """What has not been used up."""
+        """Faults that are not used up."""
         return tuple(self._armed)
 
     def arm(self, fault: Fault) -> None:
-        """Raises ValueError for a number of requests that cannot be."""
+        """Arm a fault.
+
+        Raises:
+            ValueError: The number of requests is less than one.
+        """
         if fault.remaining is not None and fault.remaining < 1:
-            raise ValueError(f"a fault strikes one request at least, not {fault.remaining}")
+            raise ValueError(f"a fault must apply to at least one request, not {fault.remaining}")
         self._armed.append(fault)
 
     def clear(self) -> None:
-        """Nothing is armed any more."""
+        """Disarm all faults."""
         self._armed.clear()
 
     def take(self, node_id: int, request: ReceivedRequest) -> Action | None:
-        """What becomes of this request to this broker; None: it is served like any other."""
+        """Return the action for this request at this broker, and count it; None if no fault matches."""
         for place, fault in enumerate(self._armed):
             if fault.strikes(node_id, request):
                 if fault.remaining == 1:
@@ -103,7 +108,7 @@ class Faults:
 
 
 def groups_named(body: Any) -> set[str]:
-    """The groups that a request is about, whatever its API calls them."""
+    """Return the group ids in a request, in whatever fields its API has them."""
     return set(_groups_named(body))
 
 

@@ -1,12 +1,12 @@
-"""Fetch sessions (KIP-227): what a client need not say again, and what a broker need not say again. Pure.
+"""Fetch sessions (KIP-227): a client names only changed partitions, and a broker returns only changed ones. Pure.
 
-A client names its partitions once (epoch 0) and from then on only those that it wants otherwise or not any more; the
-answer names those that have news. Owns what a session holds, which fetches belong to it, what of an answer is news, and
-who must go when there are too many sessions. What stands in the logs is asked by `apis.fetch_reading`, how it
-is said on the wire is `apis.fetch`'s.
+A client names all its partitions once (epoch 0). Later fetches of the session name only those that it adds, changes or
+removes. Responses contain only partitions with new data or a changed state. This module decides which fetch belongs to
+which session, which partitions a response contains, and which session is evicted. `apis.fetch_reading` reads the logs;
+`apis.fetch` has the wire format.
 
-One `FetchSessions` is what one broker keeps, until it stops. The rules are those of Kafka's FetchSession.scala; but for
-its cache's shards: here all sessions share one, or few slots would be none.
+Each broker has one `FetchSessions` until it stops. The rules are those of Kafka's FetchSession.scala, except that there
+are no cache shards: a few slots split over shards would be none.
 """
 
 from __future__ import annotations
@@ -24,32 +24,35 @@ from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.error_codes import ErrorCode
 
 NO_SESSION = 0
-"""The id of no session."""
+"""The session id of a fetch without a session."""
 
-INITIAL_EPOCH, FINAL_EPOCH = 0, -1
-"""A fetch that wants a new session, and one that wants none; either closes the session that it names."""
+INITIAL_EPOCH = 0
+"""Epoch of a fetch that asks for a new session. It closes the session that it names."""
+
+FINAL_EPOCH = -1
+"""Epoch of a fetch that wants no session. It closes the session that it names."""
 
 DEFAULT_SESSION_SLOTS = 1000
 """Kafka's `max.incremental.fetch.session.cache.slots`."""
 
 EVICTION_TIME = 120.0
-"""Seconds for which a session is safe from a larger one, and after which an unused one is stale."""
+"""Seconds during which a larger session cannot evict a new one, and after which an unused one is stale."""
 
 _LAST_EPOCH = _LAST_ID = 2**31 - 1
 _UNKNOWN = -1
 
 PartitionKey = tuple[uuid.UUID | str, int]
-"""A partition as its client names it: by the topic's id (Fetch v13 and later, KIP-516) or by its name."""
+"""A partition as its client names it: by topic id (Fetch v13 and later, KIP-516) or by topic name."""
 
 
 @attrs.define(slots=True, eq=False)
 class FetchPartition:
-    """One partition that a client reads: what it asked last, and what it was told last."""
+    """A partition as a client fetches it, and the state that was last returned to the client."""
 
     topic: str | None
-    """None while this broker does not know the topic's id."""
+    """None while this broker does not know the topic id."""
     topic_id: uuid.UUID | None
-    """None where the client names topics by name."""
+    """None if the client names topics by name."""
     partition: int
     fetch_offset: int
     max_bytes: int
@@ -57,26 +60,27 @@ class FetchPartition:
     last_fetched_epoch: int
     high_watermark: int = _UNKNOWN
     log_start_offset: int = _UNKNOWN
-    place: EmbeddedPartition | None = None
-    """Where it was found last, by the topic's name, and its id if that was said."""
+    found: EmbeddedPartition | None = None
+    """The partition as it was last found by topic name, and by topic id if the client sent one."""
 
     @property
     def key(self) -> PartitionKey:
+        """The key of this partition within a session."""
         return (self.topic or "" if self.topic_id is None else self.topic_id), self.partition
 
-    def ask(self, wanted: FetchPartition) -> None:
-        """The client wants it otherwise from now on."""
+    def update_request(self, wanted: FetchPartition) -> None:
+        """Take over the parameters of a later fetch."""
         self.fetch_offset = wanted.fetch_offset
         self.max_bytes = wanted.max_bytes
         self.leader_epoch = wanted.leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
-    def tell(self, read: PartitionReadResult) -> bool:
-        """Whether this is news, remembering that it was told.
+    def update_response(self, read: PartitionReadResult) -> bool:
+        """Remember what is returned to the client. Return True if it differs from the last response.
 
-        After an error the high watermark counts as unknown, so that it is news that the error has gone.
+        After an error the high watermark is unknown, so that the end of the error counts as a difference.
         """
-        is_news = (
+        is_changed = (
             bool(read.records)
             or self.high_watermark != read.high_watermark
             or self.log_start_offset != read.log_start_offset
@@ -86,12 +90,12 @@ class FetchPartition:
         )
         self.high_watermark = read.high_watermark
         self.log_start_offset = read.log_start_offset
-        return is_news
+        return is_changed
 
 
 @attrs.frozen(slots=True)
 class PartitionReadResult:
-    """What there is to say about one partition. Offsets are -1 beside an error."""
+    """Result of reading one partition. Offsets are -1 beside an error."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = _UNKNOWN
@@ -100,10 +104,10 @@ class PartitionReadResult:
     records: bytes = b""
     diverging: EpochEnd | None = None
     aborted: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset) of aborted transactions; None where nobody asks for them."""
+    """(producer id, first offset) of aborted transactions; None for `read_uncommitted`."""
     preferred_read_replica: int = -1
     leader: tuple[int, int] | None = None
-    """(leader id, leader epoch), told with an error that says that the client looks in the wrong place (KIP-951)."""
+    """(leader id, leader epoch), returned with an error that a leader change explains (KIP-951)."""
 
 
 Reads = list[tuple[FetchPartition, PartitionReadResult]]
@@ -111,7 +115,7 @@ Reads = list[tuple[FetchPartition, PartitionReadResult]]
 
 @attrs.frozen(slots=True)
 class FetchSessionResponse:
-    """What is told to a client of what was read."""
+    """The session id and the partitions to return to a client."""
 
     session_id: int
     reads: Reads
@@ -119,28 +123,31 @@ class FetchSessionResponse:
 
 
 class FetchContext(ABC):
-    """One fetch, from the request to its answer, which may be later."""
+    """One fetch from its request to its response."""
 
     @property
     @abstractmethod
     def partitions(self) -> Iterable[FetchPartition]:
-        """What it reads, in the order in which it is read."""
+        """Partitions to read, in order."""
 
     @property
     @abstractmethod
-    def tells_all(self) -> bool:
-        """Whether every partition is told of, or only those with news."""
+    def returns_all(self) -> bool:
+        """True if the response contains every partition; False if only changed ones."""
 
     @abstractmethod
     def answer(self, reads: Reads, now: float) -> FetchSessionResponse:
-        """What of `reads` is told: one for each of `partitions`, but for some without news maybe. Called once."""
+        """Return the response for `reads`. Called once.
+
+        `reads` has a result for each of `partitions`; unchanged partitions may be missing.
+        """
 
 
 Partitions = dict[PartitionKey, FetchPartition]
 
 
 class _SessionlessFetch(FetchContext):
-    tells_all = True
+    returns_all = True
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
@@ -154,7 +161,7 @@ class _SessionlessFetch(FetchContext):
 
 
 class _FullFetch(_SessionlessFetch):
-    """Names all its partitions, and is told of all. A session for the next ones is made with its answer, if one may."""
+    """A fetch that names all its partitions and gets all of them. Its response opens a session if there is a slot."""
 
     def __init__(self, partitions: Partitions, sessions: FetchSessions, uses_topic_ids: bool) -> None:
         super().__init__(partitions)
@@ -163,13 +170,13 @@ class _FullFetch(_SessionlessFetch):
 
     def answer(self, reads: Reads, now: float) -> FetchSessionResponse:
         for partition, read in reads:
-            partition.tell(read)
+            partition.update_response(read)
         session_id = self._sessions.create({p.key: p for p, _ in reads}, self._uses_topic_ids, now)
         return FetchSessionResponse(session_id, reads)
 
 
 class _IncrementalFetch(FetchContext):
-    tells_all = False
+    returns_all = False
 
     def __init__(self, session: _FetchSession) -> None:
         self._session = session
@@ -181,14 +188,14 @@ class _IncrementalFetch(FetchContext):
 
     def answer(self, reads: Reads, now: float) -> FetchSessionResponse:
         session = self._session
-        if session.epoch != self._epoch:  # the client has asked again meanwhile, over another connection
+        if session.epoch != self._epoch:  # the client has fetched again meanwhile, over another connection
             return FetchSessionResponse(session.id, [], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        news = [(partition, read) for partition, read in reads if partition.tell(read)]
-        for partition, read in news:
+        changed = [(partition, read) for partition, read in reads if partition.update_response(read)]
+        for partition, read in changed:
             if read.records:
-                # To the end, so that those behind it come first when an answer has no room for all.
+                # Move it to the end, so that the others come first when a response has no room for all.
                 session.partitions[partition.key] = session.partitions.pop(partition.key)
-        return FetchSessionResponse(session.id, news)
+        return FetchSessionResponse(session.id, changed)
 
 
 @attrs.define(slots=True, eq=False)
@@ -199,7 +206,7 @@ class _FetchSession:
     created: float
     last_used: float
     epoch: int = INITIAL_EPOCH + 1
-    """That of the next fetch."""
+    """Epoch of the next fetch."""
 
     def advance(self) -> None:
         self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
@@ -208,13 +215,13 @@ class _FetchSession:
         for key, partition in wanted.items():
             known = self.partitions.setdefault(key, partition)
             if known is not partition:
-                known.ask(partition)
+                known.update_request(partition)
         for key in forgotten:
             self.partitions.pop(key, None)
 
 
 class FetchSessions:
-    """One broker's sessions, `slots` of them at most."""
+    """Fetch sessions of one broker, at most `slots`."""
 
     def __init__(self, rng: random.Random, *, slots: int = DEFAULT_SESSION_SLOTS) -> None:
         self._rng = rng
@@ -234,17 +241,29 @@ class FetchSessions:
         uses_topic_ids: bool,
         now: float,
     ) -> FetchContext:
-        """A fetch has come. Raises Refused, which concerns the fetch as a whole:
+        """Start a fetch.
 
-        FETCH_SESSION_ID_NOT_FOUND for a session that was closed or evicted, INVALID_FETCH_SESSION_EPOCH for a fetch out
-        of turn, FETCH_SESSION_TOPIC_ID_ERROR where topics are named otherwise than by the fetch that made the session.
+        Args:
+            session_id: The session that the client names.
+            epoch: The client's session epoch.
+            wanted: Partitions that the fetch adds or changes.
+            forgotten: Partitions that it removes.
+            uses_topic_ids: True if the client names topics by id.
+            now: The current time.
+
+        Raises:
+            Refused: FETCH_SESSION_ID_NOT_FOUND for a closed or evicted session; INVALID_FETCH_SESSION_EPOCH for a fetch
+            out
+                of order; FETCH_SESSION_TOPIC_ID_ERROR if the session names topics the other way. It refuses the fetch
+                as a
+                whole.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
             return _SessionlessFetch(wanted) if epoch == FINAL_EPOCH else _FullFetch(wanted, self, uses_topic_ids)
         session = self._sessions.get(session_id)
         if session is None:
-            raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
+            raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"unknown fetch session {session_id}")
         if session.epoch != epoch:
             raise Refused(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -253,7 +272,7 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             named = "ids" if session.uses_topic_ids else "names"
             raise Refused(
-                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} has its topics by their {named}"
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} names topics by their {named}"
             )
         session.update(wanted, forgotten)
         if not session.partitions:
@@ -264,7 +283,7 @@ class FetchSessions:
         return _IncrementalFetch(session)
 
     def create(self, partitions: Partitions, uses_topic_ids: bool, now: float) -> int:
-        """The id of a new session; NO_SESSION if there is no slot, and none that must be given up for it."""
+        """Create a session and return its id; NO_SESSION if there is no slot and no session to evict."""
         if len(self._sessions) >= self._slots and not self._evict_for(len(partitions), now):
             return NO_SESSION
         session_id = self._rng.randint(1, _LAST_ID)
@@ -274,13 +293,13 @@ class FetchSessions:
         return session_id
 
     def _evict_for(self, size: int, now: float) -> bool:
-        """Close the session used least lately if it is stale, else the smallest of the old ones if it is smaller."""
+        """Evict the least recently used session if it is stale, else the smallest old one if smaller than `size`."""
         sessions = self._sessions.values()
         stalest = min(sessions, key=lambda session: (session.last_used, session.id), default=None)
         if stalest is not None and now - stalest.last_used > EVICTION_TIME:
             del self._sessions[stalest.id]
             return True
-        # Whether one is old was found out when it was last used.
+        # A session's age counts up to its last use.
         old = (session for session in sessions if session.last_used - session.created > EVICTION_TIME)
         smallest = min(old, key=lambda session: (len(session.partitions), session.id), default=None)
         if smallest is not None and len(smallest.partitions) < size:

@@ -1,6 +1,6 @@
-"""What hurts logs, and what is written to them that no producer writes: controls of `EmbeddedCluster` for tests.
+"""Controls of `EmbeddedCluster` that damage logs, or write records to them that no producer writes. For tests.
 
-None of them waits. What they do is `cluster_state`'s; here is what they are called and what they mean.
+Each control calls `cluster_state` and returns without waiting.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sarameya.protocol.records import build
 
 
 class LogControls(ABC):
-    """Base of `EmbeddedCluster`."""
+    """Base class of `EmbeddedCluster`."""
 
     _state: ClusterState
 
@@ -46,16 +46,28 @@ class LogControls(ABC):
         high_watermark: int | None = None,
         in_sync: bool = False,
     ) -> None:
-        """Let a follower have the log up to `offset` only (None: up to where it ends now), until `release_replica`.
+        """Stop a follower's replication at `offset`, until `release_replica`.
 
-        Readers are shown what stands before its `high_watermark` (None: all that it has), which may be behind: it
-        comes with the next records. Beyond `offset` it answers OFFSET_OUT_OF_RANGE. It is in sync no more, so that
-        the leader sends nobody to it, and goes on without it; with `in_sync` the leader waits for it instead, and
-        shows nobody what it does not have (producers are answered all the same, whatever `acks` they want). Batches
-        that reach beyond `offset` are not there at all.
+        A fetch beyond `offset` is answered OFFSET_OUT_OF_RANGE. Batches that reach beyond `offset` are missing as a
+        whole.
 
-        Raises Refused with REPLICA_NOT_AVAILABLE for a broker that does not follow, ValueError for offsets outside the
-        log, or before what has been shown to readers for one that is to be in sync.
+        Args:
+            topic: The topic.
+            partition: The partition.
+            broker_id: The follower.
+            offset: End of the follower's log; None: the current log end.
+            high_watermark: The high watermark that the follower knows; None: the end of its log. It may lag, since
+            followers
+                learn it with the next records.
+            in_sync: Keep the follower in sync, so that the high watermark stays at `offset`. Producers get their
+            response
+                anyway, whatever their `acks`. By default it leaves the in-sync replicas: the high watermark advances
+                without
+                it, and consumers are not sent to it.
+
+        Raises:
+            Refused: REPLICA_NOT_AVAILABLE if the broker does not follow.
+            ValueError: An offset is outside the log, or below the high watermark for a replica that stays in sync.
         """
         end = self.log(topic, partition).end_offset if offset is None else offset
         lag = ReplicaLag(end, end if high_watermark is None else high_watermark, in_sync)
@@ -63,38 +75,40 @@ class LogControls(ABC):
         self._rearm()
 
     def release_replica(self, topic: str, partition: int, broker_id: int) -> None:
-        """Let a follower that is held catch up, and be in sync again."""
+        """Let a held follower catch up and be in sync again."""
         self._state.release_replica(topic, partition, broker_id, trio.current_time())
         self._rearm()
 
     # Topics and logs
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Let the topic have `partitions` of them in all."""
+        """Grow a topic to `partitions` partitions in all."""
         self._state.grow_topic(topic, partitions)
 
     def append_raw(self, topic: str, partition: int, data: bytes, last_offset: int) -> None:
-        """Put any bytes into a log, standing for the offsets up to `last_offset`: see `PartitionLog.append_raw`."""
+        """Append any bytes to a log, as the offsets up to `last_offset`; see `PartitionLog.append_raw`."""
         self.log(topic, partition).append_raw(data, last_offset)
-        self._touch(topic, partition)
+        self._log_changed(topic, partition)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Let retention take the records before an offset.
+        """Delete the records before an offset, as retention does.
 
-        Fetches that wait are not told, as in Kafka: who is before it finds out when something comes, or with the next.
+        As in Kafka, this wakes no fetch. A consumer behind the new log start notices when records arrive, or with its
+        next
+        fetch.
         """
         self.log(topic, partition).delete_before(before_offset)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Cut the log off at an offset, as an unclean election does; raise the epoch with `move_leader`.
+        """Truncate a log at an offset, as an unclean election does. Use `move_leader` to start a new leader epoch.
 
-        Of a broker that is stopped and started again after it, it is what a crash does whose last writes are lost.
+        Between stopping and starting a broker, this simulates a crash that lost the last writes.
         """
         self._state.truncate(topic, partition, offset, trio.current_time())
         self._rearm()
 
-    def _touch(self, topic: str, partition: int) -> None:
-        self._state.touch(TopicPartition(topic, partition), trio.current_time())
+    def _log_changed(self, topic: str, partition: int) -> None:
+        self._state.log_changed(TopicPartition(topic, partition), trio.current_time())
         self._rearm()
 
     # Transactions
@@ -111,10 +125,15 @@ class LogControls(ABC):
         producer_id: int,
         producer_epoch: int = 0,
     ) -> int:
-        """Append one record as part of the producer's transaction, which it begins if none is open there (KIP-98).
+        """Append one record to the producer's transaction, which begins if none is open in this log (KIP-98).
 
-        Returns its offset. Any number that no client was given will do as a producer id: nobody coordinates these
-        transactions. `timestamp` is in ms; None: now. Raises Refused with INVALID_PRODUCER_EPOCH for an old epoch.
+        Use any producer id that no client was given, since no coordinator manages these transactions.
+
+        Returns:
+            The offset of the record.
+
+        Raises:
+            Refused: INVALID_PRODUCER_EPOCH for an old epoch.
         """
         if timestamp is None:
             timestamp = self._now_ms()
@@ -137,8 +156,16 @@ class LogControls(ABC):
     ) -> dict[TopicPartition, int]:
         """Write the markers that commit or abort the producer's transaction, and return their offsets.
 
-        Into each of `partitions`, as (topic, number), whether it has one open there or not; None: wherever it has.
-        Raises Refused with INVALID_PRODUCER_EPOCH for an old epoch, before anything is written.
+        Args:
+            producer_id: The producer.
+            commit: True to commit, False to abort.
+            producer_epoch: Its epoch.
+            partitions: (topic, partition) pairs to write to, with or without an open transaction; None: every partition
+            with
+                an open one.
+
+        Raises:
+            Refused: INVALID_PRODUCER_EPOCH for an old epoch. Nothing is written then.
         """
         written = self._state.end_transaction(
             producer_id, producer_epoch, partitions, committed=commit, now=trio.current_time()

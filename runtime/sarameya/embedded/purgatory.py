@@ -1,11 +1,11 @@
-"""The purgatory: operations that wait for an event or for a deadline, whichever comes first. Pure: no clock.
+"""Kafka's purgatory: operations that wait for an event or a deadline, whichever comes first. Pure: no clock.
 
-A long poll waits for bytes, a join for the other members, a heartbeat for the next one. Each is a `DelayedOperation`
-that is watched under one or more keys; whoever changes what a key stands for calls `check_and_complete(key, now)`. An
-operation completes exactly once. Every call is O(log n) for each operation it touches, and a completed operation is
-let go of at once, also by the heap of deadlines.
+A long poll waits for bytes, a join for the other members, a session for the next heartbeat. Each is a
+`DelayedOperation`, watched under one or more keys. Whoever changes what a key stands for calls
+`check_and_complete(key, now)`. An operation completes exactly once. Every call is O(log n) for each operation it
+touches. A completed operation is released at once, also by the heap of deadlines.
 
-The driver calls `expire(now)` at `next_deadline()`. Operations may use the purgatory again while they complete.
+The caller calls `expire(now)` at `next_deadline()`. Operations may use the purgatory again while they complete.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ import attrs
 
 
 class DelayedOperation(ABC):
-    """Something that waits. `deadline` is when it stops waiting, on the caller's clock."""
+    """An operation that waits until `deadline`, on the caller's clock, or until it can complete."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
 
     @abstractmethod
     def can_complete(self) -> bool:
-        """Whether what it waits for is here. Asked when it begins to wait and when one of its keys is checked."""
+        """Return True if the awaited event has happened. Called at first and whenever one of its keys is checked."""
 
     @abstractmethod
     def on_complete(self, now: float) -> None:
-        """Called exactly once, when the wait is over, by event or by deadline."""
+        """End the wait. Called exactly once, after the event or at the deadline."""
 
     def on_expire(self, now: float) -> None:
-        """Called after `on_complete` if it was the deadline that ended the wait."""
+        """Called after `on_complete` if the deadline ended the wait."""
 
 
 @attrs.define(slots=True, order=False, eq=False)
 class _Entry:
-    """A place in the heap. Emptied when its operation completes, so that the heap keeps nothing alive."""
+    """An entry of the heap. It is emptied when its operation completes, so that the heap keeps no operation alive."""
 
     operation: DelayedOperation | None
     keys: frozenset[Hashable]
@@ -54,15 +54,19 @@ class Purgatory:
         self._order = count()
 
     def __len__(self) -> int:
-        """How many operations wait."""
+        """Return the number of waiting operations."""
         return len(self._waiting)
 
     def watched(self, key: Hashable) -> int:
-        """How many operations wait for this key."""
+        """Return the number of operations that wait for this key."""
         return len(self._watchers.get(key, ()))
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable], now: float) -> bool:
-        """Complete the operation if it can be or its deadline has passed, else watch it. True: it completed."""
+        """Complete the operation if it can complete or its deadline has passed; else watch it.
+
+        Returns:
+            True if the operation completed.
+        """
         if operation.can_complete():
             operation.on_complete(now)
             return True
@@ -78,10 +82,10 @@ class Purgatory:
         return False
 
     def check_and_complete(self, key: Hashable, now: float) -> int:
-        """Complete the operations watching `key` that can be. Says how many were."""
+        """Complete the operations under `key` that can complete. Return their number."""
         completed = 0
         for operation in tuple(self._watchers.get(key, ())):
-            # The one before may have completed or cancelled this one.
+            # An earlier operation may have completed or cancelled this one.
             if operation in self._waiting and operation.can_complete():
                 self._forget(operation)
                 operation.on_complete(now)
@@ -89,20 +93,20 @@ class Purgatory:
         return completed
 
     def cancel(self, operation: DelayedOperation) -> bool:
-        """Stop waiting without completing (nobody wants the answer any more). False: it does not wait here."""
+        """Stop an operation's wait without completing it. Return False if it does not wait here."""
         if operation not in self._waiting:
             return False
         self._forget(operation)
         return True
 
     def next_deadline(self) -> float | None:
-        """The earliest deadline of what waits; None if nothing does."""
+        """Return the earliest deadline of all waiting operations; None if there are none."""
         while self._heap and self._heap[0][2].operation is None:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def expire_next(self, now: float) -> bool:
-        """Complete the operation with the earliest deadline if that has come. False: none is due."""
+        """Complete the operation with the earliest deadline if that has passed. Return False if none is due."""
         deadline = self.next_deadline()
         if deadline is None or deadline > now:
             return False
@@ -114,7 +118,7 @@ class Purgatory:
         return True
 
     def expire(self, now: float) -> int:
-        """Complete every operation whose deadline has come, in the order of the deadlines. Says how many."""
+        """Complete every operation whose deadline has passed, in the order of the deadlines. Return their number."""
         expired = 0
         while self.expire_next(now):
             expired += 1
@@ -131,7 +135,7 @@ class Purgatory:
         self._compact()
 
     def _compact(self) -> None:
-        # Empty entries cost O(1) each this way: the heap is rebuilt only when they are the majority.
+        # The heap is rebuilt only when most entries are empty, so that each costs O(1).
         if len(self._heap) > 2 * len(self._waiting) + 16:
             self._heap = [item for item in self._heap if item[2].operation is not None]
             heapq.heapify(self._heap)

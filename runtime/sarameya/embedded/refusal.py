@@ -1,4 +1,4 @@
-"""How the broker's pure parts say no: an error code for the wire, and why, for whoever reads the answer."""
+"""The exception with which the pure parts of the broker refuse a request."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from sarameya.errors import KafkaError
 
 
 class Refused(KafkaError):
-    """The broker does not do what was asked. `code` travels in the answer, `why` beside it where there is room.
+    """A broker's refusal of a request.
 
-    Who calls the broker in the process (`EmbeddedCluster.produce`) gets it raised.
+    `code` is sent in the response, and `why` beside it if the response has a field for it. Callers in this process
+    (`EmbeddedCluster.produce`) get the exception itself.
     """
 
     def __init__(self, code: ErrorCode, why: str) -> None:

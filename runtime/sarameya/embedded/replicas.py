@@ -1,8 +1,10 @@
-"""One partition's replicas: which brokers have one, who leads, who is in sync, and how far the others have got. Pure.
+"""One partition's replicas: which brokers have one, which leads, which are in sync, and how far followers lag. Pure.
 
-There is one log, the leader's; a follower has it too, as soon as it is written. One that is held back, for tests, has
-it up to an offset only. Owns the rules of who may lead, who is in sync and who is the best to read from (KIP-392);
-what a change of leader does to the log is `topics.Partition`'s, to groups `cluster_state`'s.
+All replicas share the leader's log, so a follower has each record as soon as it is appended. A follower that a test
+holds back has the log only up to an offset.
+
+This module decides which broker leads, which are in sync, and which one is best to read from (KIP-392).
+`topics.EmbeddedPartition` applies a leader change to the log, `cluster_state` to groups.
 """
 
 from __future__ import annotations
@@ -12,27 +14,34 @@ from collections.abc import Collection, Mapping, Sequence
 import attrs
 
 NO_LEADER = -1
+"""The leader id of a partition without a leader."""
 
 
 @attrs.frozen(slots=True)
 class ReplicaLag:
-    """How far a follower has got that is held back."""
+    """How far a held follower has replicated the log."""
 
     end_offset: int
-    """Of its log: nothing from here on is there."""
+    """End of the follower's log."""
     high_watermark: int
-    """What it knows of the leader's: nothing from here on is shown to readers."""
+    """The high watermark that the follower knows. It serves no record at or after it."""
     in_sync: bool
-    """Whether the leader still waits for it, so that nothing is shown to anybody that it does not have."""
+    """True if the follower stays in sync, so that the leader's high watermark cannot pass its log end."""
 
-    def cut_off(self, offset: int) -> ReplicaLag:
+    def truncated(self, offset: int) -> ReplicaLag:
+        """Return the lag after the log was truncated at `offset`."""
         return attrs.evolve(
             self, end_offset=min(self.end_offset, offset), high_watermark=min(self.high_watermark, offset)
         )
 
 
 class Replicas:
-    """`ids`: the brokers that have a replica, who leads first; `up`: those of all brokers that are up."""
+    """The replicas of one partition.
+
+    Args:
+        ids: Brokers with a replica, the preferred leader first.
+        up: All brokers that are up.
+    """
 
     def __init__(self, ids: Sequence[int], up: Collection[int]) -> None:
         self.ids = list(ids)
@@ -43,23 +52,25 @@ class Replicas:
 
     @property
     def lags(self) -> Mapping[int, ReplicaLag]:
-        """The followers that are held back."""
+        """Followers that are held back."""
         return self._lags
 
     @property
     def replicated_to(self) -> int | None:
-        """What all in-sync replicas have ends here; None: where the leader's log does."""
+        """Offset up to which all in-sync replicas have the log; None: up to its end."""
         return min((lag.end_offset for node_id, lag in self._lags.items() if node_id in self.in_sync), default=None)
 
     def elect(self, up: Collection[int]) -> int:
-        """Who should lead: the first in sync that is up; NO_LEADER if there is none, for a log that lags would lose
-        records."""
+        """Return the broker that should lead: the first in-sync replica that is up, else NO_LEADER.
+
+        A replica that is not in sync is not elected, since it would lose records.
+        """
         return next((node_id for node_id in self.ids if node_id in self.in_sync and node_id in up), NO_LEADER)
 
     def lead(self, node_id: int, up: Collection[int]) -> ReplicaLag | None:
-        """`node_id` (or NO_LEADER) leads from now on. Says how far it had got if it lags: its log is the log now.
+        """Make `node_id` (or NO_LEADER) the leader. Return its lag if it was held: its log is now the partition's log.
 
-        One that had no replica gets one, in place of the last, as when a partition is reassigned.
+        A broker without a replica takes the place of the last one, as when a partition is reassigned.
         """
         lag = self._lags.pop(node_id, None)
         if node_id not in (NO_LEADER, *self.ids):
@@ -68,18 +79,21 @@ class Replicas:
             self.ids[-1:] = [node_id]
         self.leader = node_id
         if lag is not None:
-            self.cut_off(lag.end_offset)
+            self.truncate(lag.end_offset)
             if not lag.in_sync:
                 self.in_sync = [node_id]
-        self.settle(up)
+        self.update_in_sync(up)
         return lag
 
-    def settle(self, up: Collection[int]) -> None:
-        """Find out who is in sync now: who is up and not too far behind. While nobody leads, who was last."""
+    def update_in_sync(self, up: Collection[int]) -> None:
+        """Recompute the in-sync replicas: brokers that are up and do not lag.
+
+        Without a leader, at least the last in-sync replica stays.
+        """
         if self.leader != NO_LEADER:
-            good = [node_id for node_id in self.ids if node_id == self.leader or self._keeps_up(node_id, up)]
-            # Who comes back stands behind the others, as in Kafka.
-            self.in_sync = [n for n in self.in_sync if n in good] + [n for n in good if n not in self.in_sync]
+            caught_up = [node_id for node_id in self.ids if node_id == self.leader or self._keeps_up(node_id, up)]
+            # As in Kafka, a broker that comes back is listed after the others.
+            self.in_sync = [n for n in self.in_sync if n in caught_up] + [n for n in caught_up if n not in self.in_sync]
         else:
             self.in_sync = [node_id for node_id in self.in_sync if node_id in up] or self.in_sync[-1:]
 
@@ -88,20 +102,29 @@ class Replicas:
         return node_id in up and (lag is None or lag.in_sync)
 
     def hold(self, node_id: int, lag: ReplicaLag) -> None:
+        """Hold a follower at `lag`."""
         self._lags[node_id] = lag
 
     def release(self, node_id: int) -> None:
+        """Release a held follower."""
         self._lags.pop(node_id, None)
 
-    def cut_off(self, offset: int) -> None:
-        """The log ends at `offset` now, and so do all that were further."""
-        self._lags = {node_id: lag.cut_off(offset) for node_id, lag in self._lags.items()}
+    def truncate(self, offset: int) -> None:
+        """Truncate the view of every held follower at `offset`, the new log end."""
+        self._lags = {node_id: lag.truncated(offset) for node_id, lag in self._lags.items()}
 
     def nearest(self, rack: str, racks: Mapping[int, str], offset: int, *, log_start: int, log_end: int) -> int | None:
-        """Who should be read from in `rack`, as Kafka's RackAwareReplicaSelector has it; None: the leader.
+        """Return the broker in `rack` to read from, as Kafka's RackAwareReplicaSelector does; None: the leader.
 
-        The in-sync follower there that has got furthest, if it has `offset` at all; of equals the one with the highest
-        id. `log_start` and `log_end`: where the leader's log starts and ends.
+        The choice is the in-sync follower with the highest log end, if it has `offset`; of equals, the one with the
+        highest id.
+
+        Args:
+            rack: The consumer's rack.
+            racks: Rack of each broker that has one.
+            offset: The offset to read.
+            log_start: Start of the leader's log.
+            log_end: End of the leader's log.
         """
         if racks.get(self.leader) == rack or offset < log_start:
             return None

@@ -1,7 +1,7 @@
-"""The topics of a cluster: names, ids, partitions with their logs and replicas.
+"""The topics of a cluster, their partitions, logs and replicas. Pure.
 
-Pure. Owns what a topic may be called, how its replicas are spread, and what a change of its leader does to a log; what
-else follows from that (held requests, groups that change hands) is `cluster_state`'s.
+This module decides legal topic names, the placement of replicas, and the effect of a leader change on a log. Further
+effects (held requests, groups that move) are in `cluster_state`.
 """
 
 from __future__ import annotations
@@ -21,55 +21,59 @@ from sarameya.model import TopicPartition
 from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
 
 MAX_PARTITIONS = 10_000
-"""Of one topic; Kafka makes no more at once either."""
+"""Most partitions of one topic; Kafka creates no more in one request either."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @attrs.define(slots=True, eq=False)
 class EmbeddedPartition:
-    """One partition: its log, and the brokers that have it. `up`, where it is asked for: the brokers that are up."""
+    """One partition: its log and its replicas. `up` in its methods are the ids of all brokers that are up."""
 
     topic_id: uuid.UUID
     log: PartitionLog
     replicas: Replicas
     exists: bool = True
-    """False for who still has it in hand when its topic is deleted."""
+    """False once its topic is deleted, for code that still holds a reference."""
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The topic and number of this partition."""
         return self.log.partition
 
     @property
     def leader(self) -> int:
-        """The id of the broker that leads it; NO_LEADER while none can."""
+        """Id of the leading broker, or NO_LEADER."""
         return self.replicas.leader
 
     def lead(self, node_id: int, up: Collection[int]) -> None:
-        """Another broker leads, or none, under the next epoch. One that lags has less than was written: the rest goes,
-        as after an unclean election."""
+        """Make another broker the leader, or none, under the next leader epoch.
+
+        A leader that lags truncates the log to its own end, as after an unclean election.
+        """
         lag = self.replicas.lead(node_id, up)
         if lag is not None:
             self.log.truncate(lag.end_offset)
         self.log.begin_epoch(self.log.leader_epoch + 1)
         self.log.replicated_to = self.replicas.replicated_to
 
-    def settle(self, up: Collection[int]) -> None:
-        """Brokers or followers have come or gone: who is in sync, and what all of those have, may be otherwise."""
-        self.replicas.settle(up)
+    def update_in_sync(self, up: Collection[int]) -> None:
+        """Recompute in-sync replicas and the high watermark after brokers or followers have changed."""
+        self.replicas.update_in_sync(up)
         self.log.replicated_to = self.replicas.replicated_to
 
     def truncate(self, offset: int) -> None:
-        """Cut the log off; see `PartitionLog.truncate`."""
+        """Truncate the log; see `PartitionLog.truncate`."""
         self.log.truncate(offset)
-        self.replicas.cut_off(offset)
+        self.replicas.truncate(offset)
         self.log.replicated_to = self.replicas.replicated_to
 
     def hold(self, node_id: int, lag: ReplicaLag, up: Collection[int]) -> None:
-        """Let a follower get no further than it is said to have. It has whole batches only: what it has of one goes.
+        """Hold a follower at `lag`, rounded down to whole batches.
 
-        Raises Refused with REPLICA_NOT_AVAILABLE for a broker that does not follow here, ValueError for offsets that
-        cannot be: outside the log, or, for one in sync, before what readers have been shown.
+        Raises:
+            Refused: REPLICA_NOT_AVAILABLE if the broker does not follow.
+            ValueError: An offset is outside the log, or below the high watermark for a replica that stays in sync.
         """
         if node_id not in self.replicas.ids or node_id == self.leader:
             raise Refused(
@@ -78,26 +82,26 @@ class EmbeddedPartition:
                 f"{self.leader})",
             )
         if not self.log.start_offset <= lag.high_watermark <= lag.end_offset <= self.log.end_offset:
-            raise ValueError(
-                f"{self.topic_partition}: no follower can be at {lag}, the log ends at {self.log.end_offset}"
-            )
-        lag = lag.cut_off(self.log.batch_boundary(lag.end_offset))
+            raise ValueError(f"{self.topic_partition}: {lag} is outside the log, which ends at {self.log.end_offset}")
+        lag = lag.truncated(self.log.batch_boundary(lag.end_offset))
         if lag.in_sync and lag.end_offset < self.log.high_watermark:
             raise ValueError(
-                f"{self.topic_partition}: a follower at {lag.end_offset} is not in sync, readers have been shown what "
-                f"stands before {self.log.high_watermark}"
+                f"{self.topic_partition}: a follower at {lag.end_offset} cannot be in sync, the high watermark is "
+                f"{self.log.high_watermark}"
             )
         self.replicas.hold(node_id, lag)
-        self.settle(up)
+        self.update_in_sync(up)
 
     def release(self, node_id: int, up: Collection[int]) -> None:
-        """Let a follower catch up, and keep up."""
+        """Let a held follower catch up."""
         self.replicas.release(node_id)
-        self.settle(up)
+        self.update_in_sync(up)
 
 
 @attrs.define(slots=True, eq=False)
 class EmbeddedTopic:
+    """A topic: its id and its partitions."""
+
     name: str
     id: uuid.UUID
     partitions: list[EmbeddedPartition]
@@ -105,11 +109,12 @@ class EmbeddedTopic:
 
     @property
     def is_internal(self) -> bool:
+        """True for `__consumer_offsets`."""
         return self.name == OFFSETS_TOPIC
 
 
 class TopicRegistry:
-    """The topics by name, and by the id that tells a topic from a later one of the same name (KIP-516)."""
+    """Topics by name and by id. The id tells a topic from a later one of the same name (KIP-516)."""
 
     def __init__(self, *, max_batch_size: int = DEFAULT_MAX_BATCH_SIZE, rng: random.Random | None = None) -> None:
         self._topics: dict[str, EmbeddedTopic] = {}
@@ -121,39 +126,52 @@ class TopicRegistry:
         return iter(self._topics.values())
 
     def get(self, name: str) -> EmbeddedTopic | None:
+        """Return a topic by name, or None."""
         return self._topics.get(name)
 
     def by_id(self, topic_id: uuid.UUID) -> EmbeddedTopic | None:
+        """Return a topic by id, or None."""
         return self._by_id.get(topic_id)
 
     def topic(self, name: str) -> EmbeddedTopic:
-        """Raises Refused with UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return a topic by name.
+
+        Raises:
+            Refused: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         topic = self._topics.get(name)
         if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         return topic
 
     def partition(self, name: str, number: int) -> EmbeddedPartition:
-        """Raises Refused with UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return one partition.
+
+        Raises:
+            Refused: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         partitions = self.topic(name).partitions
         if not 0 <= number < len(partitions):
             raise Refused(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {name!r} has {len(partitions)} partitions, none with number {number}",
+                f"topic {name!r} has {len(partitions)} partitions, so there is no partition {number}",
             )
         return partitions[number]
 
     def partitions(self) -> Iterator[EmbeddedPartition]:
-        """Every partition of every topic."""
+        """Yield every partition of every topic."""
         for topic in self:
             yield from topic.partitions
 
     def create(
         self, name: str, partitions: int, brokers: Sequence[int], up: Sequence[int], replication_factor: int
     ) -> EmbeddedTopic:
-        """Make a topic; partition n is led by the n-th of the brokers that are `up`, round and round.
+        """Create a topic. The brokers that are `up` lead its partitions in turn.
 
-        Its other replicas are on those of `brokers` behind that one. Raises Refused as `check` does.
+        The other replicas of a partition are on the brokers after its leader, in the order of `brokers`.
+
+        Raises:
+            Refused: As `check` does.
         """
         self.check(name, partitions)
         topic = EmbeddedTopic(name, uuid.UUID(int=self._rng.getrandbits(128), version=4), [], replication_factor)
@@ -162,40 +180,50 @@ class TopicRegistry:
         return topic
 
     def check(self, name: str, partitions: int) -> None:
-        """Raises Refused (INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS) if `create` would."""
+        """Check whether `create` would accept this topic.
+
+        Raises:
+            Refused: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS or INVALID_PARTITIONS.
+        """
         if name in (".", "..") or not _LEGAL_NAME.fullmatch(name):
             raise Refused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"{name!r} is no topic name: 1 to 249 of the characters a-z A-Z 0-9 . _ - (and not . or ..)",
+                f"{name!r} is not a topic name: use 1 to 249 of the characters a-z A-Z 0-9 . _ - (and not . or ..)",
             )
         if name in self._topics:
-            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise Refused(
-                ErrorCode.INVALID_PARTITIONS, f"topic {name!r}: {partitions} partitions, not 1 to {MAX_PARTITIONS}"
+                ErrorCode.INVALID_PARTITIONS, f"topic {name!r}: {partitions} partitions; must be 1 to {MAX_PARTITIONS}"
             )
 
     def grow(self, name: str, partitions: int, brokers: Sequence[int], up: Sequence[int]) -> None:
-        """Give a topic more partitions, up to `partitions` in all, dealt to brokers as by `create`.
+        """Grow a topic to `partitions` partitions in all, placed as by `create`.
 
-        Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS if it would not grow, or
-        INVALID_TOPIC_EXCEPTION for an internal topic.
+        Raises:
+            Refused: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS if it would not grow, or INVALID_TOPIC_EXCEPTION for
+            an
+                internal topic.
         """
         self.check_growth(name, partitions)
         topic = self.topic(name)
         self._add(topic, partitions - len(topic.partitions), brokers, up)
 
     def check_growth(self, name: str, partitions: int) -> None:
-        """Raises Refused if `grow` would."""
+        """Check whether `grow` would accept this number of partitions. Raises as `grow` does."""
         existing = len(self._own(name).partitions)
         if not existing < partitions <= MAX_PARTITIONS:
             raise Refused(
                 ErrorCode.INVALID_PARTITIONS,
-                f"topic {name!r} has {existing} partitions and may have up to {MAX_PARTITIONS}, not {partitions}",
+                f"topic {name!r} has {existing} partitions and can grow up to {MAX_PARTITIONS}, not to {partitions}",
             )
 
     def delete(self, name: str) -> EmbeddedTopic:
-        """Raises Refused: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an internal topic."""
+        """Delete a topic and return it.
+
+        Raises:
+            Refused: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an internal topic.
+        """
         topic = self._own(name)
         del self._topics[name], self._by_id[topic.id]
         for partition in topic.partitions:
@@ -205,11 +233,11 @@ class TopicRegistry:
     def _own(self, name: str) -> EmbeddedTopic:
         topic = self.topic(name)
         if topic.is_internal:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own topic")
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is an internal topic")
         return topic
 
     def _add(self, topic: EmbeddedTopic, partitions: int, brokers: Sequence[int], up: Sequence[int]) -> None:
-        # A group with many members is one record, however large.
+        # The record of a group with many members has no size limit.
         max_batch_size = 2**31 - 1 if topic.is_internal else self._max_batch_size
         first = len(topic.partitions)
         for number in range(first, first + partitions):

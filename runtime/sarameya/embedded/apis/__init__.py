@@ -121,4 +121,4 @@ def dispatch(call: Call, refusal: ErrorCode | None = None) -> None:
     else:
         assert handler.refuse_call is not None
         handler.refuse_call(call, refusal)
-    call.cluster.settle(call.now)
+    call.cluster.complete_fetches(call.now)

@@ -72,8 +72,8 @@ class ReadingBroker:
 
     def find(self, asked: FetchPartition) -> EmbeddedPartition | ErrorCode:
         """The partition; or what is said of one that does not exist, or whose topic's id is not known (yet)."""
-        if asked.place is not None and asked.place.exists:
-            return asked.place
+        if asked.found is not None and asked.found.exists:
+            return asked.found
         topics = self._cluster.topics
         if asked.topic is None and asked.topic_id is not None:
             topic = topics.by_id(asked.topic_id)
@@ -84,7 +84,7 @@ class ReadingBroker:
             found = topics.partition(asked.topic, asked.partition)
         except Refused as refused:
             return refused.code
-        asked.place = found if asked.topic_id in (None, found.topic_id) else None
+        asked.found = found if asked.topic_id in (None, found.topic_id) else None
         return found
 
     def is_quiet(self, asked: FetchPartition) -> bool:
@@ -92,7 +92,7 @@ class ReadingBroker:
 
         For the sake of a thousand quiet partitions only: `source` and what follows find out the same for any other.
         """
-        place = asked.place
+        place = asked.found
         if place is None or not place.exists:
             return False
         log = place.log
@@ -205,7 +205,7 @@ class DelayedFetch(DelayedOperation):
         is_first = True
         reads: Reads = []
         for asked, partition in self._wanted:
-            if not self._context.tells_all and self._broker.is_quiet(asked):
+            if not self._context.returns_all and self._broker.is_quiet(asked):
                 continue
             read = self._read(asked, partition, budget, is_first)
             reads.append((asked, read))

@@ -75,7 +75,7 @@ def answer(call: Call) -> None:
         )
     wrong = [p for topic in produced.responses for p in topic.partition_responses if p.error_code != ErrorCode.NONE]
     if call.body.acks == 0 and wrong:
-        call.cluster.settle(call.now)
+        call.cluster.complete_fetches(call.now)
         # Nobody waits for an answer that could tell it; who connects again looks for the leaders anew.
         code = ErrorCode(wrong[0].error_code)
         raise ProtocolError(f"records that are not stored ({code.name}), to be told of nothing")

@@ -1,4 +1,7 @@
-"""Whether what a producer sends may go into a log. Pure; the numbers of idempotent producers are `producer_state`'s."""
+"""Checks of a producer's batch before it is appended. Pure.
+
+Sequence numbers of idempotent producers are checked by `producer_state`.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +13,47 @@ from sarameya.protocol.records import RawBatch, crc_matches, split
 
 
 def validated(batch: bytes, partition: TopicPartition, end_offset: int, max_size: int) -> RawBatch:
-    """The header of the one v2 batch that `batch` must be, its CRC checked.
+    """Return the header of the one v2 batch that `batch` must be, after checking its CRC.
 
-    `end_offset`, where the log ends, and `partition` are for errors; `max_size` is in bytes. Raises Refused:
-    CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_FOR_MESSAGE_FORMAT.
+    Args:
+        batch: The bytes as the producer sent them.
+        partition: The partition, for error messages.
+        end_offset: The log's end offset, for error messages.
+        max_size: The largest batch that is accepted, in bytes.
+
+    Raises:
+        Refused: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD or UNSUPPORTED_FOR_MESSAGE_FORMAT.
     """
     if len(batch) > max_size:
         raise Refused(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"{partition}: the batch has {len(batch)} bytes, {max_size} are allowed",
+            f"{partition}: the batch has {len(batch)} bytes, at most {max_size} are allowed",
         )
     try:
         raws = list(split(batch, partition, end_offset))
     except RecordError as error:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     if not raws or sum(len(raw.data) for raw in raws) != len(batch):
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{partition}: the batch is cut off")
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{partition}: the batch is incomplete")
     raw = raws[0]
     if raw.magic != 2:
         raise Refused(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"{partition}: record format v{raw.magic} is not taken, only v2",
+            f"{partition}: record format v{raw.magic} is not supported, only v2",
         )
     if len(raws) != 1:
-        raise Refused(ErrorCode.INVALID_RECORD, f"{partition}: {len(raws)} batches, one is allowed")
+        raise Refused(ErrorCode.INVALID_RECORD, f"{partition}: expected one batch, got {len(raws)}")
     if not crc_matches(raw):
         raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{partition}: the batch's CRC does not match its bytes")
     count = raw.last_offset - raw.base_offset + 1
     if raw.base_offset != 0 or raw.record_count != count or raw.is_control:
         raise Refused(
             ErrorCode.INVALID_RECORD,
-            f"{partition}: a producer's batch starts at offset 0, counts its records and is no control batch",
+            f"{partition}: a producer's batch must start at offset 0, have the right record count and not be a "
+            f"control batch",
         )
     if raw.producer_id >= 0 and (raw.producer_epoch < 0 or raw.base_sequence < 0):
-        raise Refused(ErrorCode.INVALID_RECORD, f"{partition}: a producer id without epoch or sequence")
+        raise Refused(
+            ErrorCode.INVALID_RECORD, f"{partition}: the batch has a producer id but no epoch or sequence number"
+        )
     return raw

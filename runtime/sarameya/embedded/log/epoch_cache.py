@@ -1,7 +1,7 @@
-"""Which leader epochs a log was written under, and where the records of each begin and end (KIP-101, KIP-320). Pure.
+"""Leader epochs of a log, and the offsets where each begins and ends (KIP-101, KIP-320). Pure.
 
-The rules are those of Kafka's LeaderEpochFileCache: an epoch under which nothing was written is forgotten when the next
-begins, one whose records were all deleted or cut off too. One `EpochCache` a log.
+The rules are those of Kafka's LeaderEpochFileCache. An epoch without records is forgotten when the next one begins. So
+is an epoch whose records were all deleted or truncated.
 """
 
 from __future__ import annotations
@@ -20,24 +20,29 @@ class EpochStart(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Where a leader epoch's records end (KIP-320): both -1 where nothing is known of it."""
+    """The end offset of a leader epoch (KIP-320). Both fields are -1 if the epoch is unknown."""
 
     epoch: int
     end_offset: int
 
 
 class EpochCache:
-    """Epochs in the order of their offsets; the last is the one that is written under now."""
+    """Leader epochs of one log in the order of their offsets. Records are written under the last one."""
 
     def __init__(self, epoch: int) -> None:
         self._epochs = [EpochStart(epoch, 0)]
 
     @property
     def current(self) -> EpochStart:
+        """The leader epoch that records are written under now."""
         return self._epochs[-1]
 
     def begin(self, epoch: int, offset: int) -> None:
-        """From `offset`, the log's end, on `epoch` is written under; it is above all before it, or ValueError."""
+        """Start `epoch` at `offset`, the log's end.
+
+        Raises:
+            ValueError: `epoch` is not above all earlier epochs.
+        """
         if epoch <= self.current.epoch:
             raise ValueError(f"epoch {epoch} is not above {self.current.epoch}")
         if self.current.start_offset == offset:
@@ -45,14 +50,14 @@ class EpochCache:
         self._epochs.append(EpochStart(epoch, offset))
 
     def at(self, offset: int) -> int:
-        """The epoch that `offset` was, or would be, written under; NO_LEADER_EPOCH before the log."""
+        """Return the epoch that `offset` was, or would be, written under; NO_LEADER_EPOCH before the log start."""
         place = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
         return self._epochs[place - 1].epoch if place else NO_LEADER_EPOCH
 
     def end(self, epoch: int, log_end: int) -> EpochEnd:
-        """The largest epoch not above `epoch`, and the offset its records end at (KIP-320).
+        """Return the largest epoch not above `epoch`, and its end offset (KIP-320).
 
-        For an epoch before all that are known: where the first of those begins.
+        For an epoch older than every known one, the end offset is the start of the oldest known one.
         """
         if epoch == self.current.epoch:
             return EpochEnd(epoch, log_end)
@@ -62,14 +67,14 @@ class EpochCache:
         known = self._epochs[above - 1].epoch if above else epoch
         return EpochEnd(known, self._epochs[above].start_offset)
 
-    def cut_off(self, offset: int) -> None:
-        """The log ends at `offset` now: what begins behind it was never written. The current epoch goes on."""
+    def truncate(self, offset: int) -> None:
+        """Truncate at `offset`: epochs that begin at or after it are forgotten, but the current epoch stays."""
         current = self.current
         kept = [entry for entry in self._epochs[:-1] if entry.start_offset < offset]
         self._epochs = [*kept, EpochStart(current.epoch, min(offset, current.start_offset))]
 
     def delete_before(self, offset: int) -> None:
-        """The log starts at `offset` now: of what ended before it nothing is known any more."""
+        """Move the log start to `offset`: epochs that ended before it are forgotten."""
         first = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset) - 1
         if first >= 0:
             self._epochs[: first + 1] = [EpochStart(self._epochs[first].epoch, offset)]

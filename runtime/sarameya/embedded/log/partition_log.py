@@ -1,10 +1,10 @@
-"""One partition's log: batches as bytes, in offset order, and everything that is asked of them by offset.
+"""One partition's log: record batches as bytes, in offset order, and every lookup by offset.
 
-Pure: no clock, no sockets. It assigns offsets and the leader epoch, finds offsets by position and by time, and can be
-hurt for tests (truncated, expired, given broken bytes). Who may append or read is the cluster's business
-(`cluster_state`); what the records say is nobody's: a batch is stored and served as the bytes that came, and decoded
-only to find a timestamp or a marker. Producers' batches are judged by `validation`; what is remembered of producers,
-transactions and epochs is kept by `producer_state`, `transaction_index` and `epoch_cache`.
+Pure: no clock, no sockets. The log assigns offsets and leader epochs, and finds offsets by position and by time. Tests
+can damage it: truncate it, expire its records, add broken bytes.
+
+Permission to append or read is checked elsewhere (`cluster_state`). Batches are stored and served as the bytes that
+came in. They are decoded only to find a timestamp or a transaction marker.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from sarameya.protocol.records import RawBatch, decode, split
 DEFAULT_MAX_BATCH_SIZE = 1024 * 1024 + 12
 """Bytes; Kafka's `message.max.bytes`."""
 _MOST_DECOMPRESSED = 64 * 2**20
-"""Bytes of a batch that is looked into for a time; one that decompresses to more is taken for broken."""
+"""Bytes. A batch that decompresses to more counts as broken when it is searched for a timestamp."""
 
 _MAGIC_AT = 16
 _LEADER_EPOCH_AT = 12
 
 
 class TimestampedOffset(NamedTuple):
-    """A record found by time: where it stands, when it was made (ms), and the epoch of its batch."""
+    """A record found by time: its offset, its timestamp (ms), and the leader epoch of its batch."""
 
     offset: int
     timestamp: int
@@ -49,11 +49,12 @@ class TimestampedOffset(NamedTuple):
 
 @attrs.frozen(slots=True)
 class LogAppendInfo:
-    """Where a batch stands. `duplicate`: it came before, and has stood there since."""
+    """Offsets of an appended batch."""
 
     base_offset: int
     last_offset: int
     duplicate: bool = False
+    """True if the batch had been appended before; the offsets are those of the first time."""
 
 
 class PartitionLog:
@@ -66,49 +67,50 @@ class PartitionLog:
         self.start_offset = 0
         self.end_offset = 0
         self.replicated_to: int | None = None
-        """Where what all in-sync replicas have ends; None: at this log's end. `topics.Partition` sets it."""
+        """Offset up to which all in-sync replicas have the log; None: its end. Set by `EmbeddedPartition`."""
         self._max_batch_size = max_batch_size
         self._producers = ProducerState()
         self._transactions = TransactionIndex()
         self._epochs = EpochCache(leader_epoch)
         self._index = OffsetIndex()
-        # Three columns, a row a batch. `_byte_ends` counts every byte up to and with the batch since the
-        # log began, so that a read of any size is two binary searches and one join.
+        # Three columns with a row for each batch. `_byte_ends` counts all bytes from the log's beginning to the
+        # batch's end, so that a read of any size is two binary searches and one join.
         self._last_offsets: list[int] = []
         self._byte_ends: list[int] = []
         self._data: list[bytes] = []
 
     @property
     def high_watermark(self) -> int:
-        """What stands before it is shown to readers."""
+        """The offset up to which consumers may read."""
         return self.end_offset if self.replicated_to is None else min(self.replicated_to, self.end_offset)
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of whoever leads it now."""
+        """The epoch of the current leader."""
         return self._epochs.current.epoch
 
     @property
     def leader_epoch_start(self) -> int:
-        """Where the log ended when its leader was elected."""
+        """The log end offset at which the current leader was elected."""
         return self._epochs.current.start_offset
 
     @property
     def batch_count(self) -> int:
-        """How many record batches are stored."""
+        """The number of stored record batches."""
         return len(self._data)
 
     def batches(self) -> list[bytes]:
-        """The stored batches, first to last."""
+        """Return the stored batches, first to last."""
         return list(self._data)
 
     # Appending
 
     def append(self, batch: bytes) -> LogAppendInfo:
-        """Store one v2 batch as its producer sent it, at the log's end; a duplicate is not stored again.
+        """Append one v2 batch as its producer sent it. A duplicate is not stored again.
 
-        Raises Refused: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        Raises:
+            Refused: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                INVALID_PRODUCER_EPOCH or OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         raw = validated(batch, self.partition, self.end_offset, self._max_batch_size)
         first_offset = self._producers.check(raw)
@@ -122,9 +124,16 @@ class PartitionLog:
         return appended
 
     def append_marker(self, producer_id: int, producer_epoch: int, timestamp: int, *, committed: bool) -> LogAppendInfo:
-        """Store the marker that ends the producer's transaction here, if it has one; `timestamp` (ms): when.
+        """Append the marker that ends the producer's transaction, if it has one here.
 
-        Raises Refused with INVALID_PRODUCER_EPOCH for a producer that is known with a later epoch.
+        Args:
+            producer_id: The producer.
+            producer_epoch: Its epoch.
+            timestamp: Time of the marker in ms.
+            committed: True to commit, False to abort.
+
+        Raises:
+            Refused: INVALID_PRODUCER_EPOCH if a later epoch of this producer is known.
         """
         self.check_producer_epoch(producer_id, producer_epoch)
         self._producers.end_transaction(producer_id, producer_epoch)
@@ -134,7 +143,7 @@ class PartitionLog:
 
     def _append(self, batch: bytes, count: int) -> LogAppendInfo:
         base_offset, last_offset = self.end_offset, self.end_offset + count - 1
-        # Base offset and leader epoch stand outside the CRC, so that the leader may fill them in.
+        # The CRC does not cover base offset and leader epoch, so that the leader may fill them in.
         stored = b"".join(
             (
                 struct.pack(">q", base_offset),
@@ -147,11 +156,13 @@ class PartitionLog:
         return LogAppendInfo(base_offset, last_offset)
 
     def append_raw(self, data: bytes, last_offset: int) -> None:
-        """Store bytes as they are, standing for the offsets up to `last_offset`: whatever a test needs to be there.
+        """Append bytes unchanged, as the offsets up to `last_offset`, for tests.
 
-        Old formats, compacted gaps, control batches, broken bytes. Nothing is validated or rewritten, so the
-        offsets inside `data` are the caller's. Transactions are found in what can be read of it. Raises ValueError if
-        `last_offset` lies before the log's end.
+        The bytes may be old formats, compacted gaps, control batches or garbage. Nothing is validated or rewritten, so
+        the offsets inside `data` are the caller's. Transactions are noted from every batch that can be read.
+
+        Raises:
+            ValueError: `last_offset` lies before the log's end.
         """
         if last_offset < self.end_offset:
             raise ValueError(f"{self.partition}: offset {last_offset} is taken, the log ends at {self.end_offset}")
@@ -179,11 +190,22 @@ class PartitionLog:
     # Reading
 
     def read(self, offset: int, max_bytes: int, limit: int | None = None, *, at_least_one: bool = True) -> bytes:
-        """Batches from the one that holds `offset` on, together at most `max_bytes`, before the offset `limit`.
+        """Return batches from the one that contains `offset`.
 
-        With `at_least_one` the first batch comes even if it alone is larger (KIP-74), so that a reader is
-        never stuck. As in Kafka the last one is cut off where the bytes are used up, if it is not the first.
-        Empty at the log's end. Raises Refused with OFFSET_OUT_OF_RANGE outside the log.
+        As in Kafka, the last batch is cut off where `max_bytes` is reached, unless it is the first.
+
+        Args:
+            offset: Offset to start at.
+            max_bytes: Most bytes to return.
+            limit: Offset to stop before; None: the log's end.
+            at_least_one: Return the first batch even if it is larger than `max_bytes`, so that a reader cannot get
+                stuck (KIP-74).
+
+        Returns:
+            The batches as bytes; empty at the log's end.
+
+        Raises:
+            Refused: OFFSET_OUT_OF_RANGE if `offset` is outside the log.
         """
         first = self._first_batch(offset)
         end = self._batches_before(limit)
@@ -197,18 +219,22 @@ class PartitionLog:
         return b"".join([*self._data[first:stop], cut_off])
 
     def readable_bytes(self, offset: int, limit: int | None = None) -> int:
-        """How many bytes a `read` of `offset` would return, if any number might come. Raises as `read` does."""
+        """Return how many bytes a `read` without a size limit would return.
+
+        Raises:
+            Refused: OFFSET_OUT_OF_RANGE if `offset` is outside the log.
+        """
         first = self._first_batch(offset)
         end = self._batches_before(limit)
         return self._byte_ends[end - 1] - self._bytes_before(first) if first < end else 0
 
     def batch_boundary(self, offset: int) -> int:
-        """Where the last batch ends that ends at or before `offset`; the log's start if none does."""
+        """Return the end of the last batch that ends at or before `offset`; the log start if there is none."""
         before = self._batches_before(offset)
         return self._last_offsets[before - 1] + 1 if before else self.start_offset
 
     def _batches_before(self, limit: int | None) -> int:
-        """How many batches end before the offset `limit`."""
+        """Return the number of batches that end before the offset `limit`."""
         if limit is None or limit >= self.end_offset:
             return len(self._data)
         return bisect_left(self._last_offsets, limit)
@@ -224,10 +250,10 @@ class PartitionLog:
     def _bytes_before(self, batch: int) -> int:
         return self._byte_ends[batch] - len(self._data[batch])
 
-    # Looking up
+    # Lookups
 
     def offset_for_time(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record made at or after `timestamp` (ms); None if there is none (KIP-79)."""
+        """Return the first record with a timestamp at or after `timestamp` (ms); None if there is none (KIP-79)."""
         for raw in self._headers():
             if raw.max_timestamp >= timestamp:
                 for message in decode(raw, self.partition, limit=_MOST_DECOMPRESSED):
@@ -236,7 +262,7 @@ class PartitionLog:
         return None
 
     def latest_by_time(self) -> TimestampedOffset | None:
-        """The record with the highest timestamp, the first of equals (KIP-734); None if there is none."""
+        """Return the record with the highest timestamp, the first of equals (KIP-734); None if the log is empty."""
         newest = max(self._headers(), key=lambda raw: raw.max_timestamp, default=None)
         if newest is None:
             return None
@@ -244,37 +270,44 @@ class PartitionLog:
         return TimestampedOffset(message.offset, message.timestamp, newest.leader_epoch)
 
     def epoch_of(self, offset: int) -> int:
-        """The leader epoch that `offset` was, or would be, written under; NO_LEADER_EPOCH before the log."""
+        """Return the leader epoch that `offset` is, or would be, written under; NO_LEADER_EPOCH before the log."""
         return self._epochs.at(offset)
 
     def epoch_end(self, epoch: int) -> EpochEnd:
-        """The largest epoch not above `epoch`, and the offset its records end at (KIP-320)."""
+        """Return the largest epoch not above `epoch`, and its end offset (KIP-320)."""
         return self._epochs.end(epoch, self.end_offset)
 
     # Transactions
 
     @property
     def open_transactions(self) -> Sequence[int]:
-        """The ids of the producers that have one open here, the first to have begun first."""
+        """Ids of producers with an open transaction here, in the order in which these began."""
         return self._transactions.open_producers
 
     def check_producer_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Raises Refused with INVALID_PRODUCER_EPOCH for a producer that is known with a later epoch."""
+        """Check that no later epoch of the producer is known.
+
+        Raises:
+            Refused: INVALID_PRODUCER_EPOCH.
+        """
         self._producers.check_epoch(producer_id, producer_epoch)
 
     def next_sequence(self, producer_id: int, producer_epoch: int) -> int:
-        """What the producer's next batch here is numbered."""
+        """Return the sequence number of the producer's next batch."""
         return self._producers.next_sequence(producer_id, producer_epoch)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """What stands before it is decided (KIP-98), for who has the log up to this high watermark."""
-        # Of what retention has taken nothing is undecided.
+        """Return the offset up to which all transactions have ended, for a replica's high watermark (KIP-98)."""
+        # A transaction whose records retention has deleted counts as ended.
         return min(high_watermark, max(self._transactions.last_stable_offset(high_watermark), self.start_offset))
 
     def aborted_transactions(self, offset: int, size: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of those that a reader of `size` bytes from `offset` on must leave out.
+        """Return aborted transactions that a reader of `size` bytes from `offset` must skip.
 
-        As in Kafka maybe of some behind it too: it looks as far as the next entry in its index.
+        As in Kafka, some may lie after the bytes that were read, since the search ends at the next index entry.
+
+        Returns:
+            Pairs of producer id and first offset.
         """
         if size == 0:
             return []
@@ -282,9 +315,10 @@ class PartitionLog:
         return self._transactions.aborted(offset, self.end_offset if bound is None else bound)
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Whether a client that knows of leader epoch `epoch` is up to date (KIP-320); NO_LEADER_EPOCH: any will do.
+        """Check a client's leader epoch against the log's (KIP-320). NO_LEADER_EPOCH always passes.
 
-        Raises Refused: FENCED_LEADER_EPOCH for a client behind, UNKNOWN_LEADER_EPOCH for one ahead of this broker.
+        Raises:
+            Refused: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
         """
         if epoch == NO_LEADER_EPOCH or epoch == self.leader_epoch:
             return
@@ -296,16 +330,17 @@ class PartitionLog:
     def _headers(self) -> list[RawBatch]:
         return [raw for data in self._data for raw in split(data, self.partition, self.start_offset)]
 
-    # What an election, retention and an unclean leader do to a log
+    # Elections, retention, compaction, truncation
 
     def begin_epoch(self, epoch: int) -> None:
-        """A leader was elected: what is appended from now on carries `epoch`, which is above all before it."""
+        """Start a new leader epoch at the log's end. It must be above all earlier ones."""
         self._epochs.begin(epoch, self.end_offset)
 
     def delete_before(self, offset: int) -> None:
-        """Move the log's start up to `offset`, as retention does; batches wholly before it go.
+        """Move the log start up to `offset`, as retention does. Batches that end before it are deleted.
 
-        Raises Refused with OFFSET_OUT_OF_RANGE beyond the high watermark.
+        Raises:
+            Refused: OFFSET_OUT_OF_RANGE beyond the high watermark.
         """
         if offset > self.high_watermark:
             raise Refused(
@@ -317,7 +352,11 @@ class PartitionLog:
         del self._last_offsets[:gone], self._byte_ends[:gone], self._data[:gone]
 
     def remove_batches(self, places: Container[int]) -> None:
-        """Take whole batches out, by their place in `batches()`, as compaction does: all others keep their offsets."""
+        """Remove whole batches, as compaction does; the others keep their offsets.
+
+        Args:
+            places: Indexes into `batches()`.
+        """
         kept = [place for place in range(len(self._data)) if place not in places]
         self._last_offsets = [self._last_offsets[place] for place in kept]
         self._data = [self._data[place] for place in kept]
@@ -327,16 +366,19 @@ class PartitionLog:
             self._index.add(end - len(data), len(data), last_offset)
 
     def truncate(self, offset: int) -> None:
-        """Cut the log off at `offset`, as an unclean election does; batches that reach beyond it go whole.
+        """Truncate the log at `offset`, as an unclean election does.
 
-        What was known of idempotent producers goes too.
+        A batch that reaches beyond `offset` is removed as a whole. The state of idempotent producers is cleared.
+
+        Raises:
+            ValueError: `offset` is outside the log.
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise ValueError(f"{self.partition}: {offset} is outside [{self.start_offset}, {self.end_offset}]")
         kept = bisect_left(self._last_offsets, offset)
         del self._last_offsets[kept:], self._byte_ends[kept:], self._data[kept:]
         self.end_offset = offset
-        self._epochs.cut_off(offset)
-        self._transactions.cut_off(offset)
-        self._index.cut_off(offset)
+        self._epochs.truncate(offset)
+        self._transactions.truncate(offset)
+        self._index.truncate(offset)
         self._producers.forget()

@@ -1,6 +1,6 @@
-"""What a partition remembers of its idempotent producers, so that a batch sent twice is stored once (KIP-98).
+"""Sequence numbers of idempotent producers, so that a batch sent twice is stored once (KIP-98).
 
-Pure. One `ProducerState` a partition; `PartitionLog` asks it before and tells it after each append.
+Pure. Each `PartitionLog` has one `ProducerState`: it calls `check` before an append and `record` after it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from sarameya.error_codes import ErrorCode
 from sarameya.protocol.records import RawBatch
 
 _BATCHES_KEPT = 5
-"""A producer has at most five requests in flight, so a retry is one of its last five batches."""
+"""Batches remembered of each producer.
+
+It has at most five requests in flight, so a retry is one of its last five batches.
+"""
 
 _LAST_SEQUENCE = 2**31 - 1
-"""Sequence numbers start at zero again behind it."""
+"""The largest sequence number; the next one is 0."""
 
 
 @attrs.frozen(slots=True)
@@ -38,17 +41,19 @@ class _Producer:
 
 
 class ProducerState:
-    """Sequence numbers by producer id. Batches without a producer id are not its business."""
+    """Recent batches of each producer id. Batches without a producer id are ignored."""
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
 
     def check(self, batch: RawBatch) -> int | None:
-        """The base offset `batch` was given when it came the first time; None if it is new.
+        """Return the base offset that `batch` got when it was first appended; None if it is new.
 
-        Raises Refused with INVALID_PRODUCER_EPOCH for an older epoch than one seen, and with
-        OUT_OF_ORDER_SEQUENCE_NUMBER for a gap. A producer never seen may begin anywhere: what was
-        known of it may have been deleted with its records.
+        A producer without state may start at any sequence number, since its state may have been deleted with its
+        records.
+
+        Raises:
+            Refused: INVALID_PRODUCER_EPOCH for an old epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap.
         """
         if batch.producer_id < 0:
             return None
@@ -61,7 +66,7 @@ class ProducerState:
             if batch.base_sequence != 0:
                 raise Refused(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"{who} begins epoch {batch.producer_epoch} at sequence {batch.base_sequence}, not 0",
+                    f"{who} starts epoch {batch.producer_epoch} at sequence {batch.base_sequence} instead of 0",
                 )
             return None
         last_sequence = _last_sequence(batch)
@@ -72,12 +77,12 @@ class ProducerState:
         if batch.base_sequence != expected:
             raise Refused(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"{who} sent sequence {batch.base_sequence}, {expected} comes next",
+                f"{who} sent sequence {batch.base_sequence}, expected {expected}",
             )
         return None
 
     def record(self, batch: RawBatch, base_offset: int) -> None:
-        """`batch`, which passed `check` as new, stands in the log at `base_offset`."""
+        """Remember a new batch that was appended at `base_offset`."""
         if batch.producer_id < 0:
             return
         known = self._producers.get(batch.producer_id)
@@ -86,26 +91,31 @@ class ProducerState:
         known.batches.append(_Remembered(batch.base_sequence, _last_sequence(batch), base_offset))
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """Raises Refused with INVALID_PRODUCER_EPOCH for an older epoch than one seen."""
+        """Check that no later epoch of the producer is known.
+
+        Raises:
+            Refused: INVALID_PRODUCER_EPOCH.
+        """
         known = self._producers.get(producer_id)
         if known is not None and epoch < known.epoch:
             raise Refused(
-                ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has epoch {known.epoch}, not {epoch}"
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} sent epoch {epoch}, but epoch {known.epoch} is known",
             )
 
     def end_transaction(self, producer_id: int, epoch: int) -> None:
-        """A marker was written. The producer has this epoch from now on, and numbers anew if that is a later one."""
+        """Note a transaction marker. A later epoch resets the producer's sequence numbers."""
         known = self._producers.get(producer_id)
         if known is None or epoch > known.epoch:
             self._producers[producer_id] = _Producer(epoch)
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
-        """What the producer's next batch is numbered; 0 for one that is not known with this epoch."""
+        """Return the sequence number of the producer's next batch; 0 if this epoch is not known."""
         known = self._producers.get(producer_id)
         return known.next_sequence if known is not None and known.epoch == epoch else 0
 
     def forget(self) -> None:
-        """Forget every producer, as when the log was truncated under them."""
+        """Forget every producer, as after a truncation."""
         self._producers.clear()
 
 

@@ -1,4 +1,4 @@
-"""Control batches: the markers that end transactions in a log (KIP-98), as a coordinator has them written. Pure."""
+"""Transaction markers: the control batches that commit or abort a transaction in a log (KIP-98). Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ _CONTROL = 0x20
 def build_marker(
     producer_id: int, producer_epoch: int, timestamp: int, *, committed: bool, coordinator_epoch: int = 0
 ) -> bytes:
-    """A batch with the one record that ends a transaction. `timestamp`: when, in ms."""
+    """Return a control batch with the one record that ends a transaction.
+
+    Args:
+        producer_id: The producer.
+        producer_epoch: Its epoch.
+        timestamp: Time of the marker in ms.
+        committed: True to commit, False to abort.
+        coordinator_epoch: Epoch of the transaction coordinator.
+    """
     key, value = _KEY.pack(0, _COMMIT if committed else _ABORT), _VALUE.pack(0, coordinator_epoch)
     plain = build(
         [(timestamp, key, value, ())],
@@ -36,7 +44,7 @@ def build_marker(
 
 
 def is_commit(marker: RawBatch, partition: TopicPartition) -> bool | None:
-    """Whether a control batch commits or aborts; None if it does neither, or cannot be read."""
+    """Return True for a commit marker, False for an abort marker, None for any other or unreadable batch."""
     try:
         keys = [record.key for record in decode(marker, partition)]
     except RecordError:

@@ -1,1 +1,8 @@
-"""The wire side of a broker: transports and connections (trio), and the framing of requests and responses (pure)."""
+"""The wire side of a broker: transports and connections (trio), and the framing of requests and responses (pure).
+
+| module | job |
+|---|---|
+| `networks` | transports: TCP, TLS, and streams in memory |
+| `server` | one broker's connections: read a request, send its response |
+| `framing` | bytes to requests, responses to bytes |
+"""

@@ -1,7 +1,7 @@
-"""How brokers are reached: over TCP, or over streams in memory. Trio.
+"""Transports between clients and brokers: TCP, TLS, or streams in memory. Trio.
 
-A network opens a listener for each broker and, to clients, is the transport: `connect(host, port)`. In memory
-no time passes but by trio's clock, so that a virtual one rules everything.
+A network opens a listener for each broker. For clients it is the transport: `connect(host, port)`. In memory only
+trio's clock matters, so a virtual clock controls all timing.
 """
 
 from __future__ import annotations
@@ -20,17 +20,29 @@ class Network(Protocol):
     """Connects clients to brokers."""
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
-        """A stream to the broker at the address. Raises OSError where none listens."""
+        """Open a stream to the broker at this address.
+
+        Raises:
+            OSError: No broker listens there.
+        """
 
     async def listen(self, node_id: int, port: int) -> tuple[trio.abc.Listener[trio.abc.Stream], str, int]:
-        """A listener for the broker, and its address. `port` 0 takes a free one. Raises OSError if it is taken."""
+        """Open a listener for a broker, and return it with its host and port.
+
+        Args:
+            node_id: The broker.
+            port: The port to listen on; 0 for any free one.
+
+        Raises:
+            OSError: The port is in use.
+        """
 
     def client_host(self, stream: trio.abc.Stream) -> str:
-        """Where an accepted stream comes from, as DescribeGroups shows it."""
+        """Return the origin of an accepted stream, as DescribeGroups shows it."""
 
 
 class TcpNetwork:
-    """TCP on one interface; `host` is both what is listened on and what clients are told."""
+    """TCP on one interface. Brokers listen on `host` and advertise it to clients."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -40,7 +52,7 @@ class TcpNetwork:
 
     async def listen(self, node_id: int, port: int) -> tuple[trio.abc.Listener[trio.abc.Stream], str, int]:
         listeners = await trio.open_tcp_listeners(port, host=self._host)
-        # A name may stand for several addresses, each with a listener; clients are told one port.
+        # A host name may have several addresses, each with a listener, but a broker advertises one port.
         for other in listeners[1:]:
             await other.aclose()
         return listeners[0], self._host, listeners[0].socket.getsockname()[1]
@@ -49,12 +61,12 @@ class TcpNetwork:
         assert isinstance(stream, trio.SocketStream)
         try:
             return f"/{stream.socket.getpeername()[0]}"
-        except OSError:  # gone already
+        except OSError:  # disconnected already
             return "/?"
 
 
 class MemoryNetwork:
-    """Streams in memory. Broker n has the address `broker-n`, whatever the port."""
+    """Streams in memory. Broker n has the host name `broker-n` and accepts any port."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, _MemoryListener] = {}
@@ -63,7 +75,7 @@ class MemoryNetwork:
         await trio.lowlevel.checkpoint()
         listener = self._listeners.get(host)
         if listener is None or listener.closed:
-            raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(f"no broker listens at {host}:{port}")
         ours, theirs = trio.testing.memory_stream_pair()
         listener.incoming.send_nowait(theirs)
         return ours
@@ -82,7 +94,7 @@ class MemoryNetwork:
 
 
 class TlsNetwork:
-    """Another network, whose brokers speak TLS; clients put it over `connect`'s streams themselves."""
+    """Another network whose brokers speak TLS. Clients wrap the streams of `connect` themselves."""
 
     def __init__(self, network: Network, context: ssl.SSLContext) -> None:
         self._network = network
@@ -111,7 +123,7 @@ class _MemoryListener(trio.abc.Listener[trio.abc.Stream]):
     async def aclose(self) -> None:
         self.closed = True
         self.incoming.close()
-        # Who connected and was not accepted must not wait for ever, even when we are cancelled.
+        # Clients that have connected but were not accepted must not wait forever, even if this is cancelled.
         with self._accepted, suppress(trio.EndOfChannel):
             while True:
                 await trio.aclose_forcefully(self._accepted.receive_nowait())

@@ -1,8 +1,9 @@
-"""One broker on the wire: its connections, each a task that reads a request, waits for the answer, sends it.
+"""One broker's connections. Each has a task that reads a request, waits for its response, and sends it.
 
-A connection's requests are answered one after another, as Kafka does: the next is read when the last has been
-answered. So a held join or long poll stops its own connection and no other. What a request means is
-decided by `apis`, on state that this file never touches; what is to go wrong with it on purpose, by `faults`.
+As in Kafka, the requests of one connection are answered one after another: the next one is read after the last response
+was sent. A held join or long poll therefore blocks its own connection and no other.
+
+`apis` decides what a request means, on state that this module never touches. `faults` decides which requests fail.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerServer:
-    """Serves the connections of broker `node_id`. Calls `on_change` after each request: deadlines may have moved."""
+    """Serves the connections of broker `node_id`.
+
+    Calls `on_change` after each request, since deadlines may have moved.
+    """
 
     def __init__(
         self,
@@ -40,37 +44,41 @@ class BrokerServer:
         on_change: Callable[[], None],
         *,
         max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
-        gate: Callable[[], SaslServerAuthenticator] | None = None,
+        authenticator: Callable[[], SaslServerAuthenticator] | None = None,
     ) -> None:
         self._cluster = cluster
         self._node_id = node_id
         self._on_change = on_change
         self._max_frame_size = max_frame_size
-        self._gate = gate
-        """Of a connection, where clients are asked who they are."""
+        self._authenticator = authenticator
+        """Makes the SASL authenticator of a connection; None if clients need not authenticate."""
         self._connections: dict[trio.CancelScope, str] = {}
-        """Each with the client id of its last request."""
+        """Open connections, each with the client id of its last request."""
         self._frozen: trio.Event | None = None
-        """Set when the broker is no longer frozen; None while it is not."""
+        """Set when the broker is unfrozen; None unless it is frozen."""
 
     def disconnect(self, client_id: str | None = None) -> None:
-        """Drop every connection, or one client's, in the middle of whatever it does. New ones are welcome."""
+        """Drop every connection, or one client's, at once. Later connections are accepted."""
         for scope, client in self._connections.items():
             if client_id in (None, client):
                 scope.cancel()
 
     def freeze(self) -> None:
-        """Take connections and bytes, do nothing of what is asked, and answer nothing, until `unfreeze`."""
+        """Accept connections and bytes but process nothing and send nothing, until `unfreeze`."""
         if self._frozen is None:
             self._frozen = trio.Event()
 
     def unfreeze(self) -> None:
+        """Continue after `freeze`, with the requests that arrived meanwhile."""
         if self._frozen is not None:
             self._frozen.set()
             self._frozen = None
 
     async def serve(self, stream: trio.abc.Stream, client_host: str) -> None:
-        """Serve one connection until it ends, by either side; closes `stream`. Raises nothing of the connection's."""
+        """Serve one connection until either side closes it, then close `stream`.
+
+        Errors of the connection are logged, not raised.
+        """
         with trio.CancelScope() as scope:
             self._connections[scope] = ""
             try:
@@ -81,47 +89,51 @@ class BrokerServer:
             except trio.BrokenResourceError:
                 logger.debug("broker %d: connection from %s lost", self._node_id, client_host)
             except Exception:
-                logger.exception("broker %d: connection from %s closed: our own fault", self._node_id, client_host)
+                logger.exception("broker %d: connection from %s closed: internal error", self._node_id, client_host)
             finally:
                 del self._connections[scope]
 
     async def _converse(self, stream: trio.abc.Stream, client_host: str, scope: trio.CancelScope) -> None:
         frames = FrameReader(self._max_frame_size)
-        gate = self._gate() if self._gate else None
+        authenticator = self._authenticator() if self._authenticator else None
         while True:
             frame = frames.next_frame()
             if frame is None:
                 data = await stream.receive_some()
                 if not data:
                     if not frames.is_empty:
-                        raise ProtocolError("a frame that was cut off")
+                        raise ProtocolError("an incomplete frame")
                     return
                 frames.receive(data)
                 continue
             request = decode_request(frame, MESSAGES, SERVED_VERSIONS)
             self._connections[scope] = request.client_id
-            if not await self._exchange(stream, request, client_host, gate):
+            if not await self._exchange(stream, request, client_host, authenticator):
                 return
 
     async def _exchange(
-        self, stream: trio.abc.Stream, request: ReceivedRequest, client_host: str, gate: SaslServerAuthenticator | None
+        self,
+        stream: trio.abc.Stream,
+        request: ReceivedRequest,
+        client_host: str,
+        authenticator: SaslServerAuthenticator | None,
     ) -> bool:
-        """Do what a request asks and send the answer, unless a fault has it otherwise. False: the connection ends."""
+        """Process a request and send its response, unless a fault prevents it. Return False to close the connection."""
         await self._while_frozen()
         fault = self._cluster.faults.take(self._node_id, request)
         if fault is not None and not await _goes_through("request", fault, stream):
             return False
-        told = gate.take(request, trio.current_time()) if gate else None
-        if told is None:
+        response = authenticator.handle(request, trio.current_time()) if authenticator else None
+        if response is None:
             answer = await self._answer(request, client_host, fault.code if isinstance(fault, ErrorResponse) else None)
         else:
-            answer = encode_answer(request, told)
+            answer = encode_answer(request, response)
         if fault is not None and not await _goes_through("answer", fault, stream):
             return False
         await self._while_frozen()
         if request.expects_answer:
             await stream.send_all(answer)
-        return gate is None or not gate.is_closed
+        return authenticator is None or not authenticator.is_closed
 
     async def _answer(self, request: ReceivedRequest, client_host: str, refusal: ErrorCode | None) -> bytes:
         slot = _Slot()
@@ -136,7 +148,7 @@ class BrokerServer:
 
 
 async def _goes_through(half: Half, fault: Action, stream: trio.abc.Stream) -> bool:
-    """Let this half of an exchange be late, or be lost: then the connection ends, or nothing more is heard on it."""
+    """Apply a delay or a drop to one half of an exchange. Return False if that half is lost."""
     if isinstance(fault, Delay) and fault.half == half:
         await trio.sleep(fault.seconds)
     elif isinstance(fault, Drop) and fault.half == half:
@@ -147,7 +159,7 @@ async def _goes_through(half: Half, fault: Action, stream: trio.abc.Stream) -> b
 
 
 class _Slot:
-    """Where a request's task waits for its answer. If the task is gone, the answer is dropped here."""
+    """The pending response of a request. If the connection's task has ended, the response is discarded here."""
 
     def __init__(self) -> None:
         self._answer: Any = None
@@ -159,7 +171,7 @@ class _Slot:
             self._filled.set()
 
     async def get(self) -> Any:
-        # Most answers are there at once, and then this does not wait: the connection does, at both its ends.
+        # Most responses are there already. Then this is no checkpoint; reading and writing the connection are.
         if self._answer is None:
             self._filled = trio.Event()
             await self._filled.wait()

@@ -1,8 +1,10 @@
-"""`__consumer_offsets` as a log: what coordinators must not forget is written to it, and read back from it. Pure.
+"""`__consumer_offsets` as a log: coordinators write commits and group metadata to it, and read them back. Pure.
 
-`OffsetsJournal` is a `groups.stored.Journal`: commits and group metadata become keyed records, readable by any client.
-`read_groups` is the other way round: what a coordinator finds that takes the partition over. The last record of a key
-stands; a tombstone takes it away. `superseded` says which batches nobody needs any more, as Kafka's log cleaner does.
+`OffsetsJournal` implements `groups.model.stored.Journal`. Commits and group metadata become keyed records, which any
+client can read.
+
+`read_groups` is the reverse: the groups that a coordinator finds when it takes a partition over. The last record of a
+key counts; a tombstone deletes it. `superseded` finds batches that are no longer needed, as Kafka's log cleaner does.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ log = logging.getLogger(__name__)
 
 
 class OffsetsJournal:
-    """`partition_of` finds a group's partition of the topic, `append` stores a batch there."""
+    """Writes the records of one coordinator's groups.
+
+    Args:
+        partition_of: Finds a group's partition of the topic.
+        append: Appends a batch to a partition.
+        wall_clock: Seconds since 1970, for record timestamps.
+    """
 
     def __init__(
         self,
@@ -44,7 +52,7 @@ class OffsetsJournal:
         self._wall_clock = wall_clock
 
     def store_offsets(self, group_id: str, offsets: Mapping[TopicPartition, StoredOffset | None]) -> None:
-        """One batch, a record a partition; None is a tombstone."""
+        """Write one batch with a record for each partition; None is a tombstone."""
         records = {
             offset_key(group_id, partition): None if offset is None else offset_value(offset)
             for partition, offset in offsets.items()
@@ -52,7 +60,7 @@ class OffsetsJournal:
         self._store(group_id, records)
 
     def store_group(self, group_id: str, record: GroupRecord | None) -> None:
-        """One record; None is a tombstone."""
+        """Write one record; None is a tombstone."""
         self._store(group_id, {group_key(group_id): None if record is None else group_value(record)})
 
     def _store(self, group_id: str, records: Mapping[bytes, bytes | None]) -> None:
@@ -63,14 +71,14 @@ class OffsetsJournal:
 
 
 def read_groups(partition: TopicPartition, batches: Iterable[bytes]) -> list[GroupImage]:
-    """The groups that a partition's batches hold. What cannot be read is skipped with a warning."""
+    """Return the groups that a partition's batches contain. Unreadable records are skipped with a warning."""
     groups: dict[str, GroupRecord] = {}
     offsets: dict[str, dict[TopicPartition, StoredOffset]] = {}
     for message in _messages(partition, batches):
         try:
             _apply(message, groups, offsets)
         except ValueError as error:
-            log.warning("%s: the record at offset %d is skipped: %s", partition, message.offset, error)
+            log.warning("%s: skipped the record at offset %d: %s", partition, message.offset, error)
     ids = dict.fromkeys([*groups, *(group_id for group_id, commits in offsets.items() if commits)])
     return [GroupImage(group_id, groups.get(group_id), offsets.get(group_id, {})) for group_id in ids]
 
@@ -92,15 +100,15 @@ def _apply(
 
 
 def superseded(partition: TopicPartition, batches: Sequence[bytes]) -> set[int]:
-    """Which of the batches, by their place, hold nothing but records that later ones replace."""
+    """Return the indexes of batches whose records are all replaced by later ones."""
     later: set[bytes | None] = set()
-    needless: set[int] = set()
+    replaced: set[int] = set()
     for place in range(len(batches) - 1, -1, -1):
         keys = {message.key for message in _messages(partition, [batches[place]])}
         if keys <= later:
-            needless.add(place)
+            replaced.add(place)
         later |= keys
-    return needless
+    return replaced
 
 
 def _messages(partition: TopicPartition, batches: Iterable[bytes]) -> Iterator[Message]:
@@ -109,4 +117,4 @@ def _messages(partition: TopicPartition, batches: Iterable[bytes]) -> Iterator[M
             for raw in split(data, partition, 0):
                 yield from decode(raw, partition)
         except RecordError as error:
-            log.warning("%s: a batch is skipped: %s", partition, error)
+            log.warning("%s: skipped a batch: %s", partition, error)

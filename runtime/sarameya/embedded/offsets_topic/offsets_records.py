@@ -1,7 +1,8 @@
-"""The records of `__consumer_offsets`, in Kafka's own formats: what is written there, and what is read from it.
+"""The records of `__consumer_offsets` in Kafka's own formats. Pure: bytes to values and back.
 
-Pure bytes <-> values. Written: OffsetCommitKey v1, OffsetCommitValue v3 (v1 where the commit has an expiry of its
-own), GroupMetadataKey v2, GroupMetadataValue v3, of Kafka's message definitions. Read: the same.
+Formats are those of Kafka's message definitions: OffsetCommitKey v1, OffsetCommitValue v3 (v1 for a commit with an
+expiry
+of its own), GroupMetadataKey v2, GroupMetadataValue v3.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ _NO_TIME = -1
 
 
 class OffsetKey(NamedTuple):
-    """Whose commit, and for what."""
+    """Key of a commit: the group and the partition."""
 
     group_id: str
     partition: TopicPartition
 
 
 class GroupKey(NamedTuple):
+    """Key of a group's metadata."""
+
     group_id: str
 
 
@@ -113,7 +116,11 @@ def _ms(seconds: float | None) -> int:
 
 
 def read_key(data: bytes) -> OffsetKey | GroupKey:
-    """Raises ValueError for what is no key of ours."""
+    """Decode a record's key.
+
+    Raises:
+        ValueError: The bytes are not a key of these formats.
+    """
     fields = _Reader(data)
     kind = fields.int16()
     if kind == _OFFSET_KEY:
@@ -121,17 +128,21 @@ def read_key(data: bytes) -> OffsetKey | GroupKey:
     elif kind == _GROUP_KEY:
         key = GroupKey(fields.string())
     else:
-        raise ValueError(f"a record key of kind {kind}")
+        raise ValueError(f"unknown record key version {kind}")
     fields.end()
     return key
 
 
 def read_offset(data: bytes) -> StoredOffset:
-    """Raises ValueError for what is no value of ours."""
+    """Decode a commit.
+
+    Raises:
+        ValueError: The bytes are not a commit of these formats.
+    """
     fields = _Reader(data)
     version = fields.int16()
     if version not in (_OFFSET_VALUE, _OFFSET_VALUE_WITH_EXPIRY):
-        raise ValueError(f"an offset in version {version}")
+        raise ValueError(f"unknown offset version {version}")
     offset = fields.int64()
     epoch = fields.int32() if version == _OFFSET_VALUE else NO_LEADER_EPOCH
     commit = CommittedOffset(offset, fields.string(), epoch)
@@ -142,11 +153,15 @@ def read_offset(data: bytes) -> StoredOffset:
 
 
 def read_group(data: bytes) -> GroupRecord:
-    """Raises ValueError for what is no value of ours."""
+    """Decode a group's metadata.
+
+    Raises:
+        ValueError: The bytes are not group metadata of this format.
+    """
     fields = _Reader(data)
     version = fields.int16()
     if version != _GROUP_VALUE:
-        raise ValueError(f"a group in version {version}")
+        raise ValueError(f"unknown group metadata version {version}")
     protocol_type = fields.string()
     generation = fields.int32()
     protocol_name, leader = fields.nullable_string(), fields.nullable_string()
@@ -174,7 +189,7 @@ def _read_member(fields: _Reader) -> MemberRecord:
 
 
 class _Reader:
-    """Fields one after another. Every method raises ValueError where the bytes end too early."""
+    """Reads fields one after another. Every method raises ValueError if the bytes end too early."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -190,7 +205,7 @@ class _Reader:
         return self._int(8)
 
     def time(self) -> float | None:
-        """A time of day, seconds; None where there is none."""
+        """Read a time of day in seconds; None if it is not set."""
         value = self._int(8)
         return None if value == _NO_TIME else value / 1000
 
@@ -206,7 +221,7 @@ class _Reader:
 
     def end(self) -> None:
         if self._at != len(self._data):
-            raise ValueError(f"{len(self._data) - self._at} bytes behind a record's last field")
+            raise ValueError(f"{len(self._data) - self._at} bytes after the record's last field")
 
     def _int(self, size: int) -> int:
         return int.from_bytes(self._take(size), "big", signed=True)
@@ -214,7 +229,7 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         end = self._at + size
         if size < 0 or end > len(self._data):
-            raise ValueError("a record that is cut off")
+            raise ValueError("the record is incomplete")
         taken = self._data[self._at : end]
         self._at = end
         return taken
