@@ -123,7 +123,7 @@ class TestRecords:
             assert cluster.log("orders", 0).end_offset == 3
 
     @pytest.mark.parametrize(
-        ("topic", "partition", "why"), [("nope", 0, "no topic 'nope'"), ("orders", 2, "none with number 2")]
+        ("topic", "partition", "why"), [("nope", 0, "'nope' does not exist"), ("orders", 2, "there is no partition 2")]
     )
     async def test_what_does_not_exist_is_refused_by_name(self, topic: str, partition: int, why: str) -> None:
         async with memory() as cluster:

@@ -261,7 +261,7 @@ def test_jump_of_the_wall_clock_lets_commits_expire_and_no_session() -> None:
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, OTHER, member_id=member_id)
     jumps = kit.time_of_day() + RETENTION
-    kit.coordinator._rounds.wall_clock = lambda: jumps
+    kit.coordinator._rebalancer.wall_clock = lambda: jumps
     live_on(kit, member_id, seconds=CHECK)
     assert kit.committed() == {}
     assert kit.member_ids == [member_id]

@@ -608,7 +608,7 @@ def test_late_sync_in_a_stable_group_is_no_sign_of_life() -> None:
 def test_generation_whose_members_have_all_synced_has_no_deadline_but_the_sessions() -> None:
     kit = Kit()
     kit.stable(3)
-    assert kit.coordinator._rounds.purgatory.next_deadline() is None
+    assert kit.coordinator._rebalancer.purgatory.next_deadline() is None
     assert kit.coordinator.next_deadline() == kit.now + SESSION
 
 

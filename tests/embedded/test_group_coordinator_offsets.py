@@ -203,7 +203,7 @@ def test_delete_of_offsets_goes_by_what_the_last_generation_read() -> None:
     kit.leave(member_id)
     kit.commit()
     kit.new_id()
-    kit.coordinator._rounds.config = config(initial_rebalance_delay=3.0)
+    kit.coordinator._rebalancer.config = config(initial_rebalance_delay=3.0)
     kit.join_new(protocols=protocols("range", metadata=subscription("t")))
     assert kit.state is GroupState.PREPARING_REBALANCE
     assert dict(kit.coordinator.delete_offsets(GROUP, [T0]).errors) == {T0: OK}, "nobody was left, so nothing was read"

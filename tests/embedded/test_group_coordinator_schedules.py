@@ -148,24 +148,24 @@ class AnyClients(RuleBasedStateMachine):
 
     @invariant()
     def everything_that_waits_has_its_deadline_and_nothing_else_has(self) -> None:
-        rounds = self.kit.coordinator._rounds
+        rebalancer = self.kit.coordinator._rebalancer
         if not self.kit.exists:
             assert self.kit.coordinator.next_deadline() is None
             return
         group = self.kit.group
         preparing = group.state is GroupState.PREPARING_REBALANCE
         syncing = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and bool(group.pending_sync)
-        assert rounds.purgatory.watched(GroupJoinKey(GROUP)) == preparing
-        assert rounds.purgatory.watched(GroupSyncKey(GROUP)) == syncing
-        assert len(rounds.purgatory) == preparing + syncing
+        assert rebalancer.purgatory.watched(GroupJoinKey(GROUP)) == preparing
+        assert rebalancer.purgatory.watched(GroupSyncKey(GROUP)) == syncing
+        assert len(rebalancer.purgatory) == preparing + syncing
         sessions = 0
         for member in group.members.values():
-            watched = rounds.sessions.purgatory.watched(MemberKey(GROUP, member.member_id))
+            watched = rebalancer.sessions.purgatory.watched(MemberKey(GROUP, member.member_id))
             sessions += watched
-            assert watched == 1 or (watched == 0 and member.must_be_kept_alive and not member.is_new)
+            assert watched == 1 or (watched == 0 and member.awaits_result and not member.is_new)
         for pending in group.pending_members:
-            assert rounds.sessions.purgatory.watched(MemberKey(GROUP, pending)) == 1
-        assert len(rounds.sessions.purgatory) == sessions + len(group.pending_members)
+            assert rebalancer.sessions.purgatory.watched(MemberKey(GROUP, pending)) == 1
+        assert len(rebalancer.sessions.purgatory) == sessions + len(group.pending_members)
 
     @invariant()
     def group_is_consistent(self) -> None:

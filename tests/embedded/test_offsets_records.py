@@ -83,7 +83,7 @@ def test_record_cut_off_anywhere_or_too_long_is_refused(read: object, data: byte
 
 
 def test_record_of_another_kind_is_refused_by_its_number() -> None:
-    for read, what in ((read_key, "kind 9"), (read_offset, "version 9"), (read_group, "version 9")):
+    for read, what in ((read_key, "version 9"), (read_offset, "version 9"), (read_group, "version 9")):
         with pytest.raises(ValueError, match=what):
             read(b"\x00\x09")  # type: ignore[operator]
 

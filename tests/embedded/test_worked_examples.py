@@ -83,7 +83,7 @@ def test_document_002_heartbeat_checks_are_not_the_default_which_is_todays_kafka
 def test_document_002_next_expiry_completes_the_delayed_heartbeat_and_puts_in_a_new_one() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1)
-    purgatory, key = kit.coordinator._rounds.sessions.purgatory, MemberKey(GROUP, member_id)
+    purgatory, key = kit.coordinator._rebalancer.sessions.purgatory, MemberKey(GROUP, member_id)
     for _ in range(5):
         kit.advance(3)
         kit.heartbeat(member_id)
@@ -104,7 +104,7 @@ def test_document_002_member_that_waits_for_an_answer_is_kept_alive(waits_for: s
         kit.advance(SESSION - 1)
         kit.heartbeat(beating)
     assert kit.member_ids == [first, second]
-    assert kit.coordinator._rounds.sessions.purgatory.watched(MemberKey(GROUP, silent)) == 0
+    assert kit.coordinator._rebalancer.sessions.purgatory.watched(MemberKey(GROUP, silent)) == 0
 
 
 def test_document_002_member_that_leaves_lets_its_delayed_heartbeat_go() -> None:

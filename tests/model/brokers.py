@@ -128,7 +128,7 @@ class Brokers:
 
     def _watch_failures(self, coordinator: GroupCoordinator) -> None:
         """Nobody may be taken for dead who is heard."""
-        sessions = coordinator._rounds.sessions
+        sessions = coordinator._rebalancer.sessions
         failed = sessions._member_failed
 
         def member_failed(group: ClassicGroup, member: ClassicGroupMember, now: float) -> None:

@@ -1,1 +1,15 @@
-"""The parts of the group coordinator, all of them pure. `embedded/groups/group_coordinator.py` puts them together."""
+"""The group coordinator of one broker (classic protocol). Pure: no clock, no I/O.
+
+| module | job |
+|---|---|
+| `group_coordinator` | the entry point that `apis` calls; owns the groups |
+| `join_processor`, `leave_processor` | JoinGroup and LeaveGroup |
+| `rebalancer` | a rebalance from its cause to the assignment; SyncGroup |
+| `heartbeat_checks` | the answer to a heartbeat, as a table |
+| `member_sessions` | session timeouts |
+| `offset_store`, `offset_rules`, `retention` | OffsetCommit and OffsetDelete; expiry of offsets |
+| `pending_replies` | results to deliver after a change is complete |
+| `views` | a group as responses and records |
+| `config` | settings |
+| `model/` | groups, members, states, requests and results |
+"""

@@ -1,4 +1,4 @@
-"""The coordinator's settings, by Kafka's names and with Kafka's defaults where nothing else is said."""
+"""Settings of the group coordinator, under Kafka's names and with Kafka's defaults unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -9,32 +9,40 @@ from sarameya.embedded.groups.heartbeat_checks import MEMBER_FIRST, HeartbeatChe
 
 @attrs.frozen(slots=True)
 class CoordinatorConfig:
-    """Times are seconds."""
+    """Settings of a group coordinator. Times are in seconds."""
 
     min_session_timeout: float = 6.0
     """group.min.session.timeout.ms; a shorter one is refused with INVALID_SESSION_TIMEOUT."""
     max_session_timeout: float = 1800.0
     """group.max.session.timeout.ms; a longer one is refused with INVALID_SESSION_TIMEOUT."""
     max_size: int = 2**31 - 1
-    """group.max.size; members beyond it are refused with GROUP_MAX_SIZE_REACHED."""
+    """group.max.size; further members are refused with GROUP_MAX_SIZE_REACHED."""
     initial_rebalance_delay: float = 0.0
     """group.initial.rebalance.delay.ms: how long an empty group waits for more members after the first.
-    Kafka ships 3 s; here a group of one should start at once."""
+
+    Kafka's default is 3 s; here a group of one member starts at once.
+    """
     new_member_join_timeout: float = 300.0
-    """How long a new member's first join may wait for its answer (a constant in Kafka)."""
+    """How long a new member's first join may wait for its response (a constant in Kafka)."""
     offsets_retention: float = 7 * 24 * 3600.0
-    """offsets.retention.minutes, in seconds: how long commits are kept that nobody reads by (KIP-211)."""
+    """offsets.retention.minutes, in seconds: how long unused commits are kept (KIP-211)."""
     offsets_retention_check_interval: float = 600.0
-    """offsets.retention.check.interval.ms: how often is looked for expired offsets, and for groups to forget
-    (those that are Empty and keep nothing). math.inf: never."""
+    """offsets.retention.check.interval.ms: the interval of checks for expired offsets, and for empty groups to delete.
+
+    math.inf: never.
+    """
     load_time: float = 0.0
-    """How long a coordinator that takes groups over reads their log. Meanwhile it answers for them
-    COORDINATOR_LOAD_IN_PROGRESS (to a heartbeat: no error). In Kafka it takes what it takes; here no time."""
+    """How long a new coordinator takes to load its groups. In Kafka it depends on the log; the default here is no time.
+
+    Meanwhile it answers COORDINATOR_LOAD_IN_PROGRESS, but NONE to heartbeats.
+    """
     offset_metadata_max_size: int = 4096
-    """offset.metadata.max.bytes, in characters as in Kafka; beyond it: OFFSET_METADATA_TOO_LARGE."""
+    """offset.metadata.max.bytes, in characters as in Kafka; longer metadata: OFFSET_METADATA_TOO_LARGE."""
     heartbeat_checks: HeartbeatChecks = MEMBER_FIRST
-    """What a heartbeat is answered, and in which order that is found out: `heartbeats.MEMBER_FIRST` as today's Kafka,
-    `heartbeats.STATE_FIRST` as Kafka 0.9."""
+    """The checks of a heartbeat and their order.
+
+    `heartbeat_checks.MEMBER_FIRST` is today's Kafka, `heartbeat_checks.STATE_FIRST` is Kafka 0.9.
+    """
 
 
 DEFAULTS = CoordinatorConfig()

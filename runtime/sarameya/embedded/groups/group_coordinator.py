@@ -1,28 +1,23 @@
-"""The group coordinator: JoinGroup to OffsetFetch, as a pure machine. The file the `apis` call.
+"""The group coordinator: JoinGroup to OffsetFetch as a pure state machine. The module that `apis` calls.
 
-It owns the groups one broker coordinates. It does no I/O, reads no clock and holds no thread:
+It owns the groups that one broker coordinates. It does no I/O, reads no clock and starts no thread:
 
     coordinator = GroupCoordinator(CoordinatorConfig(), serves=is_mine, journal=offsets_log, rng=Random())
-    coordinator.join(request, now, reply)       # `reply(answer)` is called exactly once: now, or in a later call
+    coordinator.join(request, now, reply)       # `reply(result)` is called exactly once: now, or in a later call
     coordinator.sync(request, now, reply)
-    error = coordinator.heartbeat(request, now)      # all the others answer at once
+    error = coordinator.heartbeat(request, now)      # all other methods return their result
     ...
     coordinator.next_deadline()                 # when to call handle_timer at the latest; None: nothing waits
     coordinator.handle_timer(now)
 
-`now` is any monotonic clock's seconds, the same clock in all calls. The caller asks `next_deadline()` again after every
-call, since any call may move it. `wall_clock` tells the time of day in seconds since 1970, which nothing but the expiry
-of offsets goes by. Replies are called when the call's changes are complete, so a reply may call the coordinator again.
-A reply whose connection is gone is called all the same; the caller drops it.
+`now` is the time in seconds of any monotonic clock, the same in all calls. Call `next_deadline()` again after every
+call, since any call may change it. Replies are called after the call's changes are complete, so a reply may call the
+coordinator again. A reply is called even if its connection is closed; the caller discards it.
 
-`serves(group_id)` says whether this broker answers for a group: NONE, or the code to answer instead (NOT_COORDINATOR,
-COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE). Authorisation comes before all of this and is the caller's.
+`unload` and `load` move a group to another broker's coordinator. They move exactly what `__consumer_offsets` holds.
 
-`unload` and `load` move a group to another broker's coordinator; what moves is what `__consumer_offsets` holds.
-
-Left to others: bytes on the wire (`apis`), the offsets log (`Journal`), timers and connections (`server`); the rules of
-a join (`groups.joining`), a leave (`groups.leaving`), a round (`groups.rounds`), a heartbeat (`groups.heartbeats`),
-commits (`groups.committing`), and who is alive (`groups.sessions`).
+Not done here: the wire format (`apis`), the offsets log (`Journal`), timers and connections (`network.server`), and
+authorisation, which the caller checks first.
 """
 
 from __future__ import annotations
@@ -65,20 +60,32 @@ from sarameya.model import TopicPartition
 __all__ = ["GroupCoordinator", "Serves", "serves_all"]
 
 Serves = Callable[[str], ErrorCode]
+"""Returns NONE if this broker coordinates a group, else the code to answer.
+
+The codes are NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS and COORDINATOR_NOT_AVAILABLE.
+"""
 
 
 def serves_all(group_id: str) -> ErrorCode:
-    """The `serves` of a coordinator without peers."""
+    """Return NONE: a coordinator without peers serves every group."""
     return ErrorCode.NONE
 
 
 def timeless() -> float:
-    """The `wall_clock` of a coordinator whose offsets never expire: it stands still."""
+    """Return 0, as the `wall_clock` of a coordinator whose offsets never expire."""
     return 0.0
 
 
 class GroupCoordinator:
-    """The groups one broker coordinates. See the module's docstring for how to call it."""
+    """The groups of one broker. The module's docstring shows how to call it.
+
+    Args:
+        config: Settings.
+        serves: Decides whether this broker coordinates a group.
+        journal: Stores commits and group metadata before a request is answered.
+        wall_clock: Seconds since 1970, used only to expire offsets.
+        rng: Generates member ids.
+    """
 
     def __init__(
         self,
@@ -93,56 +100,59 @@ class GroupCoordinator:
         self._serves = serves
         self._journal = journal
         self._groups: dict[str, ClassicGroup] = {}
-        self._answers = PendingReplies()
-        self._rounds = Rebalancer(config, journal, self._answers, wall_clock)
-        self._joining = JoinProcessor(self._rounds, rng or random.Random())
-        self._leaving = LeaveProcessor(self._rounds)
-        self._committing = OffsetStore(self._rounds)
+        self._replies = PendingReplies()
+        self._rebalancer = Rebalancer(config, journal, self._replies, wall_clock)
+        self._join_processor = JoinProcessor(self._rebalancer, rng or random.Random())
+        self._leave_processor = LeaveProcessor(self._rebalancer)
+        self._offset_store = OffsetStore(self._rebalancer)
         self._retention = RetentionChecks(self._groups, config.offsets_retention_check_interval, self.forget_expired)
         self._purgatories: tuple[Purgatory, ...] = (
-            self._rounds.sessions.purgatory,
-            self._rounds.purgatory,
+            self._rebalancer.sessions.purgatory,
+            self._rebalancer.purgatory,
             self._retention.purgatory,
         )
 
     # --- membership --------------------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, now: float, reply: Reply[JoinGroupResult]) -> None:
-        """JoinGroup. The first join of an unknown member makes the group; a member id without a group is unknown."""
+        """Handle JoinGroup.
+
+        The first join without a member id creates the group. A join with one to a group that does not exist is refused.
+        """
         out_of_bounds = join_processor.check_bounds(self._config, request)
         error = self._serves(request.group_id)
         group = self._groups.get(request.group_id)
         if out_of_bounds is not ErrorCode.NONE:
-            self._answers.put(reply, JoinGroupResult(out_of_bounds, request.member_id))
+            self._replies.put(reply, JoinGroupResult(out_of_bounds, request.member_id))
         elif error is not ErrorCode.NONE:
-            self._answers.put(reply, JoinGroupResult(error, NO_MEMBER_ID))
+            self._replies.put(reply, JoinGroupResult(error, NO_MEMBER_ID))
         elif group is not None:
-            self._joining.join(group, request, now, reply)
+            self._join_processor.join(group, request, now, reply)
         elif request.member_id == NO_MEMBER_ID:
             group = self._create(request.group_id, now)
-            self._rounds.store(group)  # a member id given out is no record, and yet the group is there
-            self._joining.join(group, request, now, reply)
+            self._rebalancer.store(group)  # a pending member id is not stored, but the group exists
+            self._join_processor.join(group, request, now, reply)
         else:
-            self._answers.put(reply, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
-        self._answers.deliver()
+            self._replies.put(reply, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+        self._replies.deliver()
 
     def sync(self, request: SyncRequest, now: float, reply: Reply[SyncGroupResult]) -> None:
-        """SyncGroup. Held until the leader's, which alone brings assignments."""
+        """Handle SyncGroup. It is held until the leader's sync brings the assignment."""
         error = self._refusal(request.group_id)
         group = self._groups.get(request.group_id)
         if error is not ErrorCode.NONE:
-            self._answers.put(reply, SyncGroupResult(error))
+            self._replies.put(reply, SyncGroupResult(error))
         elif group is None:
-            self._answers.put(reply, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
+            self._replies.put(reply, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            self._rounds.sync(group, request, now, reply)
-        self._answers.deliver()
+            self._rebalancer.sync(group, request, now, reply)
+        self._replies.deliver()
 
     def heartbeat(self, request: HeartbeatRequest, now: float) -> ErrorCode:
-        """Heartbeat. The table of `groups.heartbeats` says what is answered."""
+        """Handle Heartbeat. The table in `heartbeat_checks` decides the answer."""
         error = self._refusal(request.group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ErrorCode.NONE  # answered blindly: nobody shall lose its membership because we are still reading
+            return ErrorCode.NONE  # no member may lose its membership because this coordinator is still loading
         if error is not ErrorCode.NONE:
             return error
         group = self._groups.get(request.group_id)
@@ -150,33 +160,33 @@ class GroupCoordinator:
             return ErrorCode.UNKNOWN_MEMBER_ID
         check = heartbeat_checks.first_that_holds(self._config.heartbeat_checks, group, request)
         if check.keeps_alive:
-            self._rounds.sessions.heard_of(group, group.members[request.member_id], now)
+            self._rebalancer.sessions.renew(group, group.members[request.member_id], now)
         return check.error
 
     def leave(self, request: LeaveRequest, now: float) -> LeaveGroupResult:
-        """LeaveGroup. Each of the members named is answered on its own."""
+        """Handle LeaveGroup. Each named member gets its own result."""
         error = self._refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return LeaveGroupResult(error)
         group = self._groups.get(request.group_id)
         if group is None:
             return leave_processor.no_group(request)
-        answer = self._leaving.leave(group, request, now)
-        self._answers.deliver()
+        answer = self._leave_processor.leave(group, request, now)
+        self._replies.deliver()
         return answer
 
     def expire_member(self, group_id: str, member_id: str, now: float) -> ErrorCode:
-        """End a member's session now, as if nothing had been heard of it. UNKNOWN_MEMBER_ID if there is none."""
+        """End a member's session now, as if its session timeout had passed. UNKNOWN_MEMBER_ID if there is none."""
         group = self._groups.get(group_id)
-        if group is None or not self._rounds.expire(group, member_id, now):
+        if group is None or not self._rebalancer.expire(group, member_id, now):
             return ErrorCode.UNKNOWN_MEMBER_ID
-        self._answers.deliver()
+        self._replies.deliver()
         return ErrorCode.NONE
 
     # --- offsets -----------------------------------------------------------------------------------------------
 
     def commit(self, request: CommitRequest, now: float) -> OffsetCommitResult:
-        """OffsetCommit. A simple consumer's first makes its group."""
+        """Handle OffsetCommit. A simple consumer's first commit creates its group."""
         error = self._serves(request.group_id)
         group = self._groups.get(request.group_id)
         if error is ErrorCode.NONE:
@@ -185,10 +195,10 @@ class GroupCoordinator:
             return OffsetCommitResult(dict.fromkeys(request.offsets, error))
         if group is None:
             group = self._create(request.group_id, now)
-        return self._committing.commit(group, request, now)
+        return self._offset_store.commit(group, request, now)
 
     def fetch_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> OffsetFetchResult:
-        """OffsetFetch. `partitions` None: all that have a commit. A group that does not exist has committed nothing."""
+        """Handle OffsetFetch. `partitions` None: all with a commit. A group that does not exist has no commits."""
         error = self._serves(group_id)
         if error is not ErrorCode.NONE:
             return OffsetFetchResult(error)
@@ -196,29 +206,29 @@ class GroupCoordinator:
         return OffsetFetchResult(error, offset_rules.select(group.offsets if group else {}, partitions))
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> OffsetDeleteResult:
-        """OffsetDelete. GROUP_SUBSCRIBED_TO_TOPIC for partitions whose topic a member reads."""
+        """Handle OffsetDelete. GROUP_SUBSCRIBED_TO_TOPIC for partitions of a topic that a member subscribes to."""
         error = self._refusal(group_id)
         group = self._groups.get(group_id)
         if error is not ErrorCode.NONE or group is None:
             return OffsetDeleteResult(error or ErrorCode.GROUP_ID_NOT_FOUND)
-        return self._committing.delete(group, partitions)
+        return self._offset_store.delete(group, partitions)
 
     def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
-        """A topic is gone: so are all commits of its partitions."""
+        """Delete all commits for the partitions of a deleted topic."""
         for group in self._groups.values():
-            self._committing.forget(group, partitions)
+            self._offset_store.forget(group, partitions)
 
     def forget_expired(self, now: float) -> None:
-        """Forget what has been kept for as long as it is to be kept, and groups that are empty and keep nothing."""
+        """Delete expired commits, and empty groups without any."""
         for group in list(self._groups.values()):
-            self._committing.expire(group)
+            self._offset_store.expire(group)
             if group.state is GroupState.EMPTY and not group.offsets:
                 self._delete(group, now)
 
     # --- administration ----------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupDescription:
-        """DescribeGroups, for one group."""
+        """Handle DescribeGroups for one group."""
         error = self._serves(group_id)
         if error is not ErrorCode.NONE:
             return GroupDescription(error, group_id)
@@ -226,11 +236,11 @@ class GroupCoordinator:
         return views.description(group) if group else GroupDescription(error, group_id, GroupState.DEAD)
 
     def list_groups(self, states: Collection[GroupState] = ()) -> list[GroupListing]:
-        """ListGroups: all groups here, or those in one of `states`."""
+        """Handle ListGroups: return all groups of this coordinator, or those in one of `states`."""
         return [views.listing(group) for group in self._groups.values() if not states or group.state in states]
 
     def delete_group(self, group_id: str, now: float) -> ErrorCode:
-        """DeleteGroups, for one group: NON_EMPTY_GROUP while it has members."""
+        """Handle DeleteGroups for one group. NON_EMPTY_GROUP while it has members."""
         error = self._serves(group_id)
         if error is not ErrorCode.NONE:
             return error
@@ -239,25 +249,29 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        self._committing.forget(group, list(group.offsets))
+        self._offset_store.forget(group, list(group.offsets))
         self._delete(group, now)
         return ErrorCode.NONE
 
     def _delete(self, group: ClassicGroup, now: float) -> None:
-        """The end of an Empty group that keeps nothing any more."""
+        """Delete an Empty group without commits."""
         self._journal.store_group(group.group_id, None)
         self._end(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, now)
 
     def _end(self, group: ClassicGroup, error: ErrorCode, now: float) -> None:
         del self._groups[group.group_id]
-        self._rounds.end(group, error, now)
+        self._rebalancer.end(group, error, now)
         self._retention.groups_changed(now)
-        self._answers.deliver()
+        self._replies.deliver()
 
     # --- moving to another coordinator -------------------------------------------------------------------------
 
     def unload(self, group_id: str, now: float) -> GroupImage | None:
-        """Give the group up: everything that waits is answered NOT_COORDINATOR. None: there is no such group."""
+        """Unload a group for another coordinator, and answer NOT_COORDINATOR to all held requests.
+
+        Returns:
+            The group as the log holds it; None if there is no such group.
+        """
         group = self._groups.get(group_id)
         if group is None:
             return None
@@ -265,25 +279,27 @@ class GroupCoordinator:
         return GroupImage(group_id, group.stored, group.offsets)
 
     def load(self, image: GroupImage, now: float) -> None:
-        """Take a group over; its members have one session timeout from now to be heard of.
+        """Load a group. Its members have one session timeout from now to send a heartbeat.
 
-        One with more members than are allowed begins a round, in which the last to come back are turned away.
-        Raises ValueError if the group is here already.
+        A group with more members than allowed starts a rebalance, which refuses the last ones to rejoin.
+
+        Raises:
+            ValueError: The group is already loaded.
         """
         if image.group_id in self._groups:
-            raise ValueError(f"group {image.group_id!r} is loaded already; unload it first")
+            raise ValueError(f"group {image.group_id!r} is already loaded; unload it first")
         group = self._groups[image.group_id] = ClassicGroup.from_image(image)
         for member in group.members.values():
-            self._rounds.sessions.heard_of(group, member, now)
+            self._rebalancer.sessions.renew(group, member, now)
         if len(group.members) > self._config.max_size:
-            reason = f"loaded with {len(group.members)} members, {self._config.max_size} are allowed"
-            self._rounds.rebalance(group, reason, now)
+            reason = f"loaded with {len(group.members)} members, at most {self._config.max_size} are allowed"
+            self._rebalancer.rebalance(group, reason, now)
         self._retention.groups_changed(now)
 
     # --- time --------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When `handle_timer` must be called at the latest; None while nothing waits."""
+        """Return the latest time of the next `handle_timer` call; None while nothing waits."""
         deadlines = (purgatory.next_deadline() for purgatory in self._purgatories)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
@@ -293,15 +309,15 @@ class GroupCoordinator:
             for purgatory in self._purgatories:
                 if purgatory.next_deadline() == deadline:
                     purgatory.expire_next(now)
-        self._answers.deliver()
+        self._replies.deliver()
 
-    # --- before a group is looked at ---------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------------------------
 
     def _refusal(self, group_id: str) -> ErrorCode:
         # OffsetCommit, OffsetFetch, DescribeGroups and DeleteGroups allow the empty id, for clients older than this.
         return self._serves(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     def _create(self, group_id: str, now: float) -> ClassicGroup:
-        group = self._groups[group_id] = ClassicGroup(group_id, self._rounds.wall_clock())
+        group = self._groups[group_id] = ClassicGroup(group_id, self._rebalancer.wall_clock())
         self._retention.groups_changed(now)
         return group

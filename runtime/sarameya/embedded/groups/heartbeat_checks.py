@@ -1,4 +1,4 @@
-"""What a heartbeat is answered: two tables of checks, read from the top, the first row that holds decides."""
+"""The answer to a heartbeat: two tables of checks. The first row that holds decides."""
 
 from __future__ import annotations
 
@@ -14,38 +14,46 @@ from sarameya.error_codes import ErrorCode
 
 @attrs.frozen(slots=True)
 class HeartbeatCheck:
-    """One row: if `holds`, the answer is `error`; `keeps_alive`: the member has been heard of all the same."""
+    """One row: if `holds`, the answer is `error`."""
 
     holds: Callable[[ClassicGroup, HeartbeatRequest], bool]
     error: ErrorCode
     keeps_alive: bool = False
+    """True if the heartbeat restarts the session timeout."""
 
 
 def is_dead(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    """The group is Dead."""
     return group.state is GroupState.DEAD
 
 
 def is_preparing(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    """The group prepares a rebalance."""
     return group.state is GroupState.PREPARING_REBALANCE
 
 
 def is_not_stable(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    """The group is not Stable."""
     return group.state is not GroupState.STABLE
 
 
 def is_fenced(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    """Another member id holds the instance id."""
     return group.refusal(request.member_id, request.group_instance_id) is ErrorCode.FENCED_INSTANCE_ID
 
 
 def is_no_member(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    """The member id is unknown."""
     return group.refusal(request.member_id, request.group_instance_id) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def is_of_other_generation(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    """The generation is not the current one."""
     return request.generation != group.generation
 
 
 def always(group: ClassicGroup, request: HeartbeatRequest) -> bool:
+    """The last row of every table."""
     return True
 
 
@@ -60,7 +68,7 @@ MEMBER_FIRST: HeartbeatChecks = (
     HeartbeatCheck(is_preparing, ErrorCode.REBALANCE_IN_PROGRESS, keeps_alive=True),
     HeartbeatCheck(always, ErrorCode.NONE, keeps_alive=True),
 )
-"""Today's Kafka: heartbeats begin with the join's answer, so CompletingRebalance is answered NONE."""
+"""Today's Kafka. Heartbeats start with the join's response, so CompletingRebalance is answered NONE."""
 
 STATE_FIRST: HeartbeatChecks = (
     HeartbeatCheck(is_dead, ErrorCode.UNKNOWN_MEMBER_ID),
@@ -70,9 +78,9 @@ STATE_FIRST: HeartbeatChecks = (
     HeartbeatCheck(is_of_other_generation, ErrorCode.ILLEGAL_GENERATION),
     HeartbeatCheck(always, ErrorCode.NONE, keeps_alive=True),
 )
-"""Kafka 0.9's order: a rebalance is answered before anything else is looked at, and keeps nobody alive."""
+"""Kafka 0.9. A rebalance is reported before any other check, and the heartbeat does not keep the member alive."""
 
 
 def first_that_holds(checks: HeartbeatChecks, group: ClassicGroup, request: HeartbeatRequest) -> HeartbeatCheck:
-    """The row that decides. Every table ends with a row that always holds."""
+    """Return the row that decides. Every table ends with a row that always holds."""
     return next(check for check in checks if check.holds(group, request))

@@ -1,4 +1,4 @@
-"""JoinGroup's rules: who may join a group, and what a join means in each of its states."""
+"""JoinGroup: the checks of a join, and its effect in each state of the group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sarameya.error_codes import ErrorCode
 
 
 def check_bounds(config: CoordinatorConfig, request: JoinRequest) -> ErrorCode:
-    """What can be refused before the group is looked at, and before it is known who coordinates it."""
+    """Check a join before looking at the group, or at which broker coordinates it."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if not config.min_session_timeout <= request.session_timeout <= config.max_session_timeout:
@@ -26,17 +26,17 @@ def check_bounds(config: CoordinatorConfig, request: JoinRequest) -> ErrorCode:
 
 
 class JoinProcessor:
-    """Takes joins in, for all groups of one coordinator. Rounds of rebalancing follow from them."""
+    """Handles the joins of all groups of one coordinator, and starts the rebalances that follow."""
 
-    def __init__(self, rounds: Rebalancer, rng: random.Random) -> None:
-        self._rounds = rounds
+    def __init__(self, rebalancer: Rebalancer, rng: random.Random) -> None:
+        self._rebalancer = rebalancer
         self._rng = rng
 
     def join(self, group: ClassicGroup, request: JoinRequest, now: float, reply: Reply[JoinGroupResult]) -> None:
-        """Let a member join, or say why not. The checks are in Kafka's order."""
+        """Let a member join, or refuse it. The checks are in Kafka's order."""
         is_unknown = request.member_id == NO_MEMBER_ID
         if not self._has_room(group, request.member_id):
-            self._turn_away(group, request.member_id, now)
+            self._reject(group, request.member_id, now)
             self._refuse(reply, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
         elif not group.supports(request.protocol_type, request.protocols):
             self._refuse(reply, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
@@ -50,7 +50,7 @@ class JoinProcessor:
             self._rejoin(group, request, now, reply)
 
     def _refuse(self, reply: Reply[JoinGroupResult], error: ErrorCode, member_id: str) -> None:
-        self._rounds.answers.put(reply, JoinGroupResult(error, member_id))
+        self._rebalancer.replies.put(reply, JoinGroupResult(error, member_id))
 
     def _new_member_id(self, request: JoinRequest) -> str:
         suffix = uuid.UUID(int=self._rng.getrandbits(128), version=4)
@@ -60,21 +60,21 @@ class JoinProcessor:
     # --- room --------------------------------------------------------------------------------------------------
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        limit = self._rounds.config.max_size
+        limit = self._rebalancer.config.max_size
         member = group.members.get(member_id)
         if group.state is GroupState.EMPTY:
             return True
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Who has joined this round counts, not who was there: the last to come back are the ones too many.
+            # Only members that have joined this rebalance count, so that the last ones to rejoin are refused.
             return (member is not None and member.awaiting_join is not None) or group.awaiting_join < limit
         return member is not None or len(group.members) < limit
 
-    def _turn_away(self, group: ClassicGroup, member_id: str, now: float) -> None:
+    def _reject(self, group: ClassicGroup, member_id: str, now: float) -> None:
         if member_id in group.pending_members:
-            self._rounds.remove_pending(group, member_id, now)
+            self._rebalancer.remove_pending(group, member_id, now)
         elif member_id in group.members:
-            self._rounds.remove(group, group.members[member_id], now)
-            self._rounds.check_join(group, now)
+            self._rebalancer.remove(group, group.members[member_id], now)
+            self._rebalancer.check_join(group, now)
 
     # --- new members -------------------------------------------------------------------------------------------
 
@@ -85,23 +85,24 @@ class JoinProcessor:
         if not request.requires_known_member_id:
             self._add(group, request, member_id, now, reply)
             return
-        # A client that never hears our answer would leave a ghost in the group: it must come back with the id first.
+        # A client that never gets the response would leave a ghost member in the group. So it must first join again
+        # with the member id.
         group.pending_members.add(member_id)
-        self._rounds.sessions.await_second_join(group, member_id, request.session_timeout, now)
+        self._rebalancer.sessions.await_second_join(group, member_id, request.session_timeout, now)
         self._refuse(reply, ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
     def _add(
         self, group: ClassicGroup, request: JoinRequest, member_id: str, now: float, reply: Reply[JoinGroupResult]
     ) -> None:
-        rounds = self._rounds
+        rebalancer = self._rebalancer
         if not group.members:
             group.protocol_type = request.protocol_type
         group.new_member_added = group.state is GroupState.PREPARING_REBALANCE
         member = ClassicGroupMember.joining(request, member_id)
         group.add(member)
-        rounds.park_join(member, reply)
-        rounds.sessions.await_first_answer(group, member, rounds.config.new_member_join_timeout, now)
-        rounds.rebalance(group, _why(f"new member {member_id}", request), now)
+        rebalancer.hold_join(member, reply)
+        rebalancer.sessions.await_first_join(group, member, rebalancer.config.new_member_join_timeout, now)
+        rebalancer.rebalance(group, _why(f"new member {member_id}", request), now)
 
     # --- known members -----------------------------------------------------------------------------------------
 
@@ -111,19 +112,19 @@ class JoinProcessor:
             self._refuse(reply, refusal, request.member_id)
             return
         member = group.members[request.member_id]
-        if self._starts_round(group, member, request):
+        if self._starts_rebalance(group, member, request):
             member.update(request)
-            self._rounds.park_join(member, reply)
-            self._rounds.rebalance(group, _why(f"member {member.member_id} joins again", request), now)
+            self._rebalancer.hold_join(member, reply)
+            self._rebalancer.rebalance(group, _why(f"member {member.member_id} joins again", request), now)
         else:
-            # It may have missed the answer to its last join; the generation still stands.
-            self._rounds.answers.put(reply, views.join_answer(group, member))
+            # The response to its last join may have been lost; the generation is still the current one.
+            self._rebalancer.replies.put(reply, views.join_result(group, member))
 
     @staticmethod
-    def _starts_round(group: ClassicGroup, member: ClassicGroupMember, request: JoinRequest) -> bool:
+    def _starts_rebalance(group: ClassicGroup, member: ClassicGroupMember, request: JoinRequest) -> bool:
         if group.state is GroupState.PREPARING_REBALANCE or request.protocols != member.protocols:
             return True
-        # The leader joins again for what no member's metadata shows: topics or partition counts have changed.
+        # The leader joins again for a change that no member's metadata shows: topics or partition counts.
         return group.state is GroupState.STABLE and group.leader == member.member_id
 
     # --- static members (KIP-345) ------------------------------------------------------------------------------
@@ -140,30 +141,33 @@ class JoinProcessor:
         member = self._replace(group, group.members[old_id], new_id, now)
         member.update(request)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
-            self._rounds.store(group)
-            self._rounds.sessions.heard_of(group, member, now)
-            self._rounds.answers.put(reply, _answer_of_return(group, member, old_leader, request))
+            self._rebalancer.store(group)
+            self._rebalancer.sessions.renew(group, member, now)
+            self._rebalancer.replies.put(reply, _result_of_return(group, member, old_leader, request))
         else:
-            self._rounds.park_join(member, reply)
-            self._rounds.rebalance(group, _why(f"static member {instance_id} has returned", request), now)
+            self._rebalancer.hold_join(member, reply)
+            self._rebalancer.rebalance(group, _why(f"static member {instance_id} has returned", request), now)
 
     def _replace(self, group: ClassicGroup, old: ClassicGroupMember, new_id: str, now: float) -> ClassicGroupMember:
-        # Two processes with one instance id: the later one wins, and the earlier one must hear of it at once.
-        self._rounds.dismiss(old, ErrorCode.FENCED_INSTANCE_ID)
+        # Two processes with one instance id: the later one wins, and the earlier one is told at once.
+        self._rebalancer.fail_held_requests(old, ErrorCode.FENCED_INSTANCE_ID)
         new = group.replace_static(old, new_id)
-        self._rounds.sessions.check(group, old.member_id, now)
+        self._rebalancer.sessions.check(group, old.member_id, now)
         return new
 
 
-def _answer_of_return(
+def _result_of_return(
     group: ClassicGroup, member: ClassicGroupMember, old_leader: str, request: JoinRequest
 ) -> JoinGroupResult:
-    """A static member returns to a Stable group: its old assignment waits for its sync, without a new round."""
+    """Return the result for a static member that returns to a Stable group.
+
+    Its sync gets the old assignment, without a rebalance.
+    """
     if request.can_skip_assignment:
-        # KIP-814: a leader leads again (it watches the topics), but must not assign now.
-        return views.join_answer(group, member, skip_assignment=group.leader == member.member_id)
-    # Before v9 there is no way to say so. Naming the old id as leader makes a follower of it: it will not assign.
-    return attrs.evolve(views.join_answer(group, member), leader=old_leader, members=())
+        # KIP-814: a returning leader leads again (it watches the topics), but must not assign now.
+        return views.join_result(group, member, skip_assignment=group.leader == member.member_id)
+    # Before v9 the response cannot say so. Naming the old id as leader makes it a follower, which does not assign.
+    return attrs.evolve(views.join_result(group, member), leader=old_leader, members=())
 
 
 def _why(cause: str, request: JoinRequest) -> str:

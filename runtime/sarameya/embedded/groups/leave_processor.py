@@ -1,4 +1,4 @@
-"""LeaveGroup's rules: who goes, and what each is told."""
+"""LeaveGroup: removes members, with a result for each."""
 
 from __future__ import annotations
 
@@ -10,40 +10,43 @@ from sarameya.error_codes import ErrorCode
 
 
 class LeaveProcessor:
-    """Lets members go, for all groups of one coordinator."""
+    """Handles the leaves of all groups of one coordinator."""
 
-    def __init__(self, rounds: Rebalancer) -> None:
-        self._rounds = rounds
+    def __init__(self, rebalancer: Rebalancer) -> None:
+        self._rebalancer = rebalancer
 
     def leave(self, group: ClassicGroup, request: LeaveRequest, now: float) -> LeaveGroupResult:
-        """However many leave at once, one rebalance follows; as in Kafka 4, also if none of them was a member yet."""
-        answers = tuple((leaving, self._remove(group, leaving, now)) for leaving in request.members)
-        gone = [_told(leaving) for leaving, error in answers if error is ErrorCode.NONE]
-        if gone and group.state is not GroupState.EMPTY:
-            self._rounds.rebalance(group, f"left: {', '.join(gone)}", now)
-        return LeaveGroupResult(ErrorCode.NONE, answers)
+        """Remove the named members.
+
+        One rebalance follows, however many leave. As in Kafka 4 it follows even if all of them were pending members.
+        """
+        results = tuple((leaving, self._remove(group, leaving, now)) for leaving in request.members)
+        left = [_describe(leaving) for leaving, error in results if error is ErrorCode.NONE]
+        if left and group.state is not GroupState.EMPTY:
+            self._rebalancer.rebalance(group, f"left: {', '.join(left)}", now)
+        return LeaveGroupResult(ErrorCode.NONE, results)
 
     def _remove(self, group: ClassicGroup, leaving: LeavingMember, now: float) -> ErrorCode:
         member_id, instance_id = leaving.member_id, leaving.group_instance_id
         if member_id in group.pending_members:
-            self._rounds.remove_pending(group, member_id, now)
+            self._rebalancer.remove_pending(group, member_id, now)
             return ErrorCode.NONE
         if member_id == NO_MEMBER_ID and instance_id is not None:
-            # An administrator removes a static member and need not know which member id holds it now.
+            # An administrator removes a static member without knowing its current member id.
             member_id = group.static_members.get(instance_id, NO_MEMBER_ID)
         refusal = group.refusal(member_id, instance_id)
         if refusal is ErrorCode.NONE:
-            self._rounds.remove(group, group.members[member_id], now)
+            self._rebalancer.remove(group, group.members[member_id], now)
         return refusal
 
 
 def no_group(request: LeaveRequest) -> LeaveGroupResult:
-    """The answer where the group does not exist: nobody is a member of it."""
+    """Return the result for a group that does not exist: every member is unknown."""
     return LeaveGroupResult(
         ErrorCode.NONE, tuple((leaving, ErrorCode.UNKNOWN_MEMBER_ID) for leaving in request.members)
     )
 
 
-def _told(leaving: LeavingMember) -> str:
-    """Who, and why (KIP-800)."""
+def _describe(leaving: LeavingMember) -> str:
+    """Return the member and its reason for leaving (KIP-800)."""
     return f"{leaving.member_id or leaving.group_instance_id} ({leaving.reason or 'no reason given'})"

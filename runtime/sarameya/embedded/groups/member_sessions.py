@@ -1,7 +1,7 @@
-"""Who is alive: the heartbeat purgatory and the three waits in it.
+"""Session timeouts: Kafka's heartbeat purgatory, and the three kinds of waits in it.
 
-A member lives while it is heard of within its session timeout, or while it waits for an answer of ours. What a death
-means for the group is for `rounds` to say.
+A member is alive if it sent a request within its session timeout, or while one of its requests is held. `rebalancer`
+handles the end of a session.
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.embedded.purgatory import DelayedOperation, Purgatory
 
 MemberFailed = Callable[[ClassicGroup, ClassicGroupMember, float], None]
+"""Called with the group, the member whose session ended, and the current time."""
 PendingFailed = Callable[[ClassicGroup, str, float], None]
+"""Called with the group, the member id that was not used in time, and the current time."""
 
 
 @attrs.frozen(slots=True)
 class MemberKey:
+    """Purgatory key of one member."""
+
     group_id: str
     member_id: str
 
 
 class DelayedHeartbeat(DelayedOperation):
-    """The next sign of life of a member. Completing does nothing; only expiring has an effect."""
+    """The wait for a member's next heartbeat. Only its expiry has an effect."""
 
     def __init__(self, group: ClassicGroup, member: ClassicGroupMember, deadline: float, failed: MemberFailed) -> None:
         super().__init__(deadline)
@@ -36,23 +40,24 @@ class DelayedHeartbeat(DelayedOperation):
     def can_complete(self) -> bool:
         if self.group.state is GroupState.DEAD or not self.group.has(self.member):
             return True
-        has_been_heard_of = self.member.next_heartbeat is not self
-        return has_been_heard_of or self.member.must_be_kept_alive
+        is_replaced = self.member.next_heartbeat is not self
+        return is_replaced or self.member.awaits_result
 
     def on_complete(self, now: float) -> None:
         pass
 
     def on_expire(self, now: float) -> None:
-        # It may have begun to wait for us since it was last heard of; the answer will start the clock again.
+        # One of its requests may be held since then; its result will restart the session timeout.
         if not self.can_complete():
             self.failed(self.group, self.member, now)
 
 
-class DelayedFirstAnswer(DelayedHeartbeat):
-    """The answer to a new member's first join.
+class DelayedFirstJoin(DelayedHeartbeat):
+    """The wait of a new member's first join for its response.
 
-    It knows no member id yet and so can send no heartbeat, and a client that gave up and tries again leaves a member
-    behind that nobody will ever hear of. So its wait does not keep it alive beyond this deadline.
+    The member knows no id yet, so it cannot send heartbeats. A client that gave up and retries leaves such a member
+    behind
+    forever. Therefore the held join does not keep it alive beyond this deadline.
     """
 
     def can_complete(self) -> bool:
@@ -60,7 +65,7 @@ class DelayedFirstAnswer(DelayedHeartbeat):
 
 
 class DelayedSecondJoin(DelayedOperation):
-    """The second join of one that was told MEMBER_ID_REQUIRED (KIP-394)."""
+    """The wait for the second join of a client that was answered MEMBER_ID_REQUIRED (KIP-394)."""
 
     def __init__(self, group: ClassicGroup, member_id: str, deadline: float, failed: PendingFailed) -> None:
         super().__init__(deadline)
@@ -86,24 +91,24 @@ class MemberSessions:
         self._member_failed = member_failed
         self._pending_failed = pending_failed
 
-    def heard_of(self, group: ClassicGroup, member: ClassicGroupMember, now: float) -> None:
-        """Complete the member's delayed heartbeat and put in the next, one session timeout from now."""
+    def renew(self, group: ClassicGroup, member: ClassicGroupMember, now: float) -> None:
+        """Restart the member's session timeout."""
         heartbeat = DelayedHeartbeat(group, member, now + member.session_timeout, self._member_failed)
         member.next_heartbeat = heartbeat
         self.check(group, member.member_id, now)
         self.purgatory.try_complete_else_watch(heartbeat, (MemberKey(group.group_id, member.member_id),), now)
 
-    def await_first_answer(self, group: ClassicGroup, member: ClassicGroupMember, timeout: float, now: float) -> None:
+    def await_first_join(self, group: ClassicGroup, member: ClassicGroupMember, timeout: float, now: float) -> None:
         """Give a new member's first join `timeout` seconds to be answered."""
         self.check(group, member.member_id, now)
-        operation = DelayedFirstAnswer(group, member, now + timeout, self._member_failed)
+        operation = DelayedFirstJoin(group, member, now + timeout, self._member_failed)
         self.purgatory.try_complete_else_watch(operation, (MemberKey(group.group_id, member.member_id),), now)
 
     def await_second_join(self, group: ClassicGroup, member_id: str, timeout: float, now: float) -> None:
-        """Give one that has just been handed its id `timeout` seconds to come back with it."""
+        """Give a client `timeout` seconds to join again with the member id that it was given."""
         operation = DelayedSecondJoin(group, member_id, now + timeout, self._pending_failed)
         self.purgatory.try_complete_else_watch(operation, (MemberKey(group.group_id, member_id),), now)
 
     def check(self, group: ClassicGroup, member_id: str, now: float) -> None:
-        """Something about this member has changed: it was heard of, joined, left, or its group is gone."""
+        """Check the member's waits after a change: it sent a request, joined, left, or its group was removed."""
         self.purgatory.check_and_complete(MemberKey(group.group_id, member_id), now)

@@ -1,4 +1,4 @@
-"""Rules of committed offsets: who may commit, which may be deleted, which have expired (KIP-211)."""
+"""Rules of committed offsets: who may commit, which may be deleted, which have expired (KIP-211). Pure functions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, TopicPartition
 
 NO_COMMIT = CommittedOffset(-1)
-"""What a fetch answers for a partition without a commit."""
+"""The result of a fetch for a partition without a commit."""
 
 
 def check_commit(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
-    """Whether the committer may commit now. The generation fences: one of g cannot commit into g + 1."""
+    """Check whether the committer may commit now.
+
+    The generation fences: a member of generation g cannot commit into g + 1.
+    """
     if request.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE  # a simple consumer, or an administrator
     names_member = request.member_id != NO_MEMBER_ID or request.group_instance_id is not None
@@ -29,13 +32,13 @@ def check_commit(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
     if request.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # Its generation is the new one, so it has had the join's answer: it commits what it no longer owns.
+        # The new generation shows that its join was answered, so it commits partitions that it no longer owns.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
 def check_missing_group(request: CommitRequest) -> ErrorCode:
-    """The same for a group that does not exist: a simple consumer makes it by its first commit."""
+    """Check a commit to a group that does not exist. A simple consumer's first commit creates it."""
     if request.generation < 0:
         return ErrorCode.NONE
     return ErrorCode.GROUP_ID_NOT_FOUND if request.knows_group_id_not_found else ErrorCode.ILLEGAL_GENERATION
@@ -44,30 +47,35 @@ def check_missing_group(request: CommitRequest) -> ErrorCode:
 def select(
     stored: Mapping[TopicPartition, StoredOffset], partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, CommittedOffset]:
-    """The commits of these partitions, NO_COMMIT where there is none; of all that have one if `partitions` is None."""
+    """Return the commits of these partitions, NO_COMMIT where there is none; `partitions` None: all commits."""
     if partitions is None:
         return {partition: offset.committed for partition, offset in stored.items()}
     return {partition: stored[partition].committed if partition in stored else NO_COMMIT for partition in partitions}
 
 
 def check_delete(group: ClassicGroup) -> ErrorCode:
-    """Whether single offsets of the group may be deleted: of a living group only if its subscription can be read."""
+    """Check whether single offsets may be deleted: in a group with members, only if its subscriptions can be read."""
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         return ErrorCode.NONE
     return ErrorCode.NON_EMPTY_GROUP
 
 
 def expired(group: ClassicGroup, time_of_day: float, retention: float) -> list[TopicPartition]:
-    """The partitions whose commits are to be forgotten now; `retention` is in seconds.
+    """Return the partitions whose commits have expired.
 
-    | the group                                         | its commits are kept for `retention` from |
-    |---------------------------------------------------|-------------------------------------------|
-    | nobody ever joined it (it only commits)           | each commit                               |
-    | is Empty                                          | the time it became so                     |
-    | is Stable, and what it reads is known             | each commit, of topics that nobody reads  |
-    | else (in a round; of another type than consumers) | for ever                                  |
+    | state of the group                             | `retention` counts from                                   |
+    |------------------------------------------------|-----------------------------------------------------------|
+    | no member has ever joined (only commits)       | each commit                                               |
+    | Empty                                          | the time when it became Empty                             |
+    | Stable, with subscriptions that can be read    | each commit, for topics without a subscription            |
+    | other (rebalancing, or not of type "consumer") | never expires                                             |
 
-    A commit with an expiry of its own goes by that, under the same conditions.
+    A commit with an expiry of its own expires then, under the same conditions.
+
+    Args:
+        group: The group.
+        time_of_day: The current time in seconds since 1970.
+        retention: Seconds to keep a commit.
     """
     kept_since = group.state_time if group.protocol_type is not None and group.state is GroupState.EMPTY else None
     if group.protocol_type is not None and group.state is not GroupState.EMPTY:
@@ -80,4 +88,4 @@ def expired(group: ClassicGroup, time_of_day: float, retention: float) -> list[T
             return time_of_day >= offset.expires_at
         return time_of_day - (offset.commit_time if kept_since is None else kept_since) >= retention
 
-    return [tp for tp, offset in group.offsets.items() if not group.reads(tp.topic) and is_over(offset)]
+    return [tp for tp, offset in group.offsets.items() if not group.subscribes_to(tp.topic) and is_over(offset)]

@@ -1,6 +1,6 @@
-"""What a group has committed, from the commit to its end: stored, deleted, or expired. The rules are `offsets`'.
+"""The commits of groups: stores, deletes and expires them. The rules are in `offset_rules`.
 
-Every change goes to the journal before it counts, deletions as tombstones.
+Every change is written to the journal before it takes effect; deletions are tombstones.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from sarameya.model import TopicPartition
 
 
 class OffsetStore:
-    """Keeps the commits of all groups of one coordinator."""
+    """Stores the commits of all groups of one coordinator."""
 
-    def __init__(self, rounds: Rebalancer) -> None:
-        self._rounds = rounds
+    def __init__(self, rebalancer: Rebalancer) -> None:
+        self._rebalancer = rebalancer
 
     def commit(self, group: ClassicGroup, request: CommitRequest, now: float) -> OffsetCommitResult:
-        """Take in a commit that may be made; a sign of life. Too long metadata refuses its own partition alone."""
-        limit = self._rounds.config.offset_metadata_max_size
-        time_of_day = self._rounds.wall_clock()
+        """Store a commit that passed `check_commit`, and renew the member's session.
+
+        Metadata that is too long refuses only its own partition.
+        """
+        limit = self._rebalancer.config.offset_metadata_max_size
+        time_of_day = self._rebalancer.wall_clock()
         expires_at = None if request.retention is None else time_of_day + request.retention
         accepted = {
             tp: StoredOffset(offset, time_of_day, expires_at)
@@ -35,34 +38,35 @@ class OffsetStore:
         self._store(group, accepted)
         member = group.members.get(request.member_id)
         if member is not None:
-            self._rounds.sessions.heard_of(group, member, now)
+            self._rebalancer.sessions.renew(group, member, now)
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
         return OffsetCommitResult({tp: ErrorCode.NONE if tp in accepted else too_large for tp in request.offsets})
 
     def delete(self, group: ClassicGroup, partitions: Iterable[TopicPartition]) -> OffsetDeleteResult:
-        """Delete single commits; GROUP_SUBSCRIBED_TO_TOPIC for partitions whose topic a member reads."""
+        """Delete single commits. GROUP_SUBSCRIBED_TO_TOPIC for partitions of a topic that a member subscribes to."""
         error = offset_rules.check_delete(group)
         if error is not ErrorCode.NONE:
             return OffsetDeleteResult(error)
         errors = {
-            tp: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.reads(tp.topic) else ErrorCode.NONE for tp in partitions
+            tp: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes_to(tp.topic) else ErrorCode.NONE
+            for tp in partitions
         }
         self.forget(group, [tp for tp, refusal in errors.items() if refusal is ErrorCode.NONE])
         return OffsetDeleteResult(error, errors)
 
     def expire(self, group: ClassicGroup) -> None:
-        """Forget what has been kept for as long as it is to be kept."""
+        """Delete the group's expired commits."""
         self.forget(
-            group, offset_rules.expired(group, self._rounds.wall_clock(), self._rounds.config.offsets_retention)
+            group, offset_rules.expired(group, self._rebalancer.wall_clock(), self._rebalancer.config.offsets_retention)
         )
 
     def forget(self, group: ClassicGroup, partitions: Collection[TopicPartition]) -> None:
-        """Forget the commits of these partitions, where there are any."""
+        """Delete the commits of these partitions, if there are any."""
         self._store(group, dict.fromkeys(tp for tp in partitions if tp in group.offsets))
 
     def _store(self, group: ClassicGroup, changes: Mapping[TopicPartition, StoredOffset | None]) -> None:
         if changes:
-            self._rounds.journal.store_offsets(group.group_id, changes)
+            self._rebalancer.journal.store_offsets(group.group_id, changes)
         for tp, offset in changes.items():
             if offset is None:
                 del group.offsets[tp]

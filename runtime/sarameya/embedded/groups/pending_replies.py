@@ -1,4 +1,4 @@
-"""Answers that are ready but not handed out yet."""
+"""Results that are ready but not delivered yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sarameya.embedded.groups.model.messages import A, Reply
 
 
 class PendingReplies:
-    """Holds answers back until the change they tell of is complete.
+    """Holds results back until the change that they report is complete.
 
     A reply may call the coordinator again, so none may be called while a group is between two states.
     """
@@ -18,10 +18,11 @@ class PendingReplies:
     def __init__(self) -> None:
         self._ready: deque[Callable[[], None]] = deque()
 
-    def put(self, reply: Reply[A], answer: A) -> None:
-        self._ready.append(partial(reply, answer))
+    def put(self, reply: Reply[A], result: A) -> None:
+        """Queue `result` for `reply`."""
+        self._ready.append(partial(reply, result))
 
     def deliver(self) -> None:
-        """Call the replies, in the order in which the answers became ready."""
+        """Call the replies in the order in which their results became ready."""
         while self._ready:
             self._ready.popleft()()

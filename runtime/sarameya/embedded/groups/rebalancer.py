@@ -1,7 +1,10 @@
-"""A round of rebalancing from its cause to the assignment: the join purgatory and what happens in each phase.
+"""A rebalance from its cause to the assignment: Kafka's join purgatory, and the actions of each phase.
 
-prepare -> (all have joined, or the rebalance timeout) -> next generation, joins answered -> (the leader's sync) ->
-assignment stored, syncs answered. Who may join is `joining`'s to say, who is alive `sessions`'.
+1. Prepare: members must join, until all have or the rebalance timeout passes.
+2. The next generation starts, and all joins are answered.
+3. The leader's sync brings the assignment, which is stored. All syncs are answered.
+
+`join_processor` decides who may join, `member_sessions` who is alive.
 """
 
 from __future__ import annotations
@@ -25,44 +28,48 @@ from sarameya.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_AT_LEAST = 1.0
-"""Seconds to the next try where nobody rejoined in time: a rebalance timeout of 0 must not become a busy loop."""
+"""Least seconds to the next attempt if nobody rejoined in time. A rebalance timeout of 0 would cause a busy loop."""
 
 
 @attrs.frozen(slots=True)
 class GroupJoinKey:
+    """Purgatory key of a group's join phase."""
+
     group_id: str
 
 
 @attrs.frozen(slots=True)
 class GroupSyncKey:
+    """Purgatory key of a group's sync phase."""
+
     group_id: str
 
 
 class DelayedJoin(DelayedOperation):
     """The end of the join phase: when every member has joined, or at the rebalance timeout."""
 
-    def __init__(self, rounds: Rebalancer, group: ClassicGroup, deadline: float) -> None:
+    def __init__(self, rebalancer: Rebalancer, group: ClassicGroup, deadline: float) -> None:
         super().__init__(deadline)
-        self.rounds = rounds
+        self.rebalancer = rebalancer
         self.group = group
 
     def can_complete(self) -> bool:
         return self.group.state is GroupState.DEAD or self.group.all_have_joined
 
     def on_complete(self, now: float) -> None:
-        self.rounds.complete_join(self.group, now)
+        self.rebalancer.complete_join(self.group, now)
 
 
 class InitialDelayedJoin(DelayedJoin):
     """The end of the join phase of a group that was empty: after the initial delay, which each new member extends.
 
-    It does not end early: that everyone known has joined says nothing where nobody was known.
+    It does not end early: an empty group knows no members to wait for.
     """
 
-    def __init__(self, rounds: Rebalancer, group: ClassicGroup, now: float, delay: float, remaining: float) -> None:
-        super().__init__(rounds, group, now + delay)
+    def __init__(self, rebalancer: Rebalancer, group: ClassicGroup, now: float, delay: float, remaining: float) -> None:
+        super().__init__(rebalancer, group, now + delay)
         self.remaining = remaining
-        """What is left of the rebalance timeout beyond this delay."""
+        """Seconds left of the rebalance timeout beyond this delay."""
 
     def can_complete(self) -> bool:
         return self.group.state is GroupState.DEAD
@@ -70,20 +77,20 @@ class InitialDelayedJoin(DelayedJoin):
     def on_complete(self, now: float) -> None:
         if self.group.new_member_added and self.remaining > 0:
             self.group.new_member_added = False
-            delay = min(self.rounds.config.initial_rebalance_delay, self.remaining)
-            self.rounds.await_joins(
-                InitialDelayedJoin(self.rounds, self.group, now, delay, self.remaining - delay), now
+            delay = min(self.rebalancer.config.initial_rebalance_delay, self.remaining)
+            self.rebalancer.await_joins(
+                InitialDelayedJoin(self.rebalancer, self.group, now, delay, self.remaining - delay), now
             )
         else:
             super().on_complete(now)
 
 
 class DelayedSync(DelayedOperation):
-    """The syncs of a generation's members. Who has sent none at the rebalance timeout is removed."""
+    """The wait for the syncs of a generation. Members without a sync at the rebalance timeout are removed."""
 
-    def __init__(self, rounds: Rebalancer, group: ClassicGroup, deadline: float) -> None:
+    def __init__(self, rebalancer: Rebalancer, group: ClassicGroup, deadline: float) -> None:
         super().__init__(deadline)
-        self.rounds = rounds
+        self.rebalancer = rebalancer
         self.group = group
 
     def can_complete(self) -> bool:
@@ -94,11 +101,11 @@ class DelayedSync(DelayedOperation):
         pass
 
     def on_expire(self, now: float) -> None:
-        self.rounds.expire_sync(self.group, now)
+        self.rebalancer.expire_sync(self.group, now)
 
 
 def check_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
-    """Whether this is the sync of a member of the current generation, at a time for syncs."""
+    """Check that a sync is from a member of the current generation, and that the group accepts syncs now."""
     refusal = group.refusal(request.member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
         return refusal
@@ -112,19 +119,22 @@ def check_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
 
 
 def _agree(asked: str | None, chosen: str | None) -> bool:
-    """Only what both know can differ: old versions do not ask, and a first round has not chosen yet."""
+    """Return True unless both names are known and differ.
+
+    Old versions send none, and a first rebalance has not chosen one yet.
+    """
     return asked is None or chosen is None or asked == chosen
 
 
 class Rebalancer:
-    """The rounds of all groups of one coordinator, and its join purgatory."""
+    """The rebalances of all groups of one coordinator, and its join purgatory."""
 
     def __init__(
-        self, config: CoordinatorConfig, journal: Journal, answers: PendingReplies, wall_clock: Callable[[], float]
+        self, config: CoordinatorConfig, journal: Journal, replies: PendingReplies, wall_clock: Callable[[], float]
     ) -> None:
         self.config = config
         self.journal = journal
-        self.answers = answers
+        self.replies = replies
         self.wall_clock = wall_clock
         self.purgatory = Purgatory()
         self.sessions = MemberSessions(self._expire_member, self._expire_pending)
@@ -132,41 +142,46 @@ class Rebalancer:
     # --- join phase --------------------------------------------------------------------------------------------
 
     def rebalance(self, group: ClassicGroup, reason: str, now: float) -> None:
-        """Something asks for a round: begin one, or see whether the one being prepared is complete by it."""
+        """Start a rebalance, or check whether the one in preparation is now complete."""
         if group.can_rebalance():
             self._prepare(group, reason, now)
         else:
             self.check_join(group, now)
 
     def check_join(self, group: ClassicGroup, now: float) -> None:
+        """Complete the join phase if every member has joined."""
         self.purgatory.check_and_complete(GroupJoinKey(group.group_id), now)
 
     def await_joins(self, operation: DelayedJoin, now: float) -> None:
+        """Wait for the end of a join phase."""
         self.purgatory.try_complete_else_watch(operation, (GroupJoinKey(operation.group.group_id),), now)
 
     def _prepare(self, group: ClassicGroup, reason: str, now: float) -> None:
         log.info("Group %s: preparing to rebalance generation %d: %s", group.group_id, group.generation, reason)
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._assign_nothing(group, now)
-        is_first_round = group.state is GroupState.EMPTY
+        is_first_rebalance = group.state is GroupState.EMPTY
         group.transition(GroupEvent.REBALANCE, self.wall_clock())
         self._check_sync(group, now)
         timeout = group.rebalance_timeout
-        if is_first_round:
+        if is_first_rebalance:
             delay = self.config.initial_rebalance_delay
             self.await_joins(InitialDelayedJoin(self, group, now, delay, max(timeout - delay, 0.0)), now)
         else:
             self.await_joins(DelayedJoin(self, group, now + timeout), now)
 
     def complete_join(self, group: ClassicGroup, now: float) -> None:
-        """End the join phase with those who have joined. A static member may be late; its session decides."""
+        """End the join phase with the members that have joined.
+
+        A static member may be late; it stays until its session ends.
+        """
         if group.state is GroupState.DEAD:
             return
         for member in [m for m in group.members.values() if m.awaiting_join is None and not m.is_static]:
-            log.info("Group %s: member %s did not join in time and is removed", group.group_id, member.member_id)
+            log.info("Group %s: removed member %s, which did not join in time", group.group_id, member.member_id)
             self.remove(group, member, now)
         if group.members and not group.elect_joined_leader():
-            # Static members alone, and none has come: their sessions will end, or they will join.
+            # Only static members are left, and none has joined: their sessions will end, or they will join.
             self.await_joins(DelayedJoin(self, group, now + max(group.rebalance_timeout, RETRY_AFTER_AT_LEAST)), now)
             return
         group.next_generation(self.wall_clock())
@@ -178,38 +193,41 @@ class Rebalancer:
 
     def _answer_joins(self, group: ClassicGroup, now: float) -> None:
         for member in group.members.values():
-            self.answer_join(member, views.join_answer(group, member))
+            self.answer_join(member, views.join_result(group, member))
             member.is_new = False
-            self.sessions.heard_of(group, member, now)
+            self.sessions.renew(group, member, now)
             group.pending_sync.add(member.member_id)
         delayed_sync = DelayedSync(self, group, now + group.rebalance_timeout)
         self.purgatory.try_complete_else_watch(delayed_sync, (GroupSyncKey(group.group_id),), now)
 
-    def park_join(self, member: ClassicGroupMember, reply: Reply[JoinGroupResult]) -> None:
-        """Hold a join until the phase ends. An earlier one of the same member (its client gave up on it) is let go."""
+    def hold_join(self, member: ClassicGroupMember, reply: Reply[JoinGroupResult]) -> None:
+        """Hold a join until the phase ends.
+
+        An earlier join of the same member, whose client has given up on it, is answered.
+        """
         self.answer_join(member, JoinGroupResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.awaiting_join = reply
 
-    def answer_join(self, member: ClassicGroupMember, answer: JoinGroupResult) -> None:
-        """Answer the member's join, if one waits."""
+    def answer_join(self, member: ClassicGroupMember, result: JoinGroupResult) -> None:
+        """Answer the member's held join, if there is one."""
         if member.awaiting_join is not None:
-            self.answers.put(member.awaiting_join, answer)
+            self.replies.put(member.awaiting_join, result)
             member.awaiting_join = None
 
     # --- sync phase --------------------------------------------------------------------------------------------
 
     def sync(self, group: ClassicGroup, request: SyncRequest, now: float, reply: Reply[SyncGroupResult]) -> None:
-        """Take a sync in. In CompletingRebalance it is held until the leader's, which alone brings assignments."""
+        """Handle a sync. In CompletingRebalance it is held until the leader's, which alone brings assignments."""
         refusal = check_sync(group, request)
         if refusal is not ErrorCode.NONE:
-            self.answers.put(reply, SyncGroupResult(refusal))
+            self.replies.put(reply, SyncGroupResult(refusal))
             return
         member = group.members[request.member_id]
         group.pending_sync.discard(member.member_id)
         self._check_sync(group, now)
         if group.state is GroupState.STABLE:
-            # No sign of life (before Kafka 4 it was): whoever syncs again is to beat as well.
-            self.answers.put(reply, views.sync_answer(group, member))
+            # This does not renew the session (before Kafka 4 it did): the member must send heartbeats, too.
+            self.replies.put(reply, views.sync_result(group, member))
             return
         self.answer_sync(member, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_sync = reply
@@ -224,7 +242,7 @@ class Rebalancer:
         self._answer_syncs(group, ErrorCode.NONE, now)
 
     def _assign_nothing(self, group: ClassicGroup, now: float) -> None:
-        # The assignment of this generation will never come; that of the one before no longer means anything.
+        # This generation will never get an assignment, and that of the previous one is no longer valid.
         for member in group.members.values():
             member.assignment = b""
         self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
@@ -232,48 +250,49 @@ class Rebalancer:
     def _answer_syncs(self, group: ClassicGroup, error: ErrorCode, now: float) -> None:
         for member in group.members.values():
             if member.awaiting_sync is not None:
-                answer = views.sync_answer(group, member) if error is ErrorCode.NONE else SyncGroupResult(error)
-                self.answer_sync(member, answer)
-                # While it waited, its session may have run out unnoticed: only now it counts again.
-                self.sessions.heard_of(group, member, now)
+                result = views.sync_result(group, member) if error is ErrorCode.NONE else SyncGroupResult(error)
+                self.answer_sync(member, result)
+                # Its session timeout may have passed while the sync was held; it starts again now.
+                self.sessions.renew(group, member, now)
 
-    def answer_sync(self, member: ClassicGroupMember, answer: SyncGroupResult) -> None:
-        """Answer the member's sync, if one waits."""
+    def answer_sync(self, member: ClassicGroupMember, result: SyncGroupResult) -> None:
+        """Answer the member's held sync, if there is one."""
         if member.awaiting_sync is not None:
-            self.answers.put(member.awaiting_sync, answer)
+            self.replies.put(member.awaiting_sync, result)
             member.awaiting_sync = None
 
     def _check_sync(self, group: ClassicGroup, now: float) -> None:
         self.purgatory.check_and_complete(GroupSyncKey(group.group_id), now)
 
-    # --- members go --------------------------------------------------------------------------------------------
+    # --- removal of members ------------------------------------------------------------------------------------
 
     def remove(self, group: ClassicGroup, member: ClassicGroupMember, now: float) -> None:
-        """Take a member out and let go what it waits for. What that means for the group is asked by `rebalance`."""
+        """Remove a member and answer its held requests. Call `rebalance` afterwards for the effect on the group."""
         self.answer_join(member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID))
         self.answer_sync(member, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member)
         self.sessions.check(group, member.member_id, now)
 
-    def dismiss(self, member: ClassicGroupMember, error: ErrorCode) -> None:
-        """Answer whatever the member waits for with an error."""
+    def fail_held_requests(self, member: ClassicGroupMember, error: ErrorCode) -> None:
+        """Answer the member's held requests with an error."""
         self.answer_join(member, JoinGroupResult(error, member.member_id))
         self.answer_sync(member, SyncGroupResult(error))
 
     def remove_pending(self, group: ClassicGroup, member_id: str, now: float) -> None:
-        """Forget a member id that was given out: the join phase no longer waits for it."""
+        """Remove a pending member id, so that the join phase no longer waits for it."""
         group.pending_members.discard(member_id)
         self.sessions.check(group, member_id, now)
         self.check_join(group, now)
 
     def expire_sync(self, group: ClassicGroup, now: float) -> None:
+        """Remove the members whose sync did not come in time."""
         late = sorted(group.pending_sync)
         for member_id in late:
             self.remove(group, group.members[member_id], now)
         self.rebalance(group, f"no sync from {', '.join(late)}", now)
 
     def expire(self, group: ClassicGroup, member_id: str, now: float) -> bool:
-        """End this one's session now, be it a member or one that is to become one. False: it is neither."""
+        """End the session of a member or a pending member id now. Return False if there is none."""
         if member_id in group.members:
             self._expire_member(group, group.members[member_id], now)
         elif member_id in group.pending_members:
@@ -287,21 +306,24 @@ class Rebalancer:
         self.rebalance(group, f"member {member.member_id} has failed", now)
 
     def _expire_pending(self, group: ClassicGroup, member_id: str, now: float) -> None:
-        log.info("Group %s: %s did not come back with its member id", group.group_id, member_id)
+        log.info("Group %s: no second join with member id %s", group.group_id, member_id)
         self.remove_pending(group, member_id, now)
 
     # --- the group as a whole ----------------------------------------------------------------------------------
 
     def store(self, group: ClassicGroup) -> None:
-        """Write the group to the log. What is written last is what another coordinator would find."""
+        """Write the group to the journal. Another coordinator would find the last version written."""
         group.stored = views.record(group)
         self.journal.store_group(group.group_id, group.stored)
 
     def end(self, group: ClassicGroup, error: ErrorCode, now: float) -> None:
-        """The group is gone from here: answer all that waits with `error` and let every operation of it go."""
+        """Remove the group from this coordinator.
+
+        All held requests are answered with `error`, and every operation completes.
+        """
         group.transition(GroupEvent.REMOVED, self.wall_clock())
         for member in group.members.values():
-            self.dismiss(member, error)
+            self.fail_held_requests(member, error)
         for member_id in [*group.members, *group.pending_members]:
             self.sessions.check(group, member_id, now)
         self.check_join(group, now)

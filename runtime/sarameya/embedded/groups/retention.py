@@ -1,6 +1,6 @@
-"""When to look for what has expired: every check interval, for as long as there are groups.
+"""Periodic checks for expired offsets, as long as there are groups.
 
-A `DelayedOperation` like everything else that waits, so that a coordinator without groups waits for nothing.
+The interval is a `DelayedOperation` like every other wait, so that a coordinator without groups has no deadline.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CHECK = "check"
 
 
 class DelayedCheck(DelayedOperation):
-    """The next look. It is let go when the last group goes."""
+    """The wait for the next check. It completes when the last group is removed."""
 
     def __init__(self, groups: Mapping[str, ClassicGroup], deadline: float, check: Callable[[float], None]) -> None:
         super().__init__(deadline)
@@ -33,7 +33,7 @@ class DelayedCheck(DelayedOperation):
 
 
 class RetentionChecks:
-    """Calls `check(now)` every `interval` seconds while `groups` has any; never if that is infinite."""
+    """Calls `check(now)` every `interval` seconds while there are `groups`; never if the interval is infinite."""
 
     def __init__(self, groups: Mapping[str, ClassicGroup], interval: float, check: Callable[[float], None]) -> None:
         self.purgatory = Purgatory()
@@ -42,7 +42,7 @@ class RetentionChecks:
         self._check = check
 
     def groups_changed(self, now: float) -> None:
-        """A group has come or gone."""
+        """Start or stop the checks after a group was added or removed."""
         self.purgatory.check_and_complete(_CHECK, now)
         if self._groups and not self.purgatory and self._interval < math.inf:
             self._await(now)

@@ -1,4 +1,4 @@
-"""A group as others see it: in the answers to a join and a sync, in a description, in the log."""
+"""A group as others see it: in the results of a join and a sync, in a description, and in the log."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sarameya.error_codes import ErrorCode
 
 
 def subscription(group: ClassicGroup, member: ClassicGroupMember) -> bytes:
-    """The member's metadata for the chosen protocol; empty where there is none."""
+    """Return the member's metadata for the chosen protocol; empty if there is none."""
     return member.metadata(group.protocol_name) or b""
 
 
-def join_answer(group: ClassicGroup, member: ClassicGroupMember, *, skip_assignment: bool = False) -> JoinGroupResult:
-    """What a member is told of the current generation. The leader alone is told who the others are."""
+def join_result(group: ClassicGroup, member: ClassicGroupMember, *, skip_assignment: bool = False) -> JoinGroupResult:
+    """Return the result of a join to the current generation. Only the leader gets the list of members."""
     others = (JoinedMember(m.member_id, m.group_instance_id, subscription(group, m)) for m in group.members.values())
     return JoinGroupResult(
         ErrorCode.NONE,
@@ -37,13 +37,13 @@ def join_answer(group: ClassicGroup, member: ClassicGroupMember, *, skip_assignm
     )
 
 
-def sync_answer(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResult:
-    """What a member is told of the assignment: its own part."""
+def sync_result(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResult:
+    """Return the result of a sync: the member's assignment."""
     return SyncGroupResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
 
 def record(group: ClassicGroup) -> GroupRecord:
-    """The group as the log keeps it."""
+    """Return the group as the log stores it."""
     members = tuple(
         MemberRecord(
             member_id=member.member_id,
@@ -68,12 +68,12 @@ def record(group: ClassicGroup) -> GroupRecord:
 
 
 def listing(group: ClassicGroup) -> GroupListing:
-    """The group's line in ListGroups."""
+    """Return the group's entry in ListGroups."""
     return GroupListing(group.group_id, group.protocol_type or "", group.state)
 
 
 def description(group: ClassicGroup) -> GroupDescription:
-    """The group as DescribeGroups shows it. As in Kafka, protocol and subscriptions only while it is Stable."""
+    """Return the group as DescribeGroups shows it. As in Kafka, protocol and subscriptions only while it is Stable."""
     is_stable = group.state is GroupState.STABLE
     members = tuple(
         MemberDescription(

@@ -1,7 +1,8 @@
-"""A group and its members: who is in, what they support, who waits for an answer.
+"""A group of the classic protocol and its members: who is in it, their protocols, and their held requests.
 
-Data, and the questions about it. What changes it, and when, is `rounds` and `joining`; time is `sessions`; how it
-looks from outside is `views`.
+Data, and questions about it. `rebalancer` and `join_processor` change it, `member_sessions` has the timeouts, and
+`views`
+shows it to others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from sarameya.model import TopicPartition
 
 @attrs.define(slots=True, eq=False)
 class ClassicGroupMember:
-    """One member of a group. It waits for at most one answer to a join and one to a sync."""
+    """One member of a group. At most one join and one sync of it are held."""
 
     member_id: str
     group_instance_id: str | None
@@ -39,14 +40,15 @@ class ClassicGroupMember:
     protocols: tuple[SupportedProtocol, ...]
     assignment: bytes = b""
     is_new: bool = False
-    """Its first join has not been answered, so it knows no member id and cannot send heartbeats."""
+    """True until its first join is answered. It knows no member id until then, so it cannot send heartbeats."""
     next_heartbeat: DelayedOperation | None = None
-    """The wait for its next sign of life. Each sign puts a later one in its place."""
+    """The wait for its next heartbeat. Each request replaces it with a later one."""
     awaiting_join: Reply[JoinGroupResult] | None = None
     awaiting_sync: Reply[SyncGroupResult] | None = None
 
     @staticmethod
     def joining(request: JoinRequest, member_id: str) -> ClassicGroupMember:
+        """Return a new member for a join request."""
         return ClassicGroupMember(
             member_id,
             request.group_instance_id,
@@ -60,25 +62,26 @@ class ClassicGroupMember:
 
     @property
     def is_static(self) -> bool:
+        """True if it has an instance id (KIP-345)."""
         return self.group_instance_id is not None
 
     def update(self, request: JoinRequest) -> None:
-        """Take over what the member says of itself when it joins again."""
+        """Take over protocols and timeouts of a later join."""
         self.protocols = request.protocols
         self.session_timeout = request.session_timeout
         self.rebalance_timeout = request.rebalance_timeout
 
     def metadata(self, protocol_name: str | None) -> bytes | None:
-        """Its subscription under that protocol; None where it does not support it."""
+        """Return its subscription under a protocol; None if it does not support it."""
         return next((p.metadata for p in self.protocols if p.name == protocol_name), None)
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """The first of its own list that every member supports."""
+        """Return the first protocol of its list that every member supports."""
         return next(p.name for p in self.protocols if p.name in candidates)
 
     @property
-    def must_be_kept_alive(self) -> bool:
-        """It waits for an answer of ours, so it is not for it to be heard of."""
+    def awaits_result(self) -> bool:
+        """True if a request of it is held. It then sends no heartbeats and stays alive."""
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
 
@@ -89,30 +92,30 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_time = made_at
-        """Since when it is in this state, time of day (seconds since 1970); None where the log does not tell."""
+        """Time of the last state change (seconds since 1970); None if the log does not contain it."""
         self.generation = 0
         self.protocol_type: str | None = None
         """None for a group that no member has ever joined: it only commits offsets."""
         self.protocol_name: str | None = None
         self.subscribed_topics: frozenset[str] | None = None
-        """What the members of this generation read; None where that cannot be told."""
+        """Topics that the members of this generation subscribe to; None if unknown."""
         self.leader: str | None = None
         self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
-        """Instance id -> the member id that holds it now; any other member id with it is fenced."""
+        """Instance id to the member id that holds it. Any other member id with that instance id is fenced."""
         self.pending_members: set[str] = set()
-        """Member ids given out with MEMBER_ID_REQUIRED whose second join has not come yet."""
+        """Member ids returned with MEMBER_ID_REQUIRED whose second join has not come yet."""
         self.pending_sync: set[str] = set()
-        """Who has had the answer to its join and has not sent its sync yet."""
+        """Members whose join was answered and that have not sent their sync yet."""
         self.new_member_added = False
-        """Somebody came after the round had begun: a reason to extend the initial delay."""
+        """True if a member joined after the rebalance had started: a reason to extend the initial delay."""
         self.offsets: dict[TopicPartition, StoredOffset] = {}
         self.stored: GroupRecord | None = None
-        """What the log holds of the group: a round that is under way is not in it yet."""
+        """The group as the log holds it, without a rebalance in progress."""
 
     @staticmethod
     def from_image(image: GroupImage) -> ClassicGroup:
-        """The group as another coordinator left it in the log: Stable if it had members, else Empty."""
+        """Return a group as another coordinator left it in the log: Stable if it had members, else Empty."""
         group = ClassicGroup(image.group_id)
         group.offsets = dict(image.offsets)
         if image.record is None:
@@ -145,15 +148,20 @@ class ClassicGroup:
     # --- state -------------------------------------------------------------------------------------------------
 
     def transition(self, event: GroupEvent, time_of_day: float | None) -> None:
-        """Move as the table says. Raises IllegalGroupTransitionError where it says nothing."""
+        """Change the state as the table says.
+
+        Raises:
+            IllegalGroupTransitionError: The table has no entry.
+        """
         self.state = next_state(self.state, event)
         self.state_time = time_of_day
 
     def can_rebalance(self) -> bool:
+        """Return True if a rebalance may start in this state."""
         return may_happen(self.state, GroupEvent.REBALANCE)
 
     def next_generation(self, time_of_day: float) -> None:
-        """End the join phase with the members that are here, or with none."""
+        """End the join phase with the current members, or with none."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._read_subscriptions()
@@ -163,7 +171,7 @@ class ClassicGroup:
     # --- members -----------------------------------------------------------------------------------------------
 
     def add(self, member: ClassicGroupMember) -> None:
-        """Let a member in. The first to come is the leader."""
+        """Add a member. The first one is the leader."""
         if self.leader is None:
             self.leader = member.member_id
         if member.group_instance_id is not None:
@@ -172,7 +180,7 @@ class ClassicGroup:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member: ClassicGroupMember) -> None:
-        """Let a member go. If it led, the member that joined first of those left leads."""
+        """Remove a member. If it was the leader, the member that joined first becomes the leader."""
         del self.members[member.member_id]
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
@@ -181,7 +189,7 @@ class ClassicGroup:
         self.pending_sync.discard(member.member_id)
 
     def replace_static(self, old: ClassicGroupMember, new_id: str) -> ClassicGroupMember:
-        """Put a returning static member, under its new id, in the place of the old one, with all it had."""
+        """Replace a static member by itself under a new member id, with all its state."""
         new = attrs.evolve(old, member_id=new_id, is_new=False, next_heartbeat=None)
         led, was_pending = self.leader == old.member_id, old.member_id in self.pending_sync
         self.remove(old)
@@ -193,10 +201,11 @@ class ClassicGroup:
         return new
 
     def has(self, member: ClassicGroupMember) -> bool:
+        """Return True if this object is the current member of its id."""
         return self.members.get(member.member_id) is member
 
     def refusal(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE for a member of this group; else why it is none (KIP-345 for the fencing)."""
+        """Return NONE for a member of this group, else the error (KIP-345 for the fencing)."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
@@ -207,20 +216,21 @@ class ClassicGroup:
 
     @property
     def awaiting_join(self) -> int:
-        """How many members have joined the round that is being prepared."""
+        """The number of members that have joined the rebalance in preparation."""
         return sum(member.awaiting_join is not None for member in self.members.values())
 
     @property
     def all_have_joined(self) -> bool:
+        """True if every member has joined and no member id is pending."""
         return not self.pending_members and all(m.awaiting_join is not None for m in self.members.values())
 
     @property
     def rebalance_timeout(self) -> float:
-        """The longest of the members': nobody may be given less than it asked for."""
+        """The longest of the members' timeouts, since no member may get less than it asked for."""
         return max((member.rebalance_timeout for member in self.members.values()), default=0.0)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader has joined this round. False: nobody has."""
+        """Make sure that the leader has joined this rebalance. Return False if no member has."""
         if self.leader is not None and self.members[self.leader].awaiting_join is not None:
             return True
         joined = next((m for m in self.members.values() if m.awaiting_join is not None), None)
@@ -232,12 +242,12 @@ class ClassicGroup:
     # --- protocols ---------------------------------------------------------------------------------------------
 
     def candidates(self) -> frozenset[str]:
-        """The protocols that every member supports."""
+        """Return the protocols that every member supports."""
         supported = Counter(name for member in self.members.values() for name in {p.name for p in member.protocols})
         return frozenset(name for name, members in supported.items() if members == len(self.members))
 
     def supports(self, protocol_type: str, protocols: Iterable[SupportedProtocol]) -> bool:
-        """Whether a member with these could be in the group without leaving it without a common protocol."""
+        """Return True if a member with these protocols would leave the group a common protocol."""
         names = {p.name for p in protocols}
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
@@ -246,15 +256,21 @@ class ClassicGroup:
         return bool(names & self.candidates()) if self.members else bool(names)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its list that all support; most votes win, the elder's at a tie."""
+        """Return the protocol with the most votes; at a tie, the one of the member that joined first.
+
+        Each member votes for the first protocol of its list that all support.
+        """
         candidates = self.candidates()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
     # --- subscriptions -----------------------------------------------------------------------------------------
 
-    def reads(self, topic: str) -> bool:
-        """Whether a member reads the topic; each counts as read where consumers' subscriptions cannot be told."""
+    def subscribes_to(self, topic: str) -> bool:
+        """Return True if a member subscribes to the topic.
+
+        Every topic counts if the subscriptions of consumers are unknown.
+        """
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics

@@ -1,4 +1,4 @@
-"""The states of a group and the one table of its transitions. Nothing else moves a group's state."""
+"""The states of a group and the table of its transitions. Only this table changes a group's state."""
 
 from __future__ import annotations
 
@@ -7,34 +7,33 @@ from enum import Enum, auto
 
 
 class GroupState(Enum):
-    """Where a group stands; the values are the names DescribeGroups and ListGroups show."""
+    """State of a group. The values are the names that DescribeGroups and ListGroups show."""
 
     EMPTY = "Empty"
-    """No members: how every group begins. What it has committed lives on, until that expires; a group used only for
-    commits is always Empty."""
+    """No members: the initial state. Commits are kept until they expire; a group used only for commits stays Empty."""
     PREPARING_REBALANCE = "PreparingRebalance"
     """Members must join (again); their joins wait in the join purgatory."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """All have joined; followers' syncs wait for the leader's (formerly AwaitingSync)."""
+    """All have joined; the followers' syncs wait for the leader's (formerly AwaitingSync)."""
     STABLE = "Stable"
-    """Every member has, or can fetch by a sync, its assignment."""
+    """Every member has its assignment, or can get it by a sync."""
     DEAD = "Dead"
     """Deleted, expired, or moved to another coordinator. Final."""
 
 
 class GroupEvent(Enum):
-    """What may happen to a group as a whole."""
+    """An event that may change the state of a group."""
 
     REBALANCE = auto()
-    """A member came, left, failed or changed what it supports; or the leader asked for a round."""
+    """A member joined, left, failed or changed its protocols, or the leader asked for a rebalance."""
     JOINED = auto()
-    """The join phase is over and members are here: the next generation begins."""
+    """The join phase is over with at least one member: the next generation begins."""
     DESERTED = auto()
-    """The join phase is over and no member is here."""
+    """The join phase is over without members."""
     ASSIGNED = auto()
     """The leader's assignment arrived."""
     LOADED = auto()
-    """The log of another coordinator was read, and it had members."""
+    """The group was loaded from the log and has members."""
     REMOVED = auto()
     """The group was deleted, has expired, or was unloaded."""
 
@@ -73,12 +72,16 @@ class IllegalGroupTransitionError(AssertionError):
 
 
 def may_happen(state: GroupState, event: GroupEvent) -> bool:
-    """Whether the table has an entry for it."""
+    """Return True if the table has an entry."""
     return event in TRANSITIONS[state]
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:
-    """The state `event` leads to. Raises IllegalGroupTransitionError where the table has no entry."""
+    """Return the state that `event` leads to.
+
+    Raises:
+        IllegalGroupTransitionError: The table has no entry.
+    """
     try:
         return TRANSITIONS[state][event]
     except KeyError:

@@ -1,8 +1,8 @@
-"""What goes into the coordinator and what comes out: requests and answers. Frozen data only.
+"""Requests to the coordinator and their results, as frozen data.
 
-No wire format here: the `apis` translate. Times are seconds (the wire has milliseconds); a null string of the
-wire is None only where the field says so. Flags stand for what a request's version implies, so that the
-coordinator knows no versions.
+The wire format is in `apis`. Times are in seconds (milliseconds on the wire). A null string of the wire is None only
+where
+the field says so. Flags stand for what a request's version implies, so that the coordinator knows no versions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ NO_LEADER = ""
 
 A = TypeVar("A")
 Reply = Callable[[A], None]
-"""Called exactly once, with the answer, during the call that asked or any later one."""
+"""Called exactly once with the result, during the request's call or any later one."""
 
 
 class SupportedProtocol(NamedTuple):
-    """An assignor a member supports, with its subscription in that assignor's own bytes."""
+    """An assignor that a member supports, with the member's subscription in that assignor's format."""
 
     name: str
     metadata: bytes
@@ -33,7 +33,7 @@ class SupportedProtocol(NamedTuple):
 
 @attrs.frozen(slots=True)
 class JoinRequest:
-    """JoinGroup. A v0 request has no rebalance timeout: give its session timeout."""
+    """JoinGroup. A v0 request has no rebalance timeout: use its session timeout."""
 
     group_id: str
     protocol_type: str
@@ -46,11 +46,11 @@ class JoinRequest:
     client_id: str = ""
     client_host: str = ""
     requires_known_member_id: bool = True
-    """v4+: a first join is answered MEMBER_ID_REQUIRED, and the member comes back with the id (KIP-394)."""
+    """v4+: a first join is answered MEMBER_ID_REQUIRED, and the member joins again with the id (KIP-394)."""
     can_skip_assignment: bool = True
-    """v9+: the answer has a field to tell a returning static leader not to assign (KIP-814)."""
+    """v9+: the response can tell a returning static leader not to assign (KIP-814)."""
     reason: str = ""
-    """v8+: why the client joins (KIP-800); shown in the coordinator's log."""
+    """v8+: the client's reason for joining (KIP-800), for the coordinator's log."""
 
 
 class JoinedMember(NamedTuple):
@@ -63,7 +63,7 @@ class JoinedMember(NamedTuple):
 
 @attrs.frozen(slots=True)
 class JoinGroupResult:
-    """`members` is filled for the leader alone. A v6- answer writes a None protocol name as the empty string."""
+    """Result of a join. Only the leader gets `members`. A response below v7 encodes a None protocol name as ""."""
 
     error: ErrorCode
     member_id: str = NO_MEMBER_ID
@@ -77,7 +77,7 @@ class JoinGroupResult:
 
 @attrs.frozen(slots=True)
 class SyncRequest:
-    """SyncGroup. `assignments` (member id -> bytes) counts from the leader alone."""
+    """SyncGroup. `assignments` (member id to bytes) counts only from the leader."""
 
     group_id: str
     generation: int
@@ -92,7 +92,7 @@ class SyncRequest:
 
 @attrs.frozen(slots=True)
 class SyncGroupResult:
-    """A member that the leader gave nothing has an empty `assignment`, without an error."""
+    """Result of a sync. `assignment` is empty, without an error, for a member that the leader assigned nothing."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -102,6 +102,8 @@ class SyncGroupResult:
 
 @attrs.frozen(slots=True)
 class HeartbeatRequest:
+    """Heartbeat."""
+
     group_id: str
     generation: int
     member_id: str
@@ -110,7 +112,7 @@ class HeartbeatRequest:
 
 @attrs.frozen(slots=True)
 class LeavingMember:
-    """Who leaves: by member id, or by instance id alone (an administrator removes a static member)."""
+    """A member that leaves, named by member id, or by instance id alone (an administrator removes a static member)."""
 
     member_id: str = NO_MEMBER_ID
     group_instance_id: str | None = None
@@ -127,14 +129,14 @@ class LeaveRequest:
 
 @attrs.frozen(slots=True)
 class LeaveGroupResult:
-    """`members` pairs each asked-for member with its own error. v0 to v2 answer `single_error`."""
+    """Result of a leave. `members` has an error for each named member. v0 to v2 return `single_error`."""
 
     error: ErrorCode
     members: tuple[tuple[LeavingMember, ErrorCode], ...] = ()
 
     @property
     def single_error(self) -> ErrorCode:
-        """The one code of an answer before v3: the group's error, else the first member's."""
+        """The only error of a response below v3: the group's, else the first member's."""
         if self.error is not ErrorCode.NONE or not self.members:
             return self.error
         return self.members[0][1]
@@ -144,7 +146,7 @@ class LeaveGroupResult:
 class CommitRequest:
     """OffsetCommit. A simple consumer (no group protocol) commits with NO_GENERATION and NO_MEMBER_ID.
 
-    Whether a topic or partition exists is for the caller to check beforehand. Null metadata is "".
+    The caller checks first that topics and partitions exist. Null metadata is "".
     """
 
     group_id: str
@@ -153,21 +155,21 @@ class CommitRequest:
     member_id: str = NO_MEMBER_ID
     group_instance_id: str | None = None
     knows_group_id_not_found: bool = True
-    """v9+; older requests are told ILLEGAL_GENERATION where their generation's group does not exist."""
+    """v9+; older requests get ILLEGAL_GENERATION if the group of their generation does not exist."""
     retention: float | None = None
-    """v2 to v4: how many seconds to keep these commits, whatever becomes of the group. None: as the broker is set."""
+    """v2 to v4: seconds to keep these commits, whatever the state of the group. None: the broker's setting."""
 
 
 @attrs.frozen(slots=True)
 class OffsetCommitResult:
-    """One code for each partition of the request, in its order."""
+    """One error code for each partition of the request, in its order."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 @attrs.frozen(slots=True)
 class OffsetFetchResult:
-    """Asked for by name, a partition without a commit has offset -1; asked for all, it is left out."""
+    """Result of an OffsetFetch. A named partition without a commit has offset -1; a fetch of all omits it."""
 
     error: ErrorCode
     offsets: Mapping[TopicPartition, CommittedOffset] = attrs.field(factory=dict)
@@ -175,7 +177,7 @@ class OffsetFetchResult:
 
 @attrs.frozen(slots=True)
 class OffsetDeleteResult:
-    """OffsetDelete: the group's error, else one code a partition."""
+    """Result of an OffsetDelete: the group's error, or else one error code for each partition."""
 
     error: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode] = attrs.field(factory=dict)
@@ -183,7 +185,7 @@ class OffsetDeleteResult:
 
 @attrs.frozen(slots=True)
 class MemberDescription:
-    """One member, for DescribeGroups. `metadata` is empty unless the group is Stable."""
+    """One member in DescribeGroups. `metadata` is empty unless the group is Stable."""
 
     member_id: str
     group_instance_id: str | None
@@ -195,12 +197,12 @@ class MemberDescription:
 
 @attrs.frozen(slots=True)
 class GroupDescription:
-    """One group, for DescribeGroups. A group that does not exist is Dead, without an error."""
+    """One group in DescribeGroups. A group that does not exist is Dead, without an error."""
 
     error: ErrorCode
     group_id: str
     state: GroupState | None = None
-    """None where `error` is set; the empty string on the wire."""
+    """None if `error` is set; the empty string on the wire."""
     protocol_type: str = ""
     protocol_name: str = ""
     generation: int = NO_GENERATION
@@ -210,7 +212,7 @@ class GroupDescription:
 
 @attrs.frozen(slots=True)
 class GroupListing:
-    """One line of ListGroups. All groups here are of the classic type."""
+    """One entry of ListGroups. All groups here are of the classic type."""
 
     group_id: str
     protocol_type: str

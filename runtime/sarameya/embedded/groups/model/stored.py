@@ -1,7 +1,7 @@
-"""What the log keeps of a group: commits, metadata, and the journal they are written to. Frozen data only.
+"""The part of a group that the log stores: commits, metadata, and the journal. Frozen data.
 
-`__consumer_offsets` is the truth: a coordinator that takes a group over knows of it what is in here, and no more. Times
-of day are seconds since 1970 (the log has milliseconds).
+A coordinator that loads a group from `__consumer_offsets` knows this data and nothing else. Times of day are in seconds
+since 1970 (milliseconds in the log).
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from sarameya.model import CommittedOffset, TopicPartition
 
 @attrs.frozen(slots=True)
 class StoredOffset:
-    """A commit, and what decides how long it is kept (OffsetCommitValue)."""
+    """A commit, and the times that decide how long it is kept (OffsetCommitValue)."""
 
     committed: CommittedOffset
     commit_time: float
-    """When it was committed, time of day."""
+    """Time of day of the commit."""
     expires_at: float | None = None
-    """When it expires whatever its group does, time of day: only where the committer said how long to keep it,
-    which OffsetCommit could say in v2 to v4 (KIP-211 took it out)."""
+    """Time of day when it expires, whatever the state of its group.
+
+    Set only if the committer sent a retention time, as OffsetCommit v2 to v4 could (removed by KIP-211).
+    """
 
 
 @attrs.frozen(slots=True)
@@ -37,13 +39,13 @@ class MemberRecord:
     session_timeout: float
     rebalance_timeout: float
     subscription: bytes
-    """Its metadata for the chosen assignor; the others it supports are not kept."""
+    """Its metadata for the chosen assignor; metadata of other assignors is not stored."""
     assignment: bytes
 
 
 @attrs.frozen(slots=True)
 class GroupRecord:
-    """A group (GroupMetadataValue). `protocol_type` is empty for a group that nobody has joined yet."""
+    """A group (GroupMetadataValue). `protocol_type` is empty for a group that no member has joined yet."""
 
     generation: int
     protocol_type: str
@@ -51,14 +53,14 @@ class GroupRecord:
     leader: str | None
     members: tuple[MemberRecord, ...]
     state_time: float | None = None
-    """Since when it is in its state, time of day: what offsets of an Empty group are kept from (KIP-211)."""
+    """Time of day of the last state change. Offsets of an Empty group expire counting from it (KIP-211)."""
 
 
 @attrs.frozen(slots=True)
 class GroupImage:
     """All that survives a move to another coordinator: exactly what the log holds.
 
-    A round that was under way is not in it: its members find the last stored generation and join again.
+    A rebalance in progress is not included. Its members find the last stored generation and join again.
     """
 
     group_id: str
@@ -68,17 +70,17 @@ class GroupImage:
 
 
 class Journal(Protocol):
-    """Where the coordinator writes before it answers: the `__consumer_offsets` partition of the group."""
+    """The log that the coordinator writes before it answers: the group's partition of `__consumer_offsets`."""
 
     def store_offsets(self, group_id: str, offsets: Mapping[TopicPartition, StoredOffset | None]) -> None:
-        """Append these commits; None is a tombstone: the commit was deleted."""
+        """Append these commits; None is a tombstone for a deleted commit."""
 
     def store_group(self, group_id: str, record: GroupRecord | None) -> None:
-        """Append the group's metadata; None is a tombstone: the group was deleted."""
+        """Append the group's metadata; None is a tombstone for a deleted group."""
 
 
 class _NoJournal:
-    """A journal that keeps nothing: the groups live in memory alone."""
+    """A journal that stores nothing: groups are in memory only."""
 
     def store_offsets(self, group_id: str, offsets: Mapping[TopicPartition, StoredOffset | None]) -> None:
         pass

@@ -1,6 +1,6 @@
-"""Which topics a group reads, as far as the coordinator can tell: subscriptions are the clients' own bytes.
+"""The topics that a group subscribes to, as far as the coordinator can read the clients' own format.
 
-Only those of the protocol type "consumer" are read, and of them only what every version begins with: the topics.
+Only subscriptions of the protocol type "consumer" are read. Of these only the topics, with which every version begins.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics in one consumer's subscription; None for other bytes."""
+    """Return the topics of one consumer's subscription; None if it cannot be read."""
     try:
         _version, count = struct.unpack_from(">hi", metadata)
         position, topics = 6, []
@@ -27,7 +27,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def topics_of_all(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics that any of the members reads; None if one of their subscriptions cannot be read."""
+    """Return the topics that any member subscribes to; None if a subscription cannot be read."""
     topics: frozenset[str] = frozenset()
     for metadata in subscriptions:
         more = subscribed_topics(metadata)
