@@ -210,7 +210,7 @@ class TestOften:
     async def test_a_group_consumes_before_a_broker_that_renews_nothing(
         self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(authenticator, "_BETWEEN_RENEWALS", 1000.0)  # but once
+        monkeypatch.setattr(authenticator, "_REAUTHENTICATION_INTERVAL", 1000.0)  # but once
         handler = Recorder()
         async with asking(known(5.0)) as cluster, deadline(200) as nursery:
             options = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", **ALICE}
@@ -225,7 +225,7 @@ class TestOften:
     async def test_renewal_that_is_refused_for_its_time_ends_the_connection_alone(
         self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(authenticator, "_BETWEEN_RENEWALS", 1000.0)
+        monkeypatch.setattr(authenticator, "_REAUTHENTICATION_INTERVAL", 1000.0)
         refused: list[AuthenticationError] = []
         async with reached(known(5.0), config()) as (pool, _):
             with pool.refusals(refused.append):

@@ -1,6 +1,6 @@
 """The broker's half of SASL (KIP-43, KIP-152, KIP-368). Pure.
 
-gate         what a connection may ask for, and when          words   a broker's words, by mechanism
+`authenticator` decides which requests a connection may send; `mechanisms` has the exchange of each mechanism.
 """
 
 from sarameya.embedded.sasl.authenticator import SaslConfig, SaslServerAuthenticator

@@ -1,7 +1,8 @@
-"""A broker's words in each mechanism: what it makes of a client's. Stores passwords as they are, for it is for tests.
+"""The broker's side of each SASL mechanism. Passwords are stored in plain text, since this is for tests.
 
-A conversation is a generator: it is sent what the client says, and yields what the broker answers. It ends with
-`Welcome`, or raises `Denied`.
+An exchange is a generator. It receives the client's messages and yields the broker's. It returns `SaslSuccess` or
+raises
+`SaslAuthenticationFailed`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import attrs
 
 @attrs.frozen(slots=True)
 class SaslSuccess:
-    """Who the client is, and the last word to it."""
+    """The name of the authenticated client, and the last message to it."""
 
     name: str
-    word: bytes = b""
+    message: bytes = b""
 
 
 SaslExchange = Generator[bytes, bytes, SaslSuccess]
+"""The exchange of messages of one authentication."""
 
 ITERATIONS = 4096
 _HASHES: Mapping[str, Callable[..., Any]] = {"SCRAM-SHA-256": hashlib.sha256, "SCRAM-SHA-512": hashlib.sha512}
@@ -31,11 +33,11 @@ MECHANISMS = ("PLAIN", *_HASHES, "OAUTHBEARER")
 
 
 class SaslAuthenticationFailed(Exception):
-    """The client is not taken; says why, in Kafka's words where it has some."""
+    """Authentication failed. The message is the reason, in Kafka's words where there are some."""
 
 
 def plain(users: Mapping[str, str]) -> SaslExchange:
-    """RFC 4616."""
+    """Authenticate by name and password (RFC 4616)."""
     parts = _text((yield b"")).split("\0")
     if len(parts) != 3:
         raise SaslAuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
@@ -47,7 +49,13 @@ def plain(users: Mapping[str, str]) -> SaslExchange:
 
 
 def scram(mechanism: str, users: Mapping[str, str], nonce: str) -> SaslExchange:
-    """RFC 5802, without channel binding; `nonce` is the broker's part of it."""
+    """Authenticate by a salted challenge (RFC 5802), without channel binding.
+
+    Args:
+        mechanism: "SCRAM-SHA-256" or "SCRAM-SHA-512".
+        users: Password of each user.
+        nonce: The broker's part of the nonce.
+    """
     function = _HASHES[mechanism]
     first = _text((yield b""))
     if not first.startswith("n,,"):
@@ -81,7 +89,7 @@ def scram(mechanism: str, users: Mapping[str, str], nonce: str) -> SaslExchange:
 
 
 def oauthbearer(tokens: Mapping[str, str]) -> SaslExchange:
-    """RFC 7628: `tokens` are those that are good, and whose they are."""
+    """Authenticate by a token (RFC 7628). `tokens` has the user of each valid token."""
     token = _text((yield b"")).partition("auth=Bearer ")[2].partition("\x01")[0]
     if token not in tokens:
         yield b'{"status":"invalid_token"}'
@@ -93,7 +101,7 @@ def _text(said: bytes) -> str:
     try:
         return said.decode()
     except UnicodeDecodeError:
-        raise SaslAuthenticationFailed("what is no text") from None
+        raise SaslAuthenticationFailed("the message is not text") from None
 
 
 def _attributes(message: str) -> dict[str, str]:
@@ -105,4 +113,4 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise SaslAuthenticationFailed("a proof that is not base64") from None
+        raise SaslAuthenticationFailed("the proof is not base64") from None
