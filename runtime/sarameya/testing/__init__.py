@@ -1,6 +1,6 @@
 """The test kit: Kafka for tests, in memory and in virtual time. Part of the public API.
 
-A handler alone is tested with a `ClaimFeed`, which has no broker at all; a group with one in memory:
+Test a handler alone with a `ClaimFeed`, which has no broker at all. Test a group with a cluster in memory:
 
     async def test_orders_are_handled(autojump_clock):
         async with memory_cluster({"orders": 4}) as cluster:
@@ -11,33 +11,33 @@ A handler alone is tested with a `ClaimFeed`, which has no broker at all; a grou
             async with group:
                 ...
 
-Nothing leaves the process, and no time passes but by trio's clock: under `trio.testing.MockClock` (pytest-trio's
+Nothing leaves the process, and time passes only by trio's clock. Under `trio.testing.MockClock` (pytest-trio's
 `autojump_clock`, which must be an argument of the test itself) an hour of rebalancing takes moments.
 
-A cluster can be hurt while it is used; all of these are methods of `EmbeddedCluster`:
+`EmbeddedCluster` has a method for every failure:
 
-| what                                                              | by                                               |
+| failure                                                           | method                                           |
 |-------------------------------------------------------------------|--------------------------------------------------|
-| the next answers of an API are an error                           | `fail_next`                                      |
-| they come late; the requests reach the broker late                | `delay_next`                                     |
-| they are lost, work done; the requests are lost; silence for ever | `drop_next`                                      |
-| which of these are still to come; none any more                   | `faults`, `clear_faults`                         |
+| an API returns an error                                           | `fail_next`                                      |
+| responses or requests are delayed                                 | `delay_next`                                     |
+| responses or requests are lost; the connection closes or hangs | `drop_next`                                      |
+| list armed faults; disarm all                  | `faults`, `clear_faults`                         |
 | connections drop: all, one broker's, one client's                 | `disconnect`                                     |
-| a broker hangs: it takes what comes and answers nothing           | `freeze_broker`, `unfreeze_broker`               |
-| a broker ends, and comes back                                     | `stop_broker`, `start_broker`                    |
-| another broker leads a partition                                  | `move_leader`                                    |
-| another broker coordinates a group, once it has loaded it         | `move_coordinator`                               |
+| a broker hangs: it accepts requests and answers nothing           | `freeze_broker`, `unfreeze_broker`               |
+| a broker stops, and starts again                                  | `stop_broker`, `start_broker`                    |
+| a partition's leader changes                                      | `move_leader`                                    |
+| a group's coordinator changes                                     | `move_coordinator`                               |
 | a member's session ends                                           | `expire_member`                                  |
-| a topic comes, grows, goes                                        | `create_topic`, `add_partitions`, `delete_topic` |
-| a log loses its head or its tail, or gets any bytes               | `delete_records`, `truncate`, `append_raw`       |
-| a follower lags, for who reads from it; it catches up             | `hold_replica`, `release_replica`                |
-| records of a transaction; it is committed or aborted              | `produce_transactional`, `end_transaction`       |
+| a topic is created, grown, deleted                                | `create_topic`, `add_partitions`, `delete_topic` |
+| a log loses its start or its end, or gets any bytes               | `delete_records`, `truncate`, `append_raw`       |
+| a follower lags; it catches up                                    | `hold_replica`, `release_replica`                |
+| a transaction writes records; it is committed or aborted          | `produce_transactional`, `end_transaction`       |
 
     cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR, 3, group_id="g")
-    cluster.drop_next(Api.SYNC_GROUP, half="answer")      # done, and nobody hears of it
+    cluster.drop_next(Api.SYNC_GROUP, half="answer")      # processed, but the client gets no response
 
-What brokers are set to (session timeouts, how long offsets are kept, how long a coordinator loads) is
-`CoordinatorConfig`; what came of it is seen by `describe_group`, `committed` and `log`:
+`CoordinatorConfig` has the brokers' settings: session timeouts, retention of offsets, load time of a coordinator.
+`describe_group`, `committed` and `log` show the result:
 
     assert cluster.describe_group("g").state is GroupState.STABLE
 """
@@ -88,7 +88,14 @@ def memory_cluster(
     groups: CoordinatorConfig | None = None,
     seed: int = 0,
 ) -> EmbeddedCluster:
-    """A cluster in memory whose every run is alike: ids by `seed`, record timestamps by trio's clock."""
+    """Return a cluster in memory that behaves the same in every run.
+
+    Args:
+        topics: Number of partitions of each topic.
+        brokers: Number of brokers.
+        groups: Settings of the group coordinators.
+        seed: Generates ids. Record timestamps follow trio's clock.
+    """
     return EmbeddedCluster(
         topics, brokers=brokers, in_memory=True, groups=groups, wall_clock=virtual_wall_clock, seed=seed
     )

@@ -1,8 +1,8 @@
-"""A handler's test without a cluster: a session of one claim, whose log the test writes as it goes.
+"""A handler's test without a cluster: a session with one claim, whose log the test writes.
 
-Whatever a handler can notice is the runtime's own: the session and its order of calls, the claim, marks and commits,
-backpressure, interceptors, deadlines. Stood in for are the brokers (`fed_log.py`, `feeding.py`) and the group's
-coordinator (`fed_member.py`).
+Everything that a handler can notice is the real runtime: the session and its order of calls, the claim, marks and
+commits, backpressure, interceptors, deadlines. Only brokers (`feed_log`, `feed_fetcher`) and the group's coordinator
+(`feed_member`) are replaced.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from sarameya.testing.feed_member import FeedCoordinator, FeedMember
 from sarameya.testing.feed_script import FeedScript
 from sarameya.testing.virtual_time import VIRTUAL_EPOCH, virtual_wall_clock
 
-_REASONS = {"end": "the test gives the partition to somebody else", "lose": "the test takes the membership away"}
+_REASONS = {"end": "the test revokes the partition", "lose": "the test ends the membership"}
 
 
 @attrs.frozen(slots=True)
@@ -59,7 +59,7 @@ class _Surroundings:
 
 
 class ClaimFeed:
-    """Feeds a handler one partition, without any broker:
+    """Feeds a handler one partition, without a broker.
 
         async def test_orders_are_added_up(autojump_clock):
             feed, orders = ClaimFeed("orders"), Orders()
@@ -69,16 +69,29 @@ class ClaimFeed:
             await feed.run(orders)
             assert (orders.total, feed.committed) == (7, 2)
 
-    What is sent stands in a log that begins at the offset `at`; `run` is one session of a member that reads it, from
-    what the group has `committed` on: by default the log's start. None: nothing, so that `Config.offset_initial`
-    decides, as it does for a new group. `end`, `lose` and `fail` have their place between messages: they take effect
-    when the handler has dealt with all that was sent before them, which it says by asking for more. Log and commits
-    are kept, so that a second `run` reads on where the group would, or again. Sessions are those of an eager assignor,
-    also where `Config.rebalance_strategies` names a cooperative one: `end` ends them.
+    `send` writes to a log, and `run` is one session of a member that reads it. `end`, `lose` and `fail` have a place
+    between
+    messages: they take effect when the handler asks for more after all earlier messages. Log and commits are kept, so a
+    second `run` continues at the committed offset. Sessions are those of an eager assignor, even if
+    `Config.rebalance_strategies` names a cooperative one: `end` ends the session.
 
-    Timers go by trio's clock: under a mock clock (`autojump_clock`), the autocommit interval, `max_processing_time` and
-    the grace of a rebalance take no time. The delays of retries are drawn by `seed`, the same ones in every run. Raises
-    ConfigError for interceptors that cannot be.
+    Timers follow trio's clock. Under a mock clock (`autojump_clock`) the autocommit interval, `max_processing_time` and
+    the
+    grace of a rebalance take no time.
+
+    Args:
+        topic: The topic.
+        partition: The partition.
+        at: Offset at which the log begins.
+        committed: The group's committed offset at first; "start": the log start. None: nothing is committed, so
+            `Config.offset_initial` decides, as for a new group.
+        group: The group id.
+        config: The consumer's configuration.
+        interceptors: Interceptors of the group.
+        seed: Makes the delays of retries the same in every run.
+
+    Raises:
+        ConfigError: The interceptors are invalid.
     """
 
     def __init__(
@@ -97,7 +110,7 @@ class ClaimFeed:
         self.group = group
         self.config = config if config is not None else Config()
         self.events: list[Event] = []
-        """What observers of the group are told."""
+        """Events that observers of the group receive."""
         check_interceptors(interceptors)
         self._interceptors = tuple(interceptors)
         self._observer = Observers([self.events.append])
@@ -126,62 +139,91 @@ class ClaimFeed:
         *,
         offset: int | None = None,
     ) -> int:
-        """Write one message, and return its offset: the next one, or a later one, behind a gap as compaction leaves it.
-        `timestamp` is in milliseconds; None: now. Raises ValueError for an offset that is taken."""
+        """Write one message and return its offset.
+
+        Args:
+            value: The value.
+            key: The key.
+            headers: The headers.
+            timestamp: Milliseconds since 1970; None: now.
+            offset: The message's offset; None: the next one. A later one leaves a gap, as compaction does.
+
+        Raises:
+            ValueError: The offset is taken.
+        """
         timestamp = int(self._wall_clock() * 1000) if timestamp is None else timestamp
         record = build([(timestamp, key, value, headers)], base_offset=offset or 0, leader_epoch=0)
         if offset is None:
             offset = self._log.append(record).base_offset
         else:
             self._log.append_raw(record, offset)
-        self._look()
+        self._wake()
         return offset
 
     def delete_before(self, offset: int) -> None:
-        """Lose the log's head, as retention does. Raises ValueError beyond its end."""
+        """Delete the messages before an offset, as retention does.
+
+        Raises:
+            ValueError: The offset is beyond the log end.
+        """
         if offset > self._log.end_offset:
             raise ValueError(f"{self.topic_partition}: the log ends at {self._log.end_offset}, before offset {offset}")
         self._log.delete_before(offset)
 
     def end(self, *, now: bool = False) -> None:
-        """The partition goes to another member: the session ends in order, with `partitions_revoked`, `cleanup` and a
-        last commit. `now`: whatever has not been read yet; raises RuntimeError while nothing runs."""
-        self._take_place("end", now)
+        """Revoke the partition. The session ends in order, with `partitions_revoked`, `cleanup` and a last commit.
+
+        Args:
+            now: Revoke it at once, even if messages are unread.
+
+        Raises:
+            RuntimeError: `now` was set, but no session runs.
+        """
+        self._add_step("end", now)
 
     def lose(self, *, now: bool = False) -> None:
-        """The membership is lost, as after a silence: `partitions_lost`, and nothing more can be committed. `now` as
-        for `end`."""
-        self._take_place("lose", now)
+        """End the membership, as after missed heartbeats: `partitions_lost` is called, and commits are impossible.
+
+        Args:
+            now: End it at once, even if messages are unread.
+
+        Raises:
+            RuntimeError: `now` was set, but no session runs.
+        """
+        self._add_step("lose", now)
 
     def fail(self, error: SarameyaError) -> None:
-        """Reading fails here, once: `error` is raised where the handler reads. Raises TypeError for an error of
-        another kind, which reading never raises."""
+        """Raise `error` once where the handler reads next.
+
+        Raises:
+            TypeError: `error` is not a SarameyaError. Reading raises no other exceptions.
+        """
         if not isinstance(error, SarameyaError):
-            raise TypeError(f"{error!r} is no SarameyaError: reading raises no others")
+            raise TypeError(f"{error!r} is not a SarameyaError; reading raises no other exceptions")
         self._script.add(self._log.end_offset, error)
-        self._look()
+        self._wake()
 
     def fail_commits(self, code: ErrorCode, times: int = 1) -> None:
-        """The coordinator answers the next commits with an error."""
+        """Answer the next commits with an error."""
         self._commits.refusals.extend([code] * times)
 
     # -- what came of it --------------------------------------------------------------------------------
 
     @property
     def marked(self) -> int | None:
-        """The mark, committed or not: the next offset to read. None as long as nothing is."""
+        """The marked offset, committed or not: the next offset to read. None if nothing is marked."""
         mark = self._ledger.marked(self.topic_partition)
         return None if mark is None else mark.offset
 
     @property
     def committed(self) -> int | None:
-        """What the group has committed: where its next member would begin. None where nothing is."""
+        """The committed offset of the group. None if there is none."""
         found = self.commit
         return None if found is None else found.offset
 
     @property
     def commit(self) -> CommittedOffset | None:
-        """The commit with its metadata."""
+        """The commit with its metadata. None if there is none."""
         return self._commits.committed.get(self.topic_partition)
 
     # -- running ----------------------------------------------------------------------------------------
@@ -189,18 +231,23 @@ class ClaimFeed:
     async def run(
         self, handler: ConsumerGroupHandler, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """One session of `handler`, until it ends: by `end`, `lose` or `fail`, or because the handler fails, returns or
-        ends it. In a nursery, `start` returns once the claim has begun.
+        """Run one session of `handler`.
 
-        Raises what `ConsumerGroup.consume` does: an ExceptionGroup of ClaimErrors and of what its other methods raised,
-        or GroupError where the coordinator refused (`fail_commits`). Raises RuntimeError while it runs already.
+        The session ends by `end`, `lose` or `fail`, or because the handler raises, returns or ends it. With a nursery's
+        `start`,
+        this returns to the caller once the claim has started.
+
+        Raises:
+            ExceptionGroup: ClaimErrors, and what other methods of the handler raised, as from `ConsumerGroup.consume`.
+            GroupError: The coordinator refused a commit (`fail_commits`).
+            RuntimeError: A session of this feed runs already.
         """
         if self._member is not None:
-            raise RuntimeError("run() is running already; a feed has one claim")
+            raise RuntimeError("run() is already running; a feed has one claim")
         if isinstance(handler, StreamHandler):
             handler._check()
-        began = _OnceBegun(task_status)
-        observer = Observers([self._observer, began])
+        claim_start = _ClaimStartObserver(task_status)
+        observer = Observers([self._observer, claim_start])
         self._generation += 1
         generation = Generation(self._generation, f"{self.group}-member", self.config.rebalance_strategies[0])
         self._member = member = FeedMember(self.group, self.topic_partition.topic, generation, self._commits)
@@ -217,7 +264,7 @@ class ClaimFeed:
         self, member: FeedMember, handler: ConsumerGroupHandler, generation: Generation, observer: Observer
     ) -> Outcome:
         config = self.config
-        around = _Surroundings(
+        surroundings = _Surroundings(
             self.group,
             config,
             observer,
@@ -230,7 +277,7 @@ class ClaimFeed:
 
         def open_source(offsets: OffsetManager) -> Source:
             log = FeedLog(self._log, self._wall_clock)
-            resets = Resets(log, config, observer, around.backoff, offsets.position_moved)
+            resets = Resets(log, config, observer, surroundings.backoff, offsets.position_moved)
             self._ledger = offsets.ledger
             self._ledger.add({self.topic_partition: self.commit})
             self._feeds = FeedFetcher(
@@ -240,26 +287,26 @@ class ClaimFeed:
                 resets,
                 config,
                 observer,
-                around.budget,
-                self._tell,
+                surroundings.budget,
+                self._notify,
             )
             return Source(log, self._feeds, log)
 
         topic, partition = self.topic_partition
         first = NewAssignment(generation, {topic: (partition,)})
-        with around.handler_time.measured():
-            return await SessionRun(first, member, handler, around, self._pauses, open_source).run()
+        with surroundings.handler_time.measured():
+            return await SessionRun(first, member, handler, surroundings, self._pauses, open_source).run()
 
-    def _take_place(self, step: Literal["end", "lose"], now: bool) -> None:
+    def _add_step(self, step: Literal["end", "lose"], now: bool) -> None:
         if now:
-            self._tell(step)
+            self._notify(step)
         else:
             self._script.add(self._log.end_offset, step)
-            self._look()
+            self._wake()
 
-    def _tell(self, step: Literal["end", "lose"]) -> None:
+    def _notify(self, step: Literal["end", "lose"]) -> None:
         if self._member is None:
-            raise RuntimeError(f"{step}(now=True) is for while run() runs")
+            raise RuntimeError(f"{step}(now=True) needs a running session; call run() first")
         if step == "lose":
             self._member.notify(MembershipLost(_REASONS[step]))
         else:
@@ -267,20 +314,23 @@ class ClaimFeed:
             self._member.notify(PrepareRebalance(_REASONS[step], trio.current_time() + within))
 
     def _wall_clock(self) -> float:
-        """The time of day: without a mock clock the epoch is when the feed was made, and so it is before trio runs."""
+        """Return the time of day, starting at VIRTUAL_EPOCH.
+
+        Without a mock clock, and before trio runs, time counts from the creation of the feed.
+        """
         if not trio.lowlevel.in_trio_run():
             return VIRTUAL_EPOCH
         if isinstance(trio.lowlevel.current_clock(), MockClock):
             return virtual_wall_clock()
         return VIRTUAL_EPOCH + time.monotonic() - self._made
 
-    def _look(self) -> None:
+    def _wake(self) -> None:
         if self._feeds is not None:
-            self._feeds.look()
+            self._feeds.wake()
 
 
-class _OnceBegun:
-    """An observer that tells a nursery's `start` of the claim's."""
+class _ClaimStartObserver:
+    """An observer that reports to a nursery's `start` when the claim has started."""
 
     def __init__(self, task_status: trio.TaskStatus[None]) -> None:
         self._task_status: trio.TaskStatus[None] | None = task_status

@@ -1,7 +1,8 @@
-"""Hands a test's log on to the claim of it, as a session's fetcher does with what brokers answer.
+"""Delivers a test's log to its claim, as a session's fetcher delivers fetch responses.
 
-Owns the fetch: when there is room, how far, and what the outcome means. What a test wants besides (`Script`) is done
-when all before it has been dealt with, that is, when the handler asks for more.
+It decides when to fetch, up to which offset, and how to handle the outcome. Steps of the test's `FeedScript` run when
+the
+handler asks for more after all earlier messages.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ from sarameya.testing.feed_script import FeedScript
 
 
 class _FeedConsumer(PartitionConsumer):
-    """Knows whether everything that was delivered has been dealt with."""
+    """Counts deliveries that the handler has not finished."""
 
-    outstanding = 0
+    unfinished = 0
 
     def deliver(self, records: Records) -> None:
-        self.outstanding += 1
+        self.unfinished += 1
         super().deliver(records)
 
     def taken(self, records: Records) -> None:
-        self.outstanding -= 1
+        self.unfinished -= 1
         super().taken(records)
 
 
 class FeedFetcher:
-    """The `Feeds` of one session that has one claim."""
+    """The `Feeds` of a session with one claim."""
 
     def __init__(
         self,
@@ -64,12 +65,12 @@ class FeedFetcher:
         self._on_step = on_step
         self._backpressure = Backpressure(config.max_processing_time, observer)
         self._consumer: _FeedConsumer | None = None
-        self._is_over = False
+        self._is_stopped = False
         self._changed = trio.Event()
         self._scope = trio.CancelScope()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Deliver what there is, until `stop`."""
+        """Deliver messages until `stop`."""
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._backpressure.run)
@@ -80,8 +81,8 @@ class FeedFetcher:
                         await self._serve(consumer)
                     await self._changed.wait()
 
-    def look(self) -> None:
-        """There may be something to do."""
+    def wake(self) -> None:
+        """Check again whether there is something to deliver."""
         self._changed.set()
 
     def stop(self) -> None:
@@ -105,19 +106,19 @@ class FeedFetcher:
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:
         for consumer in consumers:
-            assert isinstance(consumer, _FeedConsumer), "it is not of this feed"
+            assert isinstance(consumer, _FeedConsumer), "the consumer is not from this feed"
             self._consumer = consumer
-            consumer.on_change = self.look
-        self.look()
+            consumer.on_change = self.wake
+        self.wake()
 
     def feeding(self, consumer: PartitionConsumer) -> Feeding:
         return Feeding(Activity.FETCHING)
 
     async def _serve(self, consumer: _FeedConsumer) -> None:
-        while consumer is self._consumer and consumer.is_wanted and not self._is_over:
+        while consumer is self._consumer and consumer.is_wanted and not self._is_stopped:
             asked = consumer.cursor.position
-            answer = self._log.fetch(asked, self._config.fetch_max_bytes, self._script.limit(self._end()))
-            match consumer.cursor.take(answer, asked):
+            response = self._log.fetch(asked, self._config.fetch_max_bytes, self._script.limit(self._end()))
+            match consumer.cursor.take(response, asked):
                 case Records() as records:
                     consumer.deliver(records)
                     self._backpressure.watch(consumer)
@@ -131,16 +132,16 @@ class FeedFetcher:
                     return
 
     def _step(self, consumer: _FeedConsumer) -> None:
-        """All that may be read has been delivered: the next step, if that has been dealt with, too."""
+        """Run the next step if everything before it was delivered and finished."""
         match self._script.next:
             case SarameyaError() as error:
                 self._script.done()
                 self._fail(consumer, error)
-            case "end" | "lose" as step if not consumer.outstanding:
+            case "end" | "lose" as step if not consumer.unfinished:
                 self._script.done()
-                self._is_over = True
+                self._is_stopped = True
                 self._on_step(step)
 
     def _fail(self, consumer: _FeedConsumer, error: SarameyaError) -> None:
-        self._is_over = True
+        self._is_stopped = True
         consumer.fail(error)

@@ -1,4 +1,4 @@
-"""The log that a `ClaimFeed` reads, and what a session asks of it: where places are in it, and what it has."""
+"""The log that a `ClaimFeed` reads, with the lookups that a session needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sarameya.offset_policy import timestamp_of
 
 @attrs.frozen(slots=True)
 class FeedFetchResponse:
-    """One partition's part of a fetch answer, as far as a `FetchCursor` looks at it."""
+    """One partition's part of a fetch response, with the fields that `FetchCursor` reads."""
 
     error_code: int
     high_watermark: int
@@ -32,7 +32,7 @@ class FeedFetchResponse:
 
 
 class FeedLog:
-    """A `Lookup` and the `LogFacts` of one partition's log."""
+    """Implements `Lookup` and `LogFacts` for one partition's log."""
 
     def __init__(self, log: PartitionLog, wall_clock: Callable[[], float]) -> None:
         self._log = log
@@ -40,7 +40,7 @@ class FeedLog:
         self._id = uuid.uuid5(uuid.NAMESPACE_OID, log.partition.topic)
 
     def fetch(self, offset: int, max_bytes: int, limit: int) -> FeedFetchResponse:
-        """What a broker that leads the partition would answer, if the log ended at `limit`."""
+        """Return the response of a leader whose log ends at `limit`."""
         log = self._log
         try:
             records = log.read(offset, max_bytes, limit)
@@ -77,11 +77,11 @@ class FeedLog:
         await trio.lowlevel.checkpoint()
 
     def keep(self, topics: Collection[str]) -> None:
-        """There is one topic, and it stays the same."""
+        """Ignore `topics`: the only topic never changes."""
 
     @property
     def cluster_id(self) -> str:
-        """There is no cluster."""
+        """Empty, since there is no cluster."""
         return ""
 
     def topic_id(self, topic: str) -> uuid.UUID:

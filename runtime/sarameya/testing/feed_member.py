@@ -1,4 +1,4 @@
-"""The member that a `ClaimFeed`'s session belongs to, and the coordinator that has its commits."""
+"""The member of a `ClaimFeed`'s session, and the coordinator that stores its commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_METADATA = CoordinatorConfig().offset_metadata_max_size
 
 
 class FeedCoordinator:
-    """What a group has committed, whichever session did, and how the next commits are answered."""
+    """The commits of a group over all sessions, and the answers to its next commits."""
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
         self.committed = dict(committed)
@@ -45,8 +45,10 @@ class FeedCoordinator:
 
 
 class FeedMember:
-    """A `SessionMember` of one session, alone in its group under an eager assignor, whatever the configuration names:
-    with one partition there is none to keep while another goes."""
+    """The `SessionMember` of one session. It is alone in its group.
+
+    Its assignor is always eager: with one partition, a cooperative one has nothing to keep while another is revoked.
+    """
 
     is_cooperative = False
 
@@ -59,7 +61,7 @@ class FeedMember:
         self._send, self.notices = trio.open_memory_channel[Notice](math.inf)
 
     def notify(self, notice: Notice) -> None:
-        """Tell the session."""
+        """Send a notice to the session."""
         if isinstance(notice, MembershipLost | Fail):
             self._generation = None
         self._send.send_nowait(notice)
@@ -76,7 +78,7 @@ class FeedMember:
         return self._generation == generation
 
     def post(self, event: Event) -> None:
-        """What a commit was refused for ends the membership, as it would in a group."""
+        """End the membership if a commit was refused, as in a group."""
         match event:
             case CommitRefused(code=code) if self._generation is not None:
                 error = kafka_error(code, f"group {self._group!r}", GroupError)

@@ -1,4 +1,4 @@
-"""What a test wants to happen at a place in its log, once the handler has taken what stands before it. Pure."""
+"""The steps of a test at places in its log. A step runs once the handler has read everything before it. Pure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ import attrs
 from sarameya.errors import SarameyaError
 
 Step = Literal["end", "lose"] | SarameyaError
-"""The partition is given up, the membership is lost, or reading fails."""
+"""The partition is revoked ("end"), the membership is lost ("lose"), or reading raises the error."""
 
 
 @attrs.define(slots=True)
 class FeedScript:
-    """The steps that are still to come, in order."""
+    """Remaining steps, in order."""
 
     _steps: deque[tuple[int, Step]] = attrs.field(factory=deque)
 
     def add(self, offset: int, step: Step) -> None:
-        """`step` is due when what stands before `offset` has been taken."""
+        """Add a step that is due when everything before `offset` has been read."""
         self._steps.append((offset, step))
 
     @property
     def next(self) -> Step | None:
+        """The next step, or None."""
         return self._steps[0][1] if self._steps else None
 
     def limit(self, end: int) -> int:
-        """How far may be read of a log that ends at `end`."""
+        """Return the offset up to which a log that ends at `end` may be read now."""
         return min(self._steps[0][0], end) if self._steps else end
 
     def done(self) -> None:
-        """The next step has been taken."""
+        """Remove the next step."""
         self._steps.popleft()

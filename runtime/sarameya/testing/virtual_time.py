@@ -1,5 +1,7 @@
-"""What virtual time needs beside a mock clock: record timestamps that move with it, and no threads, which it
-does not wait for."""
+"""Helpers for virtual time: timestamps that follow trio's clock, and code that uses no threads.
+
+A mock clock does not wait for threads, and it does not change the time of day.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,15 @@ import trio
 T = TypeVar("T")
 
 VIRTUAL_EPOCH = 1_700_000_000.0
-"""What a mock clock's zero is called: 2023-11-14 22:13:20 UTC, in seconds since 1970."""
+"""Time of day at a mock clock's zero: 2023-11-14 22:13:20 UTC, in seconds since 1970."""
 
 
 def virtual_wall_clock() -> float:
-    """The time of day in seconds since 1970, as far as trio's (mock) clock has moved since its zero."""
+    """Return the time of day in seconds since 1970, following trio's (mock) clock."""
     return VIRTUAL_EPOCH + trio.current_time()
 
 
 async def run_inline(function: Callable[[], T], /) -> T:
-    """For `ConsumerGroup(run_sync=...)`: runs assignors on the event loop, not in a thread."""
+    """Run `function` on the event loop instead of in a thread, as `ConsumerGroup(run_sync=...)`."""
     await trio.lowlevel.checkpoint()
     return function()

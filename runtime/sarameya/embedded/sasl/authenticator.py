@@ -7,7 +7,7 @@
 |                 |                                | or else lists the supported ones               | UNAUTHENTICATED |
 | AUTHENTICATING  | SaslAuthenticate               | the next message of the exchange; the last one | AUTHENTICATED   |
 |                 |                                | or, if authentication fails, the reason        | CLOSED          |
-| AUTHENTICATED   | SaslHandshake, a second after  | as UNAUTHENTICATED (re-authentication, KIP-368) | AUTHENTICATING  |
+| AUTHENTICATED   | SaslHandshake, a second after  | as UNAUTHENTICATED (renewal, KIP-368)           | AUTHENTICATING  |
 |                 | the last one or later          |                                                |                 |
 | AUTHENTICATED   | any other SaslHandshake before | ILLEGAL_SASL_STATE                             | AUTHENTICATED   |
 |                 | the session ends               |                                                |                 |
