@@ -1,7 +1,7 @@
-"""The APIs the broker answers, one small pure file each, and the table that leads from an API to its file.
+"""The APIs that the broker answers: one small pure module each, and the table from an API to its module.
 
-Each file has `answer(call)`, which calls `call.reply` once, now or later, and `refuse(body, code)`, the answer that
-carries one error code wherever that API has a place for it. `fetch.refuse(call, code)` replies itself.
+Each module has two functions. `answer(call)` calls `call.reply` once, now or later. `refuse(body, code)` returns a
+response with one error code in every place that the API has for it. `fetch.refuse(call, code)` replies itself.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ __all__ = ["HANDLERS", "MESSAGES", "SERVED_VERSIONS", "ApiHandler", "Call", "dis
 
 @attrs.frozen(slots=True)
 class ApiHandler:
-    """An API's message, and the two functions of its file."""
+    """The request class of an API, and the two functions of its module."""
 
     message: Any
     """kafka-python's request class."""
     answer: Callable[[Call], None]
     refuse: Callable[[Any, ErrorCode], Any] | None
     refuse_call: Callable[[Call, ErrorCode], None] | None = None
-    """In place of `refuse`, where the request alone does not tell what to answer: a fetch may be one of a session."""
+    """Replaces `refuse` if the response depends on more than the request, such as a fetch session."""
 
 
 HANDLERS: Mapping[Api, ApiHandler] = {
@@ -112,7 +112,7 @@ MESSAGES: Mapping[Api, Any] = {api: handler.message for api, handler in HANDLERS
 
 
 def dispatch(call: Call, refusal: ErrorCode | None = None) -> None:
-    """Answer one request, or refuse it, whatever it asks; then wake whoever waited for what it changed."""
+    """Answer one request, or refuse it with `refusal`; then complete the fetches that waited for its changes."""
     handler = HANDLERS[call.request.api]
     if refusal is None:
         handler.answer(call)

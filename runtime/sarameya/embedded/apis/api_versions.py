@@ -1,4 +1,4 @@
-"""ApiVersions: which APIs this broker serves, in which versions (KIP-35)."""
+"""ApiVersions: the APIs that this broker serves, and their versions (KIP-35)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sarameya.error_codes import ErrorCode
 
 
 def answer(call: Call) -> None:
-    # A version we do not know is answered all the same, so that the client can choose another (KIP-511).
+    # A request of an unknown version is answered as well, so that the client can choose another (KIP-511).
     call.reply(_response(ErrorCode.NONE if call.body is not None else ErrorCode.UNSUPPORTED_VERSION))
 
 

@@ -1,4 +1,4 @@
-"""What an API's handler is called with. Pure."""
+"""The argument of every API handler. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from sarameya.embedded.network.framing import ReceivedRequest
 
 @attrs.frozen(slots=True)
 class Call:
-    """One request that came to one broker.
+    """One request to one broker.
 
-    The handler calls `reply` exactly once with a kafka-python response, now or in a later call into the
-    cluster's state. It fills in what any version has; encoding drops what the request's version lacks.
+    The handler calls `reply` exactly once with a kafka-python response, during the call or later. It fills in the
+    fields of
+    all versions; encoding drops the ones that the request's version lacks.
     """
 
     cluster: ClusterState
@@ -25,19 +26,20 @@ class Call:
     request: ReceivedRequest
     client_host: str
     now: float
-    """The timers' clock, seconds."""
+    """Time in seconds on the clock of the timers."""
     reply: Callable[[Any], None]
 
     @property
     def body(self) -> Any:
-        """The request's message, a kafka-python request."""
+        """The kafka-python request."""
         return self.request.body
 
     @property
     def version(self) -> int:
+        """The version of the request."""
         return self.request.version
 
     @property
     def groups(self) -> GroupCoordinator:
-        """The coordinator of the broker that was called."""
+        """The group coordinator of the broker."""
         return self.cluster.coordinator(self.node_id)

@@ -1,4 +1,4 @@
-"""CreateTopics. A topic's configuration is accepted and not acted upon: nothing expires, nothing is compacted."""
+"""CreateTopics. A topic's configuration is accepted but has no effect: no expiry, no compaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
 
 def _create(call: Call, wanted: Any, times: int) -> Any:
     cluster = call.cluster
-    # A client that says where each partition goes gives their number by it; where they go is ours to say.
+    # A client that places each partition states their number by it. The placement itself is ignored.
     partitions = len(wanted.assignments) or wanted.num_partitions
     if partitions == _DEFAULT:
         partitions = cluster.settings.default_partitions
@@ -35,7 +35,7 @@ def _create(call: Call, wanted: Any, times: int) -> Any:
     replicas = cluster.default_replication_factor if by_default else wanted.replication_factor
     try:
         if times > 1:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named {times} times")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {wanted.name!r} {times} times")
         cluster.check_replication(replicas)
         cluster.topics.check(wanted.name, partitions)
     except Refused as refused:

@@ -36,7 +36,7 @@ def _delete(call: Call, name: str | None, topic_id: Any) -> Any:
         if name is None:
             topic = call.cluster.topics.by_id(topic_id)
             if topic is None:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has id {topic_id}")
         else:
             topic = call.cluster.topics.topic(name)
         call.cluster.delete_topic(topic.name, call.now)

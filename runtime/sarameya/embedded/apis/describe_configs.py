@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings that mean something here, by Kafka's names. None can be changed over the wire."""
+"""DescribeConfigs: the settings with an effect here, under Kafka's names. No request can change them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _settings(call: Call, resource_type: int, name: str) -> dict[str, str]:
     if resource_type == _TOPIC:
         call.cluster.topics.topic(name)
         return {"max.message.bytes": str(settings.max_batch_size)}
-    # The empty name stands for the defaults of all brokers.
+    # The empty name means the defaults of all brokers.
     if resource_type == _BROKER and name in ("", *map(str, call.cluster.replica_ids)):
         return _broker_settings(call.cluster)
     raise Refused(ErrorCode.INVALID_REQUEST, f"{name!r} of resource type {resource_type} has no configuration here")

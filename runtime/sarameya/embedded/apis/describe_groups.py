@@ -1,4 +1,4 @@
-"""DescribeGroups: a group's state and its members. A group that does not exist is Dead, and from v6 on an error."""
+"""DescribeGroups: the state and members of groups. A group that does not exist is Dead; from v6 it is an error."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _Group = DescribeGroupsResponse.DescribedGroup
 _Member = _Group.DescribedGroupMember
 
 _TELLS_NOT_FOUND = 6
-"""The version since which a group that does not exist is an error (KIP-1043)."""
+"""First version in which a group that does not exist is an error (KIP-1043)."""
 
 
 _AUTHORIZED = frozenset({3, 6, 8, 10, 11})
-"""Read, delete, describe, describe and alter configs: all that can be done to a group, since everybody may do it."""
+"""Read, delete, describe, describe and alter configs: all operations on groups, since everything is allowed."""
 
 
 def answer(call: Call) -> None:

@@ -1,9 +1,9 @@
-"""Fetch: batches out of logs, as soon as there are enough of them or the client has waited enough.
+"""Fetch: record batches from logs, as soon as there are enough bytes or the client has waited long enough.
 
-How a fetch is asked and answered on the wire: by topic name or topic id (KIP-516), as part of a fetch session or
-not (KIP-227, `fetch_sessions`). What is read is found in `fetch_reading`.
+This module has the wire format: topic names or ids (KIP-516), with or without a fetch session (KIP-227,
+`fetch_sessions`). `fetch_reading` reads the logs.
 
-Fetches of other brokers are not served: here followers share their leader's log.
+Fetches of other brokers are not served, since followers share their leader's log here.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _Topic = FetchResponse.FetchableTopicResponse
 _Partition = _Topic.PartitionData
 
 _BY_TOPIC_ID = 13
-"""The first version that names topics by id."""
+"""First version that names topics by id."""
 _FROM_FOLLOWERS = 11
-"""The first version in which consumers may read from followers, and say where they are (KIP-392)."""
+"""First version in which consumers may read from followers and send their rack (KIP-392)."""
 _TELLS_LEADERS = 16
-"""The first version whose answers say who leads instead (KIP-951)."""
+"""First version whose responses name the new leader (KIP-951)."""
 
 _MAX_BYTES = 55 * 1024 * 1024
-"""Kafka's broker setting `fetch.max.bytes`: more than that never comes, whatever is asked."""
+"""Kafka's broker setting `fetch.max.bytes`: the upper limit of a response, whatever the client asks for."""
 
 _CONCERN_THE_SESSION = frozenset(
     {
@@ -48,7 +48,7 @@ _CONCERN_THE_SESSION = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-"""Codes that an answer bears as a whole (KIP-227); any other is said of each partition."""
+"""Error codes of the response as a whole (KIP-227); any other code is returned for each partition."""
 
 
 def answer(call: Call) -> None:
@@ -70,7 +70,7 @@ def answer(call: Call) -> None:
 
 
 def refuse(call: Call, code: ErrorCode) -> None:
-    """Say `code` of every partition of the fetch; a session goes on. Codes that concern a session are said instead."""
+    """Respond with `code` for every partition, and keep the session. Codes of sessions are returned once instead."""
     if code in _CONCERN_THE_SESSION:
         call.reply(FetchResponse(error_code=code, session_id=NO_SESSION, responses=[]))
         return
@@ -81,7 +81,7 @@ def refuse(call: Call, code: ErrorCode) -> None:
 
 
 def _begin(call: Call) -> FetchContext | None:
-    """The fetch as its session sees it; None if it was refused as a whole, which has been answered."""
+    """Start the fetch in its session. Return None after answering a fetch that was refused as a whole."""
     body = call.body
     by_id = call.version >= _BY_TOPIC_ID
     try:
@@ -99,7 +99,7 @@ def _begin(call: Call) -> FetchContext | None:
 
 
 def _wanted(body: Any, cluster: ClusterState, by_id: bool) -> Partitions:
-    """By key; of a partition that is named twice the last counts, in the place of the first."""
+    """Return the partitions by key. If one is named twice, the last entry counts, in the place of the first."""
     wanted: Partitions = {}
     for entry in body.topics:
         topic_id = entry.topic_id if by_id else None
@@ -139,7 +139,7 @@ def _response(call: Call, found: FetchSessionResponse) -> Any:
 
 
 def _topics(found: FetchSessionResponse, tells_leaders: bool) -> list[Any]:
-    """Partitions in their order, those of one topic together where they follow each other."""
+    """Return the partitions in order, grouped by topic if they follow each other."""
     topics: list[Any] = []
     last: tuple[Any, str | None] | None = None
     for partition, read in found.reads:

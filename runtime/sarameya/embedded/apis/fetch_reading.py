@@ -1,6 +1,6 @@
-"""What a fetch reads, and when it has enough: every partition looked at on its own, in turn. Pure.
+"""Reads the partitions of a fetch, and decides when it has enough bytes. Pure.
 
-`apis.fetch` has the wire's side of it, `fetch_sessions` says which partitions a fetch reads and which are told of.
+`apis.fetch` has the wire format. `fetch_sessions` decides which partitions a fetch reads and which ones it returns.
 """
 
 from __future__ import annotations
@@ -27,41 +27,42 @@ from sarameya.error_codes import ErrorCode
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 
 READ_COMMITTED = 1
-"""The isolation level (KIP-98), as requests number it."""
+"""The isolation level (KIP-98) in requests."""
 
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-"""With these an answer says who leads (KIP-951)."""
+"""Error codes with which a response names the leader (KIP-951)."""
 
 
 @attrs.frozen(slots=True)
 class FetchLimits:
-    """How much a fetch wants to read, in all (bytes), and how long it waits for `min_bytes` of it (seconds)."""
+    """The limits of a fetch: seconds to wait for `min_bytes`, and most bytes in all."""
 
     max_wait: float
     min_bytes: int
     max_bytes: int
     read_committed: bool = False
-    """Only what is decided, and which transactions were aborted (KIP-98)."""
+    """Read only ended transactions, and return the aborted ones (KIP-98)."""
 
 
 class ReadableReplica(NamedTuple):
-    """A log, as one broker has it: a follower may have less of it than the leader."""
+    """A log as one broker has it. A follower may have less of it than the leader."""
 
     log: PartitionLog
     high_watermark: int
     preferred: int = -1
-    """The broker that the reader should rather read from (KIP-392)."""
+    """The broker that the consumer should read from instead (KIP-392); -1: none."""
 
     def limit(self, read_committed: bool) -> int:
-        """Nothing from here on is shown."""
+        """Return the offset before which the consumer may read."""
         return self.log.last_stable_offset(self.high_watermark) if read_committed else self.high_watermark
 
 
 class ReadingBroker:
-    """A broker that is read from, for one consumer: what it has, what it may show of it, and whether it should.
+    """A broker as one consumer reads from it.
 
-    As a follower it is read from by those who know that this can be (`serves_as_follower`); as a leader it sends
-    them to a follower in their `rack`, where the cluster is set to.
+    As a follower it serves consumers that support it (`serves_as_follower`). As a leader it sends them to a follower in
+    their
+    `rack`, if the cluster is configured so.
     """
 
     def __init__(self, cluster: ClusterState, node_id: int, *, serves_as_follower: bool, rack: str) -> None:
@@ -71,7 +72,7 @@ class ReadingBroker:
         self._rack = rack if serves_as_follower and cluster.settings.rack_aware_reads else ""
 
     def find(self, asked: FetchPartition) -> EmbeddedPartition | ErrorCode:
-        """The partition; or what is said of one that does not exist, or whose topic's id is not known (yet)."""
+        """Return the partition, or the error code if it does not exist or its topic id is unknown (yet)."""
         if asked.found is not None and asked.found.exists:
             return asked.found
         topics = self._cluster.topics
@@ -88,9 +89,10 @@ class ReadingBroker:
         return found
 
     def is_quiet(self, asked: FetchPartition) -> bool:
-        """Whether it is plain that there is nothing new: the reader is at the end of the log, as it was told before.
+        """Return True if there is clearly nothing new: the consumer is at the log end, and was told so before.
 
-        For the sake of a thousand quiet partitions only: `source` and what follows find out the same for any other.
+        This is a shortcut for thousands of quiet partitions. `source` and its caller find the same result for any
+        other.
         """
         place = asked.found
         if place is None or not place.exists:
@@ -107,15 +109,16 @@ class ReadingBroker:
         )
 
     def source(self, asked: FetchPartition, partition: EmbeddedPartition) -> ReadableReplica:
-        """What there is to read, if this broker may be read from. Raises Refused:
+        """Return the replica to read from.
 
-        UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
-        UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
+        Raises:
+            Refused: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+                UNKNOWN_LEADER_EPOCH or OFFSET_OUT_OF_RANGE.
         """
         if not partition.exists:
             partition = self._cluster.topics.partition(asked.topic or "", asked.partition)
         if asked.topic_id is not None and asked.topic_id != partition.topic_id:
-            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"topic {asked.topic!r} was made anew, with another id")
+            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"topic {asked.topic!r} was recreated with another id")
         replicas, log = partition.replicas, partition.log
         leads = replicas.leader == self._node_id
         if not leads and self._node_id not in replicas.ids:
@@ -131,7 +134,8 @@ class ReadingBroker:
         if asked.fetch_offset > lag.end_offset:
             raise Refused(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{log.partition}: broker {self._node_id} has it up to {lag.end_offset}, not {asked.fetch_offset}",
+                f"{log.partition}: broker {self._node_id} has the log up to {lag.end_offset}, not up to "
+                f"{asked.fetch_offset}",
             )
         return ReadableReplica(log, min(lag.high_watermark, log.high_watermark))
 
@@ -145,12 +149,12 @@ class ReadingBroker:
     def _not_here(self, partition: EmbeddedPartition) -> Refused:
         return Refused(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"{partition.topic_partition} is led by broker {partition.leader}, not by {self._node_id}",
+            f"broker {self._node_id} does not lead {partition.topic_partition}, broker {partition.leader} does",
         )
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that waits for `min_bytes`, for something to say about a partition, or for `max_wait`."""
+    """A fetch that waits for `min_bytes`, for an error or a preferred replica of a partition, or for `max_wait`."""
 
     def __init__(
         self,
@@ -168,7 +172,7 @@ class DelayedFetch(DelayedOperation):
         self._waits = False
         self._wanted: list[tuple[FetchPartition, EmbeddedPartition]] = []
         self._unknown: Reads = []
-        """What does not exist comes last, as in Kafka, and does not end the wait for the others."""
+        """Partitions that do not exist come last, as in Kafka, and do not end the wait for the others."""
         for asked in context.partitions:
             found = broker.find(asked)
             if isinstance(found, ErrorCode):
@@ -177,7 +181,7 @@ class DelayedFetch(DelayedOperation):
                 self._wanted.append((asked, found))
 
     def keys(self) -> Iterator[TopicPartition]:
-        """What it waits for."""
+        """Yield the partitions to wait for."""
         return (partition.log.partition for _, partition in self._wanted)
 
     def can_complete(self) -> bool:
@@ -189,7 +193,7 @@ class DelayedFetch(DelayedOperation):
                 source = self._broker.source(asked, partition)
                 if source.preferred >= 0 or _diverging(source.log, asked) is not None:
                     return True
-                # Whom retention has overtaken while waiting, it waits on.
+                # If retention overtakes a waiting consumer, the fetch keeps waiting.
                 offset = max(asked.fetch_offset, source.log.start_offset) if self._waits else asked.fetch_offset
                 limit = source.limit(self._limits.read_committed)
                 missing -= min(source.log.readable_bytes(offset, limit), asked.max_bytes)
@@ -210,7 +214,7 @@ class DelayedFetch(DelayedOperation):
             read = self._read(asked, partition, budget, is_first)
             reads.append((asked, read))
             if read.records:
-                # Only the answer's first batch may be larger than asked for (KIP-74).
+                # Only the response's first batch may exceed the limit (KIP-74).
                 is_first = False
                 budget -= len(read.records)
         self._reply(self._context.answer(reads + self._unknown, now))
@@ -247,9 +251,10 @@ class DelayedFetch(DelayedOperation):
 
 
 def _diverging(log: PartitionLog, wanted: FetchPartition) -> EpochEnd | None:
-    """Where the reader's log and this one parted, if its last fetched epoch tells that they did (KIP-595).
+    """Return the point where the consumer's log and this one diverged, if its last fetched epoch shows it (KIP-595).
 
-    Raises Refused with OFFSET_OUT_OF_RANGE where the epoch is unknown here, or the reader is before the log.
+    Raises:
+        Refused: OFFSET_OUT_OF_RANGE if the epoch is unknown, or the consumer is before the log start.
     """
     if wanted.last_fetched_epoch < 0:
         return None
@@ -257,8 +262,8 @@ def _diverging(log: PartitionLog, wanted: FetchPartition) -> EpochEnd | None:
     if end.end_offset < 0 or wanted.fetch_offset < log.start_offset:
         raise Refused(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{log.partition}: nothing is known of epoch {wanted.last_fetched_epoch}, or offset {wanted.fetch_offset} "
-            f"is before the log's start",
+            f"{log.partition}: epoch {wanted.last_fetched_epoch} is unknown, or offset {wanted.fetch_offset} is before "
+            f"the log start",
         )
     if end.end_offset >= wanted.fetch_offset and end.epoch >= wanted.last_fetched_epoch:
         return None

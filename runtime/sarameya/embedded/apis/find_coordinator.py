@@ -1,4 +1,4 @@
-"""FindCoordinator: the broker that coordinates a group. From version 4 on, of many groups at once (KIP-699)."""
+"""FindCoordinator: the broker that coordinates a group; from version 4, of many groups at once (KIP-699)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
 
 def _find(call: Call, key: str) -> Any:
     if call.body.key_type != _GROUP:
-        return _none(key, ErrorCode.INVALID_REQUEST, "only groups have coordinators here, transactions are not served")
+        return _none(key, ErrorCode.INVALID_REQUEST, "only groups have a coordinator here; transactions are not served")
     try:
         node = call.cluster.coordinator_node(key)
     except Refused as refused:

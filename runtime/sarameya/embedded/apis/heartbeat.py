@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and learns whether its group rebalances."""
+"""Heartbeat: keeps a member alive, and tells it of a rebalance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup: held until the group's members are all there."""
+"""JoinGroup: held until every member of the group has joined."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
 
 
 def _response(joined: JoinGroupResult, version: int) -> Any:
-    # Null for "none chosen" is version 7's; before, it is the empty string.
+    # "None chosen" is null from version 7 on, and the empty string before.
     no_protocol = None if version >= 7 else ""
     return JoinGroupResponse(
         error_code=joined.error,

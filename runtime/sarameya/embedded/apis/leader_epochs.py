@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where the records of a leader epoch end, for who may have read what is gone (KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, with which consumers detect truncation (KIP-320)."""
 
 from __future__ import annotations
 

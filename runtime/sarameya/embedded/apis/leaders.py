@@ -1,4 +1,4 @@
-"""Who leads instead, told beside the errors of clients that look in the wrong place (KIP-951)."""
+"""The addresses of new leaders, returned with errors of clients that ask the wrong broker (KIP-951)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sarameya.embedded.cluster_state import ClusterState
 
 
 def endpoints(cluster: ClusterState, leaders: Collection[int], kind: Any) -> list[Any]:
-    """Where these brokers are, of those that are up, as structures of `kind`, a message's NodeEndpoint."""
+    """Return the addresses of these brokers, if up, as structures of `kind`, a response's NodeEndpoint."""
     return [
         kind(node_id=node.id, host=node.host, port=node.port, rack=cluster.settings.racks.get(node.id))
         for node in cluster.nodes

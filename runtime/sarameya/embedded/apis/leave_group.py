@@ -1,4 +1,4 @@
-"""LeaveGroup: one member before version 3, any number from there on (KIP-345)."""
+"""LeaveGroup: one member before version 3, any number from then on (KIP-345)."""
 
 from __future__ import annotations
 

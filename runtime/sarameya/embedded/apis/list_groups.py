@@ -1,4 +1,4 @@
-"""ListGroups: the groups this broker coordinates; all, or those in some states (KIP-518) or of some types (KIP-848)."""
+"""ListGroups: the groups of this broker, filtered by state (KIP-518) or type (KIP-848)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sarameya.error_codes import ErrorCode
 _Group = ListGroupsResponse.ListedGroup
 
 _TYPE = "classic"
-"""Every group here is of this type: the protocol of joins and syncs, not KIP-848's."""
+"""The type of every group here: the protocol of joins and syncs, not KIP-848's."""
 
 
 def answer(call: Call) -> None:
     if call.cluster.is_loading_groups(call.node_id):
         call.reply(refuse(call.body, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return
-    # Names that nobody has ever heard of match no group.
+    # Unknown names match no group.
     types, names = _names(call.body.types_filter), _names(call.body.states_filter)
     states = [state for state in GroupState if state.value.lower() in names]
     may_match = (not types or _TYPE in types) and (not names or states)

@@ -21,10 +21,10 @@ _Partition = _Topic.ListOffsetsPartitionResponse
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
 _SINCE = {_LATEST: 0, _EARLIEST: 0, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
-"""What negative timestamps stand for, and the first version that has them. There are no other times before 1970."""
+"""First version of each special (negative) timestamp. No other time before 1970 is accepted."""
 
 _KNOWS_NOT_AVAILABLE = 5
-"""The first version that knows OFFSET_NOT_AVAILABLE."""
+"""First version with OFFSET_NOT_AVAILABLE."""
 
 
 def answer(call: Call) -> None:
@@ -57,9 +57,11 @@ def refuse(body: Any, code: ErrorCode) -> Any:
 def _offset(call: Call, topic: str, asked: Any, *, is_repeated: bool) -> Any:
     try:
         if is_repeated:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{topic}-{asked.partition_index} is asked for more than once")
+            raise Refused(
+                ErrorCode.INVALID_REQUEST, f"the request names {topic}-{asked.partition_index} more than once"
+            )
         if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, math.inf):
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"there is no timestamp {asked.timestamp} in this version")
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"version {call.version} has no timestamp {asked.timestamp}")
         log = call.cluster.led_partition(call.node_id, topic, asked.partition_index, asked.current_leader_epoch).log
         found = _find(call, log, asked.timestamp)
     except Refused as refused:
@@ -78,14 +80,17 @@ def _offset(call: Call, topic: str, asked: Any, *, is_repeated: bool) -> Any:
 
 
 def _find(call: Call, log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
-    """The offset of a time, if readers are shown what stands there: nothing from the high watermark on, or, for those
-    who read only what is committed, from the last stable offset on (KIP-98).
+    """Return the offset of a time, if consumers may read it.
 
-    Raises Refused where a leader, just elected, does not know yet how far that is (KIP-207).
+    They may read up to the high watermark, or up to the last stable offset if they read only committed records
+    (KIP-98).
+
+    Raises:
+        Refused: A leader that was just elected does not know its high watermark yet (KIP-207).
     """
     if timestamp == _LATEST_TIERED:
         return None
-    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):  # no log has a part that is elsewhere (KIP-405)
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):  # no log has remote segments (KIP-405)
         return TimestampedOffset(log.start_offset, NO_TIMESTAMP, log.epoch_of(log.start_offset))
     committed = call.body.isolation_level == READ_COMMITTED
     end = log.last_stable_offset(log.high_watermark) if committed else log.high_watermark
@@ -99,6 +104,6 @@ def _find(call: Call, log: PartitionLog, timestamp: int) -> TimestampedOffset | 
     if log.leader_epoch_start > log.high_watermark:
         raise Refused(
             ErrorCode.OFFSET_NOT_AVAILABLE if call.version >= _KNOWS_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE,
-            f"{log.partition}: the high watermark {log.high_watermark} is behind the start of the leader's epoch",
+            f"{log.partition}: the high watermark {log.high_watermark} is below the start of the leader epoch",
         )
     return TimestampedOffset(end, NO_TIMESTAMP, log.leader_epoch) if timestamp == _LATEST else None

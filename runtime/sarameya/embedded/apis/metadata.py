@@ -1,4 +1,4 @@
-"""Metadata: the brokers, and who leads which partition."""
+"""Metadata: the brokers, and the leader of each partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has come. Partitions that do not exist are refused one by one."""
+"""OffsetCommit: stores a group's offsets. Partitions that do not exist are refused one by one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def answer(call: Call) -> None:
 
 
 def _retention(call: Call) -> float | None:
-    """Versions 2 to 4 may say how long to keep what they commit; -1: as long as anything."""
+    """Return the retention in seconds that versions 2 to 4 may request; None: the broker's setting."""
     milliseconds = call.body.retention_time_ms if call.version <= 4 else _AS_CONFIGURED
     return None if milliseconds == _AS_CONFIGURED else float(milliseconds) / 1000
 

@@ -1,4 +1,4 @@
-"""OffsetDelete: an administrator takes a group's commits away (KIP-496). Partitions that do not exist are refused."""
+"""OffsetDelete: deletes commits of a group (KIP-496). Partitions that do not exist are refused one by one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""OffsetFetch: what a group has committed. From version 8 on, of many groups at once (KIP-709).
+"""OffsetFetch: a group's commits; from version 8, of many groups at once (KIP-709).
 
-No commit is ever pending here (there are no transactions), so `require_stable` asks for nothing more.
+No commit is ever pending here, since there are no transactions. `require_stable` therefore has no effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GroupTopic = _Group.OffsetFetchResponseTopics
 _GroupPartition = _GroupTopic.OffsetFetchResponsePartitions
 
 _HAS_GROUP_ERROR = 2
-"""The version since which an error of the group is told once, and not in each of its partitions."""
+"""First version in which an error of the group is returned once, not for each partition."""
 
 _NO_OFFSET = CommittedOffset(-1)
 
@@ -42,7 +42,7 @@ def answer(call: Call) -> None:
 def refuse(body: Any, code: ErrorCode) -> Any:
     return OffsetFetchResponse(
         error_code=code,
-        # The version is not known here: the one without a code for the group has it in each partition.
+        # The version is not known here. Responses without an error code for the group have it in each partition.
         topics=_topics(OffsetFetchResult(code), body.topics, _Topic, _Partition),
         groups=[_Group(group_id=wanted.group_id, error_code=code, topics=[]) for wanted in body.groups or ()],
     )
@@ -60,7 +60,7 @@ def _group(call: Call, wanted: Any) -> Any:
 
 
 def _fetch(call: Call, group_id: str, topics: Any) -> OffsetFetchResult:
-    """`topics` None: all that have a commit."""
+    """Return the commits of these topics; None: all commits."""
     wanted = None
     if topics is not None:
         wanted = [TopicPartition(topic.name, number) for topic in topics for number in topic.partition_indexes]
@@ -68,7 +68,7 @@ def _fetch(call: Call, group_id: str, topics: Any) -> OffsetFetchResult:
 
 
 def _topics(fetched: OffsetFetchResult, wanted: Any, topic_type: Any, partition_type: Any) -> list[Any]:
-    """The answer's topics: those asked for, or, where all were, those there are."""
+    """Return the response's topics: the requested ones, or all with a commit."""
     if wanted is None:
         asked = by_topic(list(fetched.offsets))
     else:

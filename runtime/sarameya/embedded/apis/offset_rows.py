@@ -1,4 +1,4 @@
-"""What OffsetCommit and OffsetDelete share: rows of topics and partitions, each answered with a code."""
+"""Shared by OffsetCommit and OffsetDelete: rows of topics and partitions, each answered with an error code."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sarameya.model import TopicPartition
 
 
 def rows(body: Any) -> dict[TopicPartition, Any]:
-    """What the request says of each partition."""
+    """Return the request's entry for each partition."""
     return {TopicPartition(topic.name, p.partition_index): p for topic in body.topics for p in topic.partitions}
 
 
 def missing(call: Call, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """Those of `partitions` that do not exist, and as what they are refused."""
+    """Return the error code of each of `partitions` that does not exist."""
     codes: dict[TopicPartition, ErrorCode] = {}
     for partition in partitions:
         try:
@@ -28,7 +28,7 @@ def missing(call: Call, partitions: Iterable[TopicPartition]) -> dict[TopicParti
 
 
 def answered(body: Any, codes: Mapping[TopicPartition, ErrorCode], topic_type: Any, partition_type: Any) -> list[Any]:
-    """The answer's topics: those of the request, with a code for each partition."""
+    """Return the response's topics: those of the request, with an error code for each partition."""
     return [
         topic_type(
             name=topic.name,

@@ -1,7 +1,7 @@
-"""Produce: batches into logs (KIP-98), after whatever Kafka looks at before it stores one.
+"""Produce: appends record batches to logs (KIP-98), after the checks that Kafka makes.
 
-What is wrong with a request, a batch or its records by themselves is found here; what is wrong with a batch as the next
-of its log, by `partition_log`. Whatever `acks` but 0, it is answered as soon as it is written.
+This module checks the request, the batch and its records; `log.partition_log` checks the batch as the next one of its
+log. Requests with any `acks` but 0 are answered as soon as the batch is appended.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _Partition = _Topic.PartitionProduceResponse
 _RecordError = _Partition.BatchIndexAndErrorMessage
 
 _WITH_ZSTD = 7
-"""The first version that may carry batches compressed with it (KIP-110)."""
+"""First version that may carry batches compressed with zstd (KIP-110)."""
 _TELLS_LEADERS = 10
-"""The first version whose answers say who leads instead (KIP-951)."""
+"""First version whose responses name the new leader (KIP-951)."""
 _BY_TOPIC_ID = 13
-"""The first version that names topics by id (KIP-516)."""
+"""First version that names topics by id (KIP-516)."""
 
 _UNKNOWN = -1
 _NOWHERE = TopicPartition("", 0)
 
 _LATEST_AHEAD = 3600 * 1000
-"""Milliseconds, Kafka's `message.timestamp.after.max.ms`: a record made later than so from now has a wrong clock."""
+"""Milliseconds, Kafka's `message.timestamp.after.max.ms`: a later timestamp means a wrong producer clock."""
 
 _OF_NO_LOG = frozenset(
     {
@@ -48,11 +48,11 @@ _OF_NO_LOG = frozenset(
         ErrorCode.CORRUPT_MESSAGE,
     }
 )
-"""Told without where the log begins, as Kafka tells them."""
+"""Error codes returned without the log start offset, as in Kafka."""
 
 
 class _WrongRecords(Refused):
-    """Some records of a batch are wrong, by their places in it; all of it is refused (KIP-467)."""
+    """Some records of a batch are invalid. The whole batch is refused, and `places` are their indexes (KIP-467)."""
 
     def __init__(self, code: ErrorCode, why: str, places: Sequence[int]) -> None:
         super().__init__(code, why)
@@ -76,9 +76,9 @@ def answer(call: Call) -> None:
     wrong = [p for topic in produced.responses for p in topic.partition_responses if p.error_code != ErrorCode.NONE]
     if call.body.acks == 0 and wrong:
         call.cluster.complete_fetches(call.now)
-        # Nobody waits for an answer that could tell it; who connects again looks for the leaders anew.
+        # No response can report the error. A client that reconnects refreshes its metadata.
         code = ErrorCode(wrong[0].error_code)
-        raise ProtocolError(f"records that are not stored ({code.name}), to be told of nothing")
+        raise ProtocolError(f"records that are refused ({code.name}) with acks=0")
     if call.version >= _TELLS_LEADERS:
         leaders = {p.current_leader.leader_id for p in wrong if p.current_leader is not None}
         produced.node_endpoints = endpoints(call.cluster, leaders, ProduceResponse.NodeEndpoint)
@@ -102,7 +102,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
 
 
 def _lacks_transaction(body: Any) -> bool:
-    """Whether a batch says it is of a transaction in a request that says of none: nobody may write that."""
+    """Return True if a batch is transactional but the request has no transactional id, which is not allowed."""
     if body.transactional_id is not None:
         return False
     return any(_is_transactional(data.records) for topic in body.topic_data for data in topic.partition_data)
@@ -123,12 +123,12 @@ def _produce(call: Call, topic: Any, data: Any) -> Any:
         name = partition.topic_partition
         raw = _only_batch(data.records or b"", name, call.version)
         if call.body.acks not in (-1, 0, 1):
-            raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={call.body.acks}: there are 0, 1 and -1")
+            raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={call.body.acks}: must be 0, 1 or -1")
         if name.topic == OFFSETS_TOPIC:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name.topic} is the brokers' own topic")
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name.topic} is an internal topic")
         call.cluster.led_partition(call.node_id, *name)
         if raw.is_transactional:
-            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{name}: no transaction is coordinated here")
+            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{name}: transactions are not served")
         log_start = partition.log.start_offset
         _check_records(raw, name, call.cluster.wall_clock())
         appended = call.cluster.append(partition, raw.data)
@@ -166,34 +166,40 @@ def _partition(call: Call, topic: Any, number: int) -> EmbeddedPartition:
         return topics.partition(topic.name, number)
     found = topics.by_id(topic.topic_id)
     if found is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic.topic_id}")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has id {topic.topic_id}")
     return topics.partition(found.name, number)
 
 
 def _only_batch(records: bytes, partition: TopicPartition, version: int) -> RawBatch:
-    """The one batch of a request, as far as it is looked at without its log. What is behind it and is none is left out.
+    """Return the one batch of a request, after the checks that need no log. Incomplete bytes after it are ignored.
 
-    Raises Refused.
+    Raises:
+        Refused: CORRUPT_MESSAGE, INVALID_RECORD or UNSUPPORTED_COMPRESSION_TYPE.
     """
     try:
         raws = list(split(records, partition, 0))
     except RecordError as error:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     if len(raws) != 1:
-        raise Refused(ErrorCode.INVALID_RECORD, f"{partition}: {len(raws)} whole batches, one is wanted")
+        raise Refused(ErrorCode.INVALID_RECORD, f"{partition}: expected one whole batch, got {len(raws)}")
     [raw] = raws
     if raw.magic != 2:
-        raise Refused(ErrorCode.INVALID_RECORD, f"{partition}: record format v{raw.magic} is not taken, only v2")
+        raise Refused(ErrorCode.INVALID_RECORD, f"{partition}: record format v{raw.magic} is not supported, only v2")
     if raw.attributes & CODEC_MASK == Codec.ZSTD and version < _WITH_ZSTD:
         raise Refused(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{partition}: zstd is taken from Produce version {_WITH_ZSTD} on"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{partition}: zstd needs Produce version {_WITH_ZSTD} or later"
         )
     return raw
 
 
 def _check_records(raw: RawBatch, partition: TopicPartition, wall_time: float) -> None:
-    """Raises Refused for records that cannot be read, or that were made later than now. A batch whose header is wrong
-    is left to the log, which refuses it."""
+    """Check that the records can be decoded and are not dated too late.
+
+    A batch with an invalid header is left to the log, which refuses it.
+
+    Raises:
+        Refused: CORRUPT_MESSAGE or INVALID_TIMESTAMP.
+    """
     if not crc_matches(raw) or raw.record_count != raw.last_offset - raw.base_offset + 1:
         return
     try:
@@ -204,6 +210,6 @@ def _check_records(raw: RawBatch, partition: TopicPartition, wall_time: float) -
     if max(times) > latest:
         raise _WrongRecords(
             ErrorCode.INVALID_TIMESTAMP,
-            f"{partition}: a record made after {latest} ms, an hour from now: the producer's clock is wrong",
+            f"{partition}: a timestamp is after {latest} ms, an hour from now; check the producer's clock",
             [place for place, time in enumerate(times) if time > latest],
         )

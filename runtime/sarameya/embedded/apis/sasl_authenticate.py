@@ -1,4 +1,4 @@
-"""SaslAuthenticate where nobody is asked who they are; where they are, `sasl` answers."""
+"""SaslAuthenticate on a broker without SASL: refused. With SASL, `sasl.authenticator` answers it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SaslHandshake where nobody is asked who they are; where they are, `sasl` answers."""
+"""SaslHandshake on a broker without SASL: refused. With SASL, `sasl.authenticator` answers it."""
 
 from __future__ import annotations
 

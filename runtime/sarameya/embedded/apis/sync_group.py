@@ -1,4 +1,4 @@
-"""SyncGroup: held until the leader has brought the assignment."""
+"""SyncGroup: held until the leader has sent the assignment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sarameya.embedded.groups.model.messages import SyncGroupResult, SyncRequest
 from sarameya.error_codes import ErrorCode
 
 _NAMES_PROTOCOL = 5
-"""The version since which a sync has to say which protocol its member has been told of (KIP-559)."""
+"""First version in which a sync must name the protocol that the join's response named (KIP-559)."""
 
 
 def answer(call: Call) -> None:

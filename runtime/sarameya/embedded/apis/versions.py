@@ -1,6 +1,6 @@
-"""The APIs this broker serves, each with its versions: what requests are held to, and what ApiVersions answers.
+"""The APIs and versions that this broker serves: for checking requests, and for ApiVersions.
 
-The client has a table of its own (`protocol/versions`); the two meet like strangers.
+The client has a table of its own (`protocol.versions`), since the two must meet like strangers.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from sarameya.protocol.versions import Api, VersionRange
 
 SERVED_VERSIONS: Mapping[Api, VersionRange] = {
-    # Only v3+ can carry what the log takes.
+    # Only v3+ can carry the record format of the log.
     Api.PRODUCE: VersionRange(3, 13),
-    # Below 4 records would have to be converted down.
+    # Below v4, records would have to be converted to an older format.
     Api.FETCH: VersionRange(4, 18),
     Api.LIST_OFFSETS: VersionRange(1, 10),
     Api.METADATA: VersionRange(0, 12),
@@ -40,7 +40,7 @@ SERVED_VERSIONS: Mapping[Api, VersionRange] = {
 
 NAMED_VERSIONS: Mapping[Api, VersionRange] = {
     **SERVED_VERSIONS,
-    # As Kafka 4 does, because librdkafka compresses for no broker that does not name them (KAFKA-18659).
+    # As in Kafka 4, because librdkafka does not compress for a broker that does not name them (KAFKA-18659).
     Api.PRODUCE: VersionRange(0, 13),
 }
-"""What ApiVersions says: no more than is served, but for this."""
+"""Versions in the ApiVersions response: those that are served, with one exception."""
