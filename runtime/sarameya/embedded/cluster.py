@@ -41,7 +41,7 @@ _BATCH_BYTES = 64 * 1024
 
 @attrs.define(slots=True, eq=False)
 class _Broker:
-    """One broker's tasks. Cancel `running` to stop it; `stopped` is set when it has stopped."""
+    """Tasks of a broker. Cancel `running` to stop it; `stopped` is set when it has stopped."""
 
     node: BrokerNode
     server: BrokerServer

@@ -50,9 +50,9 @@ class FetchPartition:
     """A partition as a client fetches it, and the state that was last returned to the client."""
 
     topic: str | None
-    """None while this broker does not know the topic id."""
+    """The topic name; None while this broker does not know the topic id."""
     topic_id: uuid.UUID | None
-    """None if the client names topics by name."""
+    """The topic id; None if the client names topics by name."""
     partition: int
     fetch_offset: int
     max_bytes: int
@@ -123,7 +123,7 @@ class FetchSessionResponse:
 
 
 class FetchContext(ABC):
-    """One fetch from its request to its response."""
+    """A fetch from its request to its response."""
 
     @property
     @abstractmethod

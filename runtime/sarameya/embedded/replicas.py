@@ -1,4 +1,4 @@
-"""One partition's replicas: which brokers have one, which leads, which are in sync, and how far followers lag. Pure.
+"""The replicas of a partition: which brokers have one, which leads, which are in sync, and how far followers lag. Pure.
 
 All replicas share the leader's log, so a follower has each record as soon as it is appended. A follower that a test
 holds back has the log only up to an offset.
@@ -19,7 +19,7 @@ NO_LEADER = -1
 
 @attrs.frozen(slots=True)
 class ReplicaLag:
-    """How far a held follower has replicated the log."""
+    """The replication progress of a held follower."""
 
     end_offset: int
     """End of the follower's log."""

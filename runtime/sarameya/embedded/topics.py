@@ -28,7 +28,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @attrs.define(slots=True, eq=False)
 class EmbeddedPartition:
-    """One partition: its log and its replicas. `up` in its methods are the ids of all brokers that are up."""
+    """A partition: its log and its replicas. `up` in its methods are the ids of all brokers that are up."""
 
     topic_id: uuid.UUID
     log: PartitionLog

@@ -20,7 +20,7 @@ from sarameya.offset_policy import timestamp_of
 
 @attrs.frozen(slots=True)
 class FeedFetchResponse:
-    """One partition's part of a fetch response, with the fields that `FetchCursor` reads."""
+    """A partition's part of a fetch response, with the fields that `FetchCursor` reads."""
 
     error_code: int
     high_watermark: int

@@ -14,7 +14,7 @@ from sarameya.embedded.network.framing import ReceivedRequest
 
 @attrs.frozen(slots=True)
 class Call:
-    """One request to one broker.
+    """A request to a broker.
 
     The handler calls `reply` exactly once with a kafka-python response, during the call or later. It fills in the
     fields of

@@ -23,7 +23,7 @@ class CoordinatorConfig:
     Kafka's default is 3 s; here a group of one member starts at once.
     """
     new_member_join_timeout: float = 300.0
-    """How long a new member's first join may wait for its response (a constant in Kafka)."""
+    """The time that a new member's first join may wait for its response (a constant in Kafka)."""
     offsets_retention: float = 7 * 24 * 3600.0
     """offsets.retention.minutes, in seconds: how long unused commits are kept (KIP-211)."""
     offsets_retention_check_interval: float = 600.0
@@ -32,7 +32,7 @@ class CoordinatorConfig:
     math.inf: never.
     """
     load_time: float = 0.0
-    """How long a new coordinator takes to load its groups. In Kafka it depends on the log; the default here is no time.
+    """The time that a new coordinator takes to load its groups. In Kafka it depends on the log; here it is set.
 
     Meanwhile it answers COORDINATOR_LOAD_IN_PROGRESS, but NONE to heartbeats.
     """

@@ -14,7 +14,7 @@ from sarameya.error_codes import ErrorCode
 
 @attrs.frozen(slots=True)
 class HeartbeatCheck:
-    """One row: if `holds`, the answer is `error`."""
+    """A row of a table: if `holds`, the answer is `error`."""
 
     holds: Callable[[ClassicGroup, HeartbeatRequest], bool]
     error: ErrorCode

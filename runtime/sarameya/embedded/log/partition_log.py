@@ -1,4 +1,4 @@
-"""One partition's log: record batches as bytes, in offset order, and every lookup by offset.
+"""The log of a partition: record batches as bytes, in offset order, and every lookup by offset.
 
 Pure: no clock, no sockets. The log assigns offsets and leader epochs, and finds offsets by position and by time. Tests
 can damage it: truncate it, expire its records, add broken bytes.

@@ -1,4 +1,4 @@
-"""One broker's connections. Each has a task that reads a request, waits for its response, and sends it.
+"""The connections of a broker. Each has a task that reads a request, waits for its response, and sends it.
 
 As in Kafka, the requests of one connection are answered one after another: the next one is read after the last response
 was sent. A held join or long poll therefore blocks its own connection and no other.

@@ -29,7 +29,7 @@ from sarameya.model import TopicPartition
 
 @attrs.define(slots=True, eq=False)
 class ClassicGroupMember:
-    """One member of a group. At most one join and one sync of it are held."""
+    """A member of a group. At most one join and one sync of it are held."""
 
     member_id: str
     group_instance_id: str | None
@@ -95,7 +95,7 @@ class ClassicGroup:
         """Time of the last state change (seconds since 1970); None if the log does not contain it."""
         self.generation = 0
         self.protocol_type: str | None = None
-        """None for a group that no member has ever joined: it only commits offsets."""
+        """The protocol type; None for a group that no member has ever joined, which only commits offsets."""
         self.protocol_name: str | None = None
         self.subscribed_topics: frozenset[str] | None = None
         """Topics that the members of this generation subscribe to; None if unknown."""

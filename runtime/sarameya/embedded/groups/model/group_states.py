@@ -14,7 +14,7 @@ class GroupState(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     """Members must join (again); their joins wait in the join purgatory."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """All have joined; the followers' syncs wait for the leader's (formerly AwaitingSync)."""
+    """Every member has joined; the followers' syncs wait for the leader's (formerly AwaitingSync)."""
     STABLE = "Stable"
     """Every member has its assignment, or can get it by a sync."""
     DEAD = "Dead"

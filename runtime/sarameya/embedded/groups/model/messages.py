@@ -54,7 +54,7 @@ class JoinRequest:
 
 
 class JoinedMember(NamedTuple):
-    """One member as the leader sees it."""
+    """A member as the leader sees it."""
 
     member_id: str
     group_instance_id: str | None
@@ -162,7 +162,7 @@ class CommitRequest:
 
 @attrs.frozen(slots=True)
 class OffsetCommitResult:
-    """One error code for each partition of the request, in its order."""
+    """An error code for each partition of the request, in its order."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
@@ -185,7 +185,7 @@ class OffsetDeleteResult:
 
 @attrs.frozen(slots=True)
 class MemberDescription:
-    """One member in DescribeGroups. `metadata` is empty unless the group is Stable."""
+    """A member in DescribeGroups. `metadata` is empty unless the group is Stable."""
 
     member_id: str
     group_instance_id: str | None
@@ -197,12 +197,12 @@ class MemberDescription:
 
 @attrs.frozen(slots=True)
 class GroupDescription:
-    """One group in DescribeGroups. A group that does not exist is Dead, without an error."""
+    """A group in DescribeGroups. A group that does not exist is Dead, without an error."""
 
     error: ErrorCode
     group_id: str
     state: GroupState | None = None
-    """None if `error` is set; the empty string on the wire."""
+    """The state; None if `error` is set, which is the empty string on the wire."""
     protocol_type: str = ""
     protocol_name: str = ""
     generation: int = NO_GENERATION
@@ -212,7 +212,7 @@ class GroupDescription:
 
 @attrs.frozen(slots=True)
 class GroupListing:
-    """One entry of ListGroups. All groups here are of the classic type."""
+    """An entry of ListGroups. All groups here are of the classic type."""
 
     group_id: str
     protocol_type: str

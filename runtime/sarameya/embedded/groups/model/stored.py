@@ -39,7 +39,7 @@ class MemberRecord:
     session_timeout: float
     rebalance_timeout: float
     subscription: bytes
-    """Its metadata for the chosen assignor; metadata of other assignors is not stored."""
+    """The metadata for the chosen assignor; metadata of other assignors is not stored."""
     assignment: bytes
 
 
@@ -58,14 +58,14 @@ class GroupRecord:
 
 @attrs.frozen(slots=True)
 class GroupImage:
-    """All that survives a move to another coordinator: exactly what the log holds.
+    """The data that survives a move to another coordinator: exactly what the log holds.
 
     A rebalance in progress is not included. Its members find the last stored generation and join again.
     """
 
     group_id: str
     record: GroupRecord | None
-    """None for a group that only ever committed offsets."""
+    """The metadata; None for a group that only ever committed offsets."""
     offsets: Mapping[TopicPartition, StoredOffset]
 
 
