@@ -1,4 +1,7 @@
-"""A cluster's state without trio or sockets: requests go in as bytes, answers come out as bytes."""
+"""A kit for tests of APIs: a cluster's state without trio or sockets.
+
+Requests go in as bytes, responses come out as bytes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ WALL_TIME = 1_700_000_000.0
 
 
 class ApiKit:
-    """`ask` a broker; an answer that is held arrives in the list that `ask` returned once time or events release it."""
+    """Sends requests to a broker.
+
+    A held response arrives in the list that `ask` returned once time or an event releases it.
+    """
 
     def __init__(
         self, topics: Mapping[str, int] | None = None, *, brokers: int = 1, settings: BrokerSettings | None = None
@@ -34,9 +40,10 @@ class ApiKit:
             self.cluster.create_topic(name, partitions)
 
     def ask(self, request: Any, node_id: int = 0, *, refusal: ErrorCode | None = None) -> list[Any]:
-        """Send a versioned kafka-python request to a broker. Returns the list its one answer is put into.
+        """Send a versioned kafka-python request to a broker. Return the list that its response is put into.
 
-        `refusal`: what it is refused with, whatever it asks.
+        Args:
+            refusal: The error code to refuse the request with, whatever it asks.
         """
         request.with_header(correlation_id=77, client_id="kit")
         decoded = decode_request(bytes(request.encode(header=True)), MESSAGES, SERVED_VERSIONS)
@@ -52,12 +59,12 @@ class ApiKit:
         return answers
 
     def answer(self, request: Any, node_id: int = 0) -> Any:
-        """The answer, which is not held."""
+        """Send a request and return its response, which must not be held."""
         (answer,) = self.ask(request, node_id)
         return answer
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, each deadline in its turn."""
+        """Advance the clock, stopping at each deadline."""
         end = self.now + seconds
         while (deadline := self.cluster.next_deadline()) is not None and deadline <= end:
             self.now = deadline
@@ -65,13 +72,16 @@ class ApiKit:
         self.now = end
 
     def append(self, topic: str, partition: int, *values: bytes) -> None:
-        """Store one batch, past the produce API."""
+        """Append one batch directly, without a Produce request."""
         self.cluster.append(self.cluster.topics.partition(topic, partition), batch(*values))
         self.cluster.complete_fetches(self.now)
 
 
 def request(message: Any, version: int, **fields: Any) -> Any:
-    """A kafka-python request out of plain data, structures as dicts; fields the version lacks are left out."""
+    """Return a kafka-python request from plain data, structures as dicts.
+
+    Fields that the version lacks are left out.
+    """
     return _filled(message, message._struct, version, fields)
 
 

@@ -1,4 +1,4 @@
-"""What the group coordinator's tests share: answers that may come later, virtual time, and short ways to ask."""
+"""A kit for tests of the group coordinator: held results, virtual time, and short methods for requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ A = TypeVar("A")
 
 
 class Waiting(Generic[A]):
-    """A reply: empty until it is answered, and never answered twice."""
+    """A reply that checks that it is called at most once."""
 
     def __init__(self) -> None:
         self._answers: list[A] = []
@@ -78,12 +78,12 @@ WALL_TIME = 1_700_000_000.0
 
 
 def config(**fields: Any) -> CoordinatorConfig:
-    """Settings under which offsets never expire, for tests that look at all the deadlines there are."""
+    """Return settings without expiry of offsets, for tests that look at every deadline."""
     return CoordinatorConfig(**{"offsets_retention_check_interval": math.inf} | fields)
 
 
 class Kit:
-    """One coordinator under a clock of its own, with a journal that remembers."""
+    """A coordinator with its own clock and a journal that records what is stored."""
 
     def __init__(
         self, settings: CoordinatorConfig | None = None, *, serves: Serves = serves_all, seed: int = 7
@@ -109,7 +109,7 @@ class Kit:
     # --- time --------------------------------------------------------------------------------------------------
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, as a driver does that wakes at each deadline."""
+        """Advance the clock, stopping at each deadline as a driver does."""
         target = self.now + seconds
         while (deadline := self.coordinator.next_deadline()) is not None and deadline <= target:
             self.now = max(self.now, deadline)
@@ -127,13 +127,13 @@ class Kit:
         self.coordinator.join(join_request(member_id, **fields), self.now, reply)
 
     def new_id(self, **fields: Any) -> str:
-        """The first half of a dynamic member's join: the member id it must come back with."""
+        """Do the first half of a dynamic member's join. Return the member id for the second half."""
         answer = self.join(**fields).answer
         assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
         return answer.member_id
 
     def join_new(self, **fields: Any) -> tuple[str, Waiting[JoinGroupResult]]:
-        """Both halves: the new member's id, and its waiting join."""
+        """Do both halves of a join. Return the new member's id and its held join."""
         member_id = self.new_id(**fields)
         return member_id, self.join(member_id, **fields)
 
@@ -170,7 +170,7 @@ class Kit:
     # --- whole flows -------------------------------------------------------------------------------------------
 
     def stable(self, count: int, **fields: Any) -> list[str]:
-        """Bring up a Stable group of `count` members; the first of them leads. Each is assigned its own id."""
+        """Start a Stable group of `count` members. The first is the leader, and each is assigned its own id."""
         ids: list[str] = []
         for _ in range(count):
             newcomer, _reply = self.join_new(**fields)
@@ -181,7 +181,7 @@ class Kit:
         return ids
 
     def settle(self, ids: list[str]) -> None:
-        """All of CompletingRebalance's members send their syncs."""
+        """Send the syncs of all members in CompletingRebalance."""
         leader = self.group.leader
         for member_id in ids:
             self.sync(member_id, {m: m.encode() for m in ids} if member_id == leader else None)

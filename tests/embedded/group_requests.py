@@ -1,4 +1,4 @@
-"""The group requests of one consumer group, as kafka-python messages."""
+"""Group requests of one consumer group, as kafka-python messages."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def committed(answer: Any) -> int:
 
 
 def start_member(kit: ApiKit, coordinator: int) -> str:
-    """A group of one, Stable in generation 1."""
+    """Start a group of one member, Stable in generation 1. Return its member id."""
     member_id = str(kit.answer(join(), coordinator).member_id)
     kit.answer(join(member_id), coordinator)
     kit.answer(sync(member_id, 1, {member_id: b"all of it"}), coordinator)
@@ -86,7 +86,7 @@ def start_member(kit: ApiKit, coordinator: int) -> str:
 
 
 async def member(client: WireClient) -> str:
-    """The same over the wire."""
+    """Start a group of one member over the wire. Return its member id."""
     member_id = str((await client.ask(join())).member_id)
     await client.ask(join(member_id))
     await client.ask(sync(member_id, 1, {member_id: b"all of it"}))

@@ -1,4 +1,4 @@
-"""The table of APIs: every version served can be read and answered, and every API can be made to fail."""
+"""The table of APIs: every served version can be decoded and answered, and every API can be refused."""
 
 from typing import Any
 
@@ -94,7 +94,7 @@ FIELDS: dict[Api, dict[str, Any]] = {
 
 
 def codes(answer: Any) -> set[int]:
-    """Every error code anywhere in an answer."""
+    """Return every error code in a response."""
 
     def walk(value: Any) -> Any:
         if isinstance(value, dict):
@@ -110,7 +110,7 @@ def codes(answer: Any) -> set[int]:
     return set(walk(answer.to_dict()))
 
 
-def test_every_api_of_the_table_has_a_handler_and_the_other_way_round() -> None:
+def test_apis_of_the_table_and_handlers_are_the_same() -> None:
     assert HANDLERS.keys() == SERVED_VERSIONS.keys()
 
 
@@ -149,7 +149,7 @@ def test_a_request_that_is_refused_does_nothing_of_what_it_asks() -> None:
     assert kit.cluster.topics.partition("orders", 0).log.end_offset == 0
 
 
-def test_api_versions_names_the_table_and_produce_from_0_on_for_librdkafka() -> None:
+def test_api_versions_names_produce_from_v0_for_librdkafka() -> None:
     answer = ApiKit().answer(request(ApiVersionsRequest, 3, client_software_name="kit", client_software_version="1"))
     named = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
     assert named == {**SERVED_VERSIONS, Api.PRODUCE: (0, 13)}

@@ -1,4 +1,4 @@
-"""Fetch as part of a session (KIP-227), and by topic id (KIP-516), on the wire."""
+"""Fetch within a session (KIP-227) and by topic id (KIP-516), on the wire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BY_NAME, BY_ID = 12, 17
 
 
 class Reader:
-    """A client of broker 0 that keeps a fetch session. Topics go by name in its requests, whatever the version."""
+    """A client of broker 0 with a fetch session. Its requests always name topics by name here."""
 
     def __init__(self, kit: ApiKit, version: int = BY_NAME, *, node_id: int = 0) -> None:
         self.kit = kit
@@ -69,7 +69,7 @@ class Reader:
         return self.kit.ask(wanted, self.node_id)
 
     def fetch(self, *arguments: Any, **options: Any) -> Any:
-        """The answer, which is not held; the next fetch is the next of its session."""
+        """Return the response, which must not be held. The next fetch is the next one of the session."""
         (answer,) = self.ask(*arguments, **options)
         return self.take(answer)
 
@@ -81,7 +81,7 @@ class Reader:
 
 
 def told(answer: Any) -> list[tuple[int, int]]:
-    """(partition, error) of each that is told of."""
+    """Return (partition, error) of each partition in a response."""
     return [(read.partition_index, read.error_code) for topic in answer.responses for read in topic.partitions]
 
 
@@ -139,7 +139,7 @@ class TestSession:
         kit.append("orders", 0, b"b")
         assert told(answers.pop()) == [(0, 0)]
 
-    def test_session_that_is_unknown_or_out_of_turn_is_told_as_a_whole(self, kit: ApiKit, version: int) -> None:
+    def test_unknown_or_out_of_order_session_refuses_the_fetch(self, kit: ApiKit, version: int) -> None:
         reader = Reader(kit, version)
         reader.fetch(ALL)
         reader.epoch = 7
@@ -166,9 +166,7 @@ class TestSession:
         order = [read.partition_index for _ in range(6) for read in reads(reader.fetch(max_bytes=1)) if read.records]
         assert order == [0, 1, 2, 0, 1, 2]
 
-    def test_refused_fetch_says_it_of_all_its_sessions_partitions_which_goes_on(
-        self, kit: ApiKit, version: int
-    ) -> None:
+    def test_refused_fetch_keeps_its_session(self, kit: ApiKit, version: int) -> None:
         reader = Reader(kit, version)
         reader.fetch(ALL)
         wanted = request(
@@ -236,7 +234,7 @@ class TestTopicIds:
         answer = reader.fetch({("gone", 0): 0}, max_wait=30)
         assert (told(answer), answer.responses[0].topic_id) == ([(0, ErrorCode.UNKNOWN_TOPIC_ID)], uuid.UUID(int=1))
 
-    def test_topic_deleted_and_made_anew_is_another_in_a_session_and_for_a_held_fetch(self, kit: ApiKit) -> None:
+    def test_recreated_topic_is_another_topic_for_fetches(self, kit: ApiKit) -> None:
         reader = Reader(kit, BY_ID)
         reader.fetch(ALL)
         answers = reader.ask(max_wait=30)
@@ -248,7 +246,7 @@ class TestTopicIds:
         assert told(reader.fetch()) == inconsistent
         assert told(Reader(kit, BY_ID).fetch(ALL)) == [(0, 0), (1, 0), (2, 0)], "its new id is good"
 
-    def test_topic_deleted_is_unknown_by_name_in_a_session_and_by_id_in_a_new_fetch(self, kit: ApiKit) -> None:
+    def test_deleted_topic_is_unknown_by_name_and_by_id(self, kit: ApiKit) -> None:
         reader, newcomer = Reader(kit, BY_ID), Reader(kit, BY_ID)
         reader.fetch(ALL)
         kit.cluster.delete_topic("orders", kit.now)
@@ -278,7 +276,7 @@ class TestTopicIds:
 
 
 class TestLeaders:
-    """Who leads instead (KIP-951)."""
+    """The new leader in error responses (KIP-951)."""
 
     def kit(self) -> ApiKit:
         kit = ApiKit({"orders": 1}, brokers=2, settings=BrokerSettings(racks={1: "r1"}, replication_factor=1))
@@ -304,7 +302,7 @@ class TestLeaders:
 
 
 class TestQuiet:
-    """Partitions whose reader is at the end of the log, as it was told before."""
+    """Partitions whose consumer is at the log end and was told so before."""
 
     def test_of_a_thousand_only_the_one_with_news_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         kit = ApiKit({"orders": 1000})

@@ -1,4 +1,4 @@
-"""The group APIs on the wire. The coordinator's own rules are tested beside it; here: versions, hand-over, faults."""
+"""The group APIs on the wire: versions, moves, faults. The coordinator's rules have tests of their own."""
 
 import pytest
 from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
@@ -61,16 +61,14 @@ class TestMembership:
         kit.answer(sync(one, 2, {one: b"1", two: b"2"}), coordinator)
         assert [answer.assignment for answer in held] == [b"2"]
 
-    def test_a_member_not_heard_of_is_expelled_by_the_cluster_s_timer(self, kit: ApiKit, coordinator: int) -> None:
+    def test_silent_member_is_removed_by_the_cluster_s_timer(self, kit: ApiKit, coordinator: int) -> None:
         member_id = start_member(kit, coordinator)
         kit.sleep(9.9)
         assert kit.answer(heartbeat(member_id), coordinator).error_code == ErrorCode.NONE
         kit.sleep(10)
         assert kit.answer(heartbeat(member_id), coordinator).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_version_zero_joins_at_once_and_has_its_session_timeout_to_join_again(
-        self, kit: ApiKit, coordinator: int
-    ) -> None:
+    def test_join_v0_has_its_session_timeout_as_rebalance_timeout(self, kit: ApiKit, coordinator: int) -> None:
         joined = kit.answer(join(version=0), coordinator)
         assert (joined.error_code, joined.generation_id) == (ErrorCode.NONE, 1)
         kit.answer(sync(joined.member_id, 1, {joined.member_id: b""}), coordinator)
@@ -131,7 +129,7 @@ class TestOffsets:
     @pytest.mark.parametrize(
         ("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
     )
-    def test_a_generation_of_no_group_is_called_what_the_version_knows(
+    def test_commit_to_a_missing_group_uses_a_code_of_its_version(
         self, kit: ApiKit, coordinator: int, version: int, code: ErrorCode
     ) -> None:
         ask = commit(1, version=version, member_id="m", generation_id_or_member_epoch=4)

@@ -26,7 +26,7 @@ def produce(records: bytes | None, partition: int = 0, *, topic: str = "orders",
 
 
 def produced(answer: Any) -> tuple[int, int]:
-    """(error, base offset) of the one partition produced to."""
+    """Return (error, base offset) of the only partition in a response."""
     (topic,) = answer.responses
     (partition,) = topic.partition_responses
     return partition.error_code, partition.base_offset
@@ -42,7 +42,7 @@ def fetch(
     topic: str = "orders",
     **fields: int,
 ) -> Any:
-    """A fetch of partitions 0, 1, ... of one topic from the given offsets."""
+    """Return a fetch of partitions 0, 1, ... of one topic from the given offsets."""
     partitions = [
         {"partition": number, "fetch_offset": offset, "partition_max_bytes": partition_max_bytes, **fields}
         for number, offset in enumerate(offsets)
@@ -103,7 +103,7 @@ class TestProduce:
         garbage = garbage[:8] + struct.pack(">i", len(garbage) - 12) + garbage[12:]
         assert produced(kit.answer(produce(garbage))) == (ErrorCode.CORRUPT_MESSAGE, -1)
 
-    def test_records_of_the_future_are_named_and_all_of_their_batch_refused(self, kit: ApiKit) -> None:
+    def test_records_of_the_future_refuse_their_batch(self, kit: ApiKit) -> None:
         soon, late = int((WALL_TIME + 3599) * 1000), int((WALL_TIME + 3601) * 1000)
         records = [(time, None, b"v", ()) for time in (0, late, soon, late)]
         [partition] = kit.answer(produce(build(records))).responses[0].partition_responses
@@ -111,7 +111,7 @@ class TestProduce:
         assert [error.batch_index for error in partition.record_errors] == [1, 3]
         assert produced(kit.answer(produce(build(records[:1] + records[2:3])))) == (ErrorCode.NONE, 0)
 
-    def test_what_is_refused_without_acknowledgement_is_told_by_hanging_up(self, kit: ApiKit) -> None:
+    def test_refused_produce_with_acks_zero_closes_the_connection(self, kit: ApiKit) -> None:
         with pytest.raises(ProtocolError, match="UNKNOWN_TOPIC_OR_PARTITION"):
             kit.ask(produce(batch(b"a"), 7, acks=0))
 
@@ -123,7 +123,7 @@ class TestProduce:
         assert produced(kit.answer(produce(batch(b"a"), acks=2))) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
         assert kit.cluster.topics.partition("orders", 0).log.end_offset == 0
 
-    def test_an_idempotent_producer_gets_an_id_of_its_own_and_its_retry_the_first_offset(self, kit: ApiKit) -> None:
+    def test_idempotent_retry_gets_the_first_offset(self, kit: ApiKit) -> None:
         ask = request(InitProducerIdRequest, 4, transactional_id=None, transaction_timeout_ms=0)
         one, other = kit.answer(ask), kit.answer(ask)
         assert one.producer_id != other.producer_id
@@ -210,7 +210,7 @@ class TestFetch:
 
 
 class TestLongPoll:
-    def test_an_empty_fetch_is_answered_at_its_deadline_and_not_before(self, kit: ApiKit) -> None:
+    def test_empty_fetch_is_answered_at_its_deadline(self, kit: ApiKit) -> None:
         answers = kit.ask(fetch(0, max_wait=30))
         kit.sleep(29.999)
         assert answers == []
@@ -263,7 +263,7 @@ class TestLongPoll:
         empty = request(FetchRequest, 12, max_wait_ms=30_000, min_bytes=1, topics=[], forgotten_topics_data=[])
         assert kit.answer(empty).responses == []
 
-    def test_a_partition_named_twice_is_answered_once_as_it_was_named_last(self, kit: ApiKit) -> None:
+    def test_partition_named_twice_is_answered_once(self, kit: ApiKit) -> None:
         twice = fetch(0, 0, max_wait=30)
         twice.topics[0].partitions[1].partition = 0
         twice.topics[0].partitions[1].fetch_offset = 1

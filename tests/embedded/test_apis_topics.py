@@ -1,4 +1,4 @@
-"""Metadata, the making and unmaking of topics, ListOffsets and OffsetForLeaderEpoch."""
+"""Metadata, creation and deletion of topics, ListOffsets and OffsetForLeaderEpoch."""
 
 import uuid
 from typing import Any
@@ -72,7 +72,7 @@ class TestMetadata:
         assert (partition.leader_id, partition.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
         assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([1], [1], [1])
 
-    def test_null_means_every_topic_and_so_does_empty_in_version_zero(self, kit: ApiKit) -> None:
+    def test_null_or_empty_in_version_zero_means_every_topic(self, kit: ApiKit) -> None:
         for everything in (request(MetadataRequest, 12, topics=None), request(MetadataRequest, 0, topics=[])):
             assert [topic.name for topic in kit.answer(everything).topics] == ["orders"]
         assert kit.answer(request(MetadataRequest, 12, topics=[])).topics == []
@@ -89,7 +89,7 @@ class TestMetadata:
         (topic,) = kit.answer(metadata(None, topic_id=uuid.uuid4())).topics
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
-    def test_an_unknown_topic_is_made_only_if_broker_and_client_allow_it(self) -> None:
+    def test_unknown_topic_is_created_if_broker_and_client_allow_it(self) -> None:
         def ask(broker_allows: bool, client_allows: bool) -> tuple[int, int]:
             kit = ApiKit(settings=BrokerSettings(auto_create_topics=broker_allows, default_partitions=3))
             (topic,) = kit.answer(metadata("new", allow_auto_topic_creation=client_allows)).topics
@@ -104,7 +104,7 @@ class TestMetadata:
         (topic,) = kit.answer(metadata("no/slash", allow_auto_topic_creation=True)).topics
         assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
-    def test_a_broker_that_is_down_leads_nothing_and_is_an_offline_replica(self, kit: ApiKit) -> None:
+    def test_stopped_broker_is_an_offline_replica(self, kit: ApiKit) -> None:
         kit.cluster.node_down(0, kit.now)
         answer = kit.answer(metadata("orders"), node_id=1)
         assert [broker.node_id for broker in answer.brokers] == [1, 2]
@@ -246,7 +246,7 @@ class TestDescribeConfigs:
 class TestListOffsets:
     @pytest.fixture
     def kit(self) -> ApiKit:
-        """Offsets 2 to 4, made at 20, 40 and 30 ms, the last under epoch 1; led by broker 1."""
+        """Offsets 2 to 4 with timestamps 20, 40 and 30 ms, the last under epoch 1; led by broker 1."""
         kit = ApiKit({"orders": 1}, brokers=2)
         partition = kit.cluster.topics.partition("orders", 0)
         partition.log.append(batch(b"", b"", timestamp=10))
@@ -285,7 +285,7 @@ class TestListOffsets:
         assert self.ask(kit, -1, node_id=0)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert self.ask(kit, -1, current_leader_epoch=0)[0] == ErrorCode.FENCED_LEADER_EPOCH
 
-    def test_leader_that_does_not_know_how_far_the_others_are_says_so(self, kit: ApiKit) -> None:
+    def test_new_leader_without_a_high_watermark_refuses_list_offsets(self, kit: ApiKit) -> None:
         log = kit.cluster.topics.partition("orders", 0).log
         kit.cluster.hold_replica("orders", 0, 0, ReplicaLag(5, 5, in_sync=True), kit.now)
         kit.append("orders", 0, b"beyond the high watermark")

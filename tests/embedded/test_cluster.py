@@ -1,4 +1,4 @@
-"""EmbeddedCluster: its lifetime, what it offers in the process, and its controls, as a client sees them."""
+"""EmbeddedCluster: its lifetime, its methods in the process, and its controls, as a client sees them."""
 
 from contextlib import suppress
 from typing import Any
@@ -44,7 +44,7 @@ async def fetched(cluster: EmbeddedCluster, broker: int = 0, offset: int = 0) ->
 
 
 async def two_free_ports() -> int:
-    """A port that nobody listens at, nor at the next."""
+    """Return a port that is free together with the next one."""
     while True:
         async with EmbeddedCluster() as probe:
             port = int(probe.bootstrap_servers[0].rsplit(":", 1)[1])
@@ -65,13 +65,13 @@ class TestLifetime:
                     (1, "127.0.0.1", port + 1),
                 ]
 
-    async def test_a_port_that_is_taken_raises_as_it_is_and_leaves_nothing_open(self) -> None:
+    async def test_port_in_use_raises_oserror_and_leaves_nothing_open(self) -> None:
         async with EmbeddedCluster() as first:
             port = int(first.bootstrap_servers[0].rsplit(":", 1)[1])
             with pytest.raises(OSError, match="in use"):
                 await EmbeddedCluster(brokers=2, port=port).__aenter__()
 
-    async def test_a_topic_that_cannot_be_raises_as_it_is_and_leaves_nothing_open(self) -> None:
+    async def test_invalid_topic_raises_refused_and_leaves_nothing_open(self) -> None:
         with pytest.raises(Refused, match="no/slash") as caught:
             await EmbeddedCluster({"no/slash": 1}).__aenter__()
         assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -99,7 +99,7 @@ class TestLifetime:
 
 
 class TestRecords:
-    async def test_one_record_is_dated_by_the_wall_clock_unless_it_is_dated(self) -> None:
+    async def test_record_without_a_timestamp_gets_the_wall_clock(self) -> None:
         async with memory(wall_clock=lambda: 12.345) as cluster:
             assert cluster.produce("orders", 0, b"v", b"k", (("h", b"x"),)) == 0
             assert cluster.produce("orders", 0, None, timestamp=7) == 1
@@ -175,7 +175,7 @@ class TestGroups:
 
 
 class TestControls:
-    async def test_a_leader_moves_under_a_new_epoch_and_one_without_a_replica_refuses(self) -> None:
+    async def test_moved_leader_starts_a_new_epoch(self) -> None:
         async with memory(brokers=2, replication_factor=1) as cluster:
             cluster.produce("orders", 0, b"a")
             cluster.move_leader("orders", 0, 1)
@@ -195,7 +195,7 @@ class TestControls:
             assert (await fetched(cluster)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert (await fetched(cluster)).error_code == ErrorCode.NONE
 
-    async def test_truncation_wakes_who_waits_at_the_end_and_retention_does_not(
+    async def test_truncation_completes_waiting_fetches_but_not_retention(
         self, autojump_clock: trio.testing.MockClock
     ) -> None:
         async with memory() as cluster, connected(cluster) as client:

@@ -1,4 +1,4 @@
-"""The controls that hurt a cluster, as a client on the wire meets them. In memory, in virtual time."""
+"""Controls that make a cluster fail, as a client on the wire sees them. In memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def one_broker() -> AsyncIterator[tuple[EmbeddedCluster, WireClient]]:
 
 
 def stored(cluster: EmbeddedCluster, group: str = GROUP) -> list[int]:
-    """The offsets the group has committed."""
+    """Return the committed offsets of the group."""
     return [offset.offset for offset in cluster.committed(group).values()]
 
 
@@ -232,9 +232,7 @@ class TestDisconnect:
 
 
 class TestFreeze:
-    async def test_frozen_broker_takes_connections_and_requests_and_answers_when_it_goes_on(
-        self, autojump_clock: MockClock
-    ) -> None:
+    async def test_frozen_broker_answers_after_unfreezing(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.freeze_broker(0)
             cluster.freeze_broker(0)  # is frozen already

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group, and what becomes of the group when another one does."""
+"""The broker that coordinates a group, and the group after another broker has become its coordinator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOT_COORDINATOR, LOADING = ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD
 
 
 class Brokers(ApiKit):
-    """Three brokers; `here` coordinates the group, and `move` takes it to the next of them."""
+    """Three brokers. `here` coordinates the group, and `move` moves it to the next broker."""
 
     def __init__(self, **groups: Any) -> None:
         super().__init__({"orders": 2}, brokers=3, settings=BrokerSettings(groups=CoordinatorConfig(**groups)))
@@ -57,7 +57,7 @@ class Brokers(ApiKit):
         return found.error_code, found.node_id, found.host, found.port
 
     def two_members(self) -> tuple[str, str]:
-        """Generation 2, Stable, of two."""
+        """Bring the group to generation 2, Stable, with two members."""
         first = start_member(self, self.here)
         second = str(self.answer(join(), self.here).member_id)
         self.ask(join(second), self.here)
@@ -106,7 +106,7 @@ class TestMoves:
         assert kit.fetched() == {TopicPartition("orders", 0): 7}
         assert kit.describe().members[0].member_assignment == b"all of it"
 
-    def test_moved_during_a_join_members_join_the_generation_before_again(self, kit: Brokers) -> None:
+    def test_move_during_a_join_restores_the_last_generation(self, kit: Brokers) -> None:
         first, second = kit.two_members()
         newcomer = kit.ask(join(kit.answer(join(), kit.here).member_id), kit.here)
         held = kit.ask(join(second), kit.here)
@@ -120,7 +120,7 @@ class TestMoves:
         assert [answers[0].generation_id for answers in joins] == [3, 3, 3]
         kit.settle(joins[0][0].leader, *{first, second, third} - {joins[0][0].leader}, generation=3)
 
-    def test_moved_during_a_sync_the_generation_not_assigned_is_forgotten(self, kit: Brokers) -> None:
+    def test_move_during_a_sync_forgets_the_unassigned_generation(self, kit: Brokers) -> None:
         first, second = kit.two_members()
         for member_id in (first, second):
             kit.ask(join(member_id), kit.here)
@@ -133,7 +133,7 @@ class TestMoves:
         assert [answers[0].generation_id for answers in joins] == [3, 3]
         kit.settle(first, second, generation=3)
 
-    def test_moved_between_a_member_id_given_out_and_its_join_the_id_is_unknown(self, kit: Brokers) -> None:
+    def test_move_forgets_pending_member_ids(self, kit: Brokers) -> None:
         before = kit.here
         pending = kit.answer(join(), before).member_id
         there = kit.move()
@@ -151,7 +151,7 @@ class TestMoves:
         assert held[0].error_code == NOT_COORDINATOR
         assert kit.answer(join(first), there).generation_id == 2
 
-    def test_moved_static_members_are_known_and_fenced_by_their_instance_ids(self, kit: Brokers) -> None:
+    def test_move_keeps_static_members_and_their_fencing(self, kit: Brokers) -> None:
         old = kit.answer(join(instance="i"), kit.here).member_id
         kit.settle(old, generation=1)
         there = kit.move()
@@ -162,7 +162,7 @@ class TestMoves:
         again = kit.move()
         assert kit.answer(heartbeat(returned.member_id), again).error_code == ErrorCode.NONE
 
-    def test_member_that_left_before_the_move_comes_back_with_its_session(self, kit: Brokers) -> None:
+    def test_member_that_left_before_the_move_is_loaded_again(self, kit: Brokers) -> None:
         first, second = kit.two_members()
         kit.answer(request(LeaveGroupRequest, 5, group_id=GROUP, members=[{"member_id": second}]), kit.here)
         kit.move()  # the round that followed is in no log
@@ -203,7 +203,7 @@ class TestBrokersThatEnd:
         assert kit.here != before
         assert kit.answer(heartbeat(member_id), kit.here).error_code == ErrorCode.NONE
 
-    def test_group_rests_while_no_broker_is_up_and_no_session_runs_out(self) -> None:
+    def test_no_session_expires_while_no_broker_is_up(self) -> None:
         kit = ApiKit({"orders": 1})
         member_id = start_member(kit, 0)
         (node,) = kit.cluster.nodes
@@ -223,7 +223,7 @@ class TestBrokersThatEnd:
 
 
 class TestLoading:
-    """A coordinator that has taken groups over and still reads their log."""
+    """A coordinator that is loading groups from their log."""
 
     @pytest.mark.parametrize(
         ("ask", "told"),
@@ -288,7 +288,7 @@ class TestLoading:
 
 
 class TestLog:
-    """`__consumer_offsets` is what a new coordinator knows."""
+    """`__consumer_offsets` is all that a new coordinator knows."""
 
     def held(self, kit: Brokers) -> list[str]:
         partition = kit.cluster.offsets_partition(GROUP)

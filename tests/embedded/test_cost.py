@@ -1,4 +1,4 @@
-"""What a request costs, in what can be counted: steps of tasks, and what is left behind."""
+"""The cost of a request in numbers that can be counted: steps of tasks, and objects left behind."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def long_poll() -> Any:
 
 
 def waiting(cluster: EmbeddedCluster) -> tuple[int, int]:
-    """How many operations wait anywhere, and how long the heaps of their deadlines are."""
+    """Return the number of waiting operations, and the size of the heaps of their deadlines."""
     state = cluster._state
     purgatories = [*state.coordinator(0)._purgatories, state.fetches]
     return sum(map(len, purgatories)), sum(len(purgatory._heap) for purgatory in purgatories)
 
 
-async def test_heartbeat_of_the_client_through_the_broker_takes_a_dozen_steps(autojump_clock: MockClock) -> None:
-    """Client and broker, both ways: about 0.15 ms on a machine of 2024, of which nearly all is these steps."""
+async def test_heartbeat_through_the_broker_takes_a_dozen_steps(autojump_clock: MockClock) -> None:
+    """Client and broker, both ways: about 0.15 ms on a machine of 2024, nearly all of it in these steps."""
     async with (
         EmbeddedCluster(in_memory=True, seed=1) as cluster,
         connected(cluster) as client,

@@ -1,4 +1,4 @@
-"""What a broker keeps of its fetch sessions (KIP-227): which fetches belong to one, what is news, and who must go."""
+"""Fetch sessions of a broker (KIP-227): the fetches of a session, changed partitions, and eviction."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ QUIET = PartitionReadResult(high_watermark=5, last_stable_offset=5, log_start_of
 
 
 class Broker:
-    """Fetches of quiet partitions, unless said otherwise."""
+    """Fetches quiet partitions unless stated otherwise."""
 
     def __init__(self, slots: int = 1000) -> None:
         self.sessions = FetchSessions(random.Random(1), slots=slots)
@@ -69,7 +69,7 @@ class Broker:
         return context.answer(found, self.now)
 
     def open(self, *numbers: int) -> int:
-        """The id of a new session for these partitions."""
+        """Return the id of a new session for these partitions."""
         return self.answer(self.begin(NO_SESSION, INITIAL_EPOCH, wanted(*numbers))).session_id
 
 
@@ -88,7 +88,7 @@ class TestLife:
         assert (answer.session_id > 0, answer.error, told(answer)) == (True, ErrorCode.NONE, [0, 1])
         assert len(broker.sessions) == 1
 
-    def test_final_epoch_makes_no_session_and_closes_the_one_it_names(self) -> None:
+    def test_final_epoch_closes_the_session_it_names(self) -> None:
         broker = Broker()
         session_id = broker.open(0)
         answer = broker.answer(broker.begin(session_id, FINAL_EPOCH, wanted(0)))
@@ -128,7 +128,7 @@ class TestLife:
         broker.begin(session_id, 2**31 - 1)
         assert broker.answer(broker.begin(session_id, 1)).session_id == session_id
 
-    def test_session_by_name_does_not_take_topic_ids_nor_the_other_way_round(self) -> None:
+    def test_session_refuses_the_other_way_to_name_topics(self) -> None:
         broker = Broker()
         by_name = broker.open(0)
         named = FetchPartition("orders", TOPIC_ID, 0, 0, 1000, -1, -1)
@@ -138,7 +138,7 @@ class TestLife:
                 broker.begin(session_id, 1, uses_topic_ids=uses_topic_ids)
             assert refused.value.code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
-    def test_fetch_overtaken_by_the_next_of_its_session_is_told_so_at_its_answer(self) -> None:
+    def test_overtaken_fetch_gets_invalid_session_epoch(self) -> None:
         broker = Broker()
         session_id = broker.open(0)
         held = broker.begin(session_id, 1)
@@ -224,7 +224,7 @@ class TestNews:
         answers += [broker.answer(broker.begin(session_id, epoch)) for epoch in (3, 4)]
         assert [told(answer) for answer in answers] == [[0], [0], [0], []]
 
-    def test_one_with_records_goes_to_the_end_so_that_all_get_their_turn(self) -> None:
+    def test_partition_with_records_moves_to_the_end(self) -> None:
         broker = Broker()
         session_id = broker.open(0, 1, 2)
         records = PartitionReadResult(high_watermark=9, log_start_offset=0, records=b"batch")

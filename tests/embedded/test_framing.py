@@ -1,4 +1,4 @@
-"""Bytes into requests: whole ones only, and nothing that could surprise a handler."""
+"""Bytes to requests: only whole ones, and none that could surprise a handler."""
 
 import contextlib
 import struct
@@ -121,7 +121,7 @@ class TestRequests:
         allowed = decoded(encoded(JoinGroupRequest[5](**join, protocols=[("range", b"")], group_instance_id=None)))
         assert allowed.body.group_instance_id is None
 
-    def test_an_unknown_version_of_api_versions_is_answered_in_version_zero(self) -> None:
+    def test_unknown_version_of_api_versions_is_answered_in_v0(self) -> None:
         # Version 99 of the header is flexible; of the body nothing is known, so it is not read (KIP-511).
         frame = struct.pack(">hhih", Api.API_VERSIONS, 99, 5, -1) + b"\0" + b"whatever version 99 has"
         request = decoded(frame)

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups; and moving groups between coordinators."""
+"""DescribeGroups, ListGroups and DeleteGroups, and groups that move between coordinators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.embedded.coordinator_kit import GROUP, SESSION, T0, WALL_TIME, Kit, W
 # --- describe, list ------------------------------------------------------------------------------------------------
 
 
-def test_describe_of_a_stable_group_shows_subscriptions_and_assignments() -> None:
+def test_describe_of_a_stable_group_shows_assignments() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1, client_host="/127.0.0.1")
     assert kit.coordinator.describe(GROUP) == GroupDescription(
@@ -35,7 +35,7 @@ def test_describe_of_a_stable_group_shows_subscriptions_and_assignments() -> Non
     )
 
 
-def test_describe_of_a_group_in_a_round_shows_members_without_subscriptions() -> None:
+def test_describe_during_a_rebalance_omits_subscriptions() -> None:
     kit = Kit()
     first, _ = kit.stable(2)
     kit.join(first)
@@ -69,7 +69,7 @@ def test_delete_of_a_group_with_members_is_refused(count: int) -> None:
     assert kit.coordinator.delete_group(GROUP, kit.now) is ErrorCode.NON_EMPTY_GROUP
 
 
-def test_delete_of_an_empty_group_forgets_it_and_its_offsets_and_says_so_to_the_log() -> None:
+def test_delete_of_an_empty_group_writes_tombstones() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1)
     kit.commit(member_id, 1)
@@ -123,7 +123,7 @@ def test_serves_is_asked_for_the_group_in_question() -> None:
 
 
 def move(source: Kit) -> Kit:
-    """Move the group to a coordinator on another broker, whose clock is its own."""
+    """Move the group to a coordinator on another broker with its own clock."""
     image = source.coordinator.unload(GROUP, source.now)
     assert image is not None
     target = Kit(seed=8)
@@ -144,7 +144,7 @@ def test_members_and_commits_survive_a_move() -> None:
     assert moved.commit(first, 2) is ErrorCode.NONE
 
 
-def test_members_not_heard_of_after_a_move_fail_one_session_later() -> None:
+def test_silent_members_expire_one_session_after_a_move() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.advance(SESSION - 1)
@@ -191,7 +191,7 @@ def test_syncs_that_wait_when_the_group_moves_are_sent_away() -> None:
     assert moved.heartbeat(first, 2) is ErrorCode.NONE
 
 
-def test_member_that_left_a_round_that_moved_is_held_to_its_session() -> None:
+def test_member_absent_after_a_move_expires_with_its_session() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.leave(second)

@@ -1,4 +1,4 @@
-"""How long commits are kept, and groups (KIP-211): by the time of day, looked at every check interval."""
+"""Expiry of commits and groups (KIP-211): by the time of day, at every check interval."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def commit(kit: Kit, *partitions: TopicPartition, member_id: str = "", retention
 
 
 def live_on(kit: Kit, *member_ids: str, seconds: float) -> None:
-    """Let time pass while these members heartbeat."""
+    """Advance the clock while these members send heartbeats."""
     for _ in range(int(seconds / (SESSION / 2))):
         for member_id in member_ids:
             assert kit.heartbeat(member_id) is ErrorCode.NONE
@@ -47,7 +47,7 @@ def live_on(kit: Kit, *member_ids: str, seconds: float) -> None:
 
 
 def left_group(kit: Kit) -> None:
-    """A group that has committed for T0, and then been left by all."""
+    """Return a group that has committed for T0 and whose members have all left."""
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, T0, member_id=member_id)
     kit.leave(member_id)
@@ -81,7 +81,7 @@ def test_commit_made_again_is_kept_from_the_last_time() -> None:
 # --- a group that everyone has left --------------------------------------------------------------------------------
 
 
-def test_commits_of_a_group_that_was_left_are_kept_from_that_time() -> None:
+def test_retention_of_an_empty_group_counts_from_the_last_leave() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, T0, member_id=member_id)
@@ -93,7 +93,7 @@ def test_commits_of_a_group_that_was_left_are_kept_from_that_time() -> None:
     assert not kit.exists
 
 
-def test_group_whose_commits_have_expired_is_dead_and_the_log_is_told() -> None:
+def test_group_with_expired_commits_is_deleted_with_tombstones() -> None:
     kit = kit_with()
     left_group(kit)
     kit.advance(RETENTION)
@@ -142,7 +142,7 @@ def test_group_stored_without_that_time_is_kept_from_each_commit() -> None:
 # --- a group with members ------------------------------------------------------------------------------------------
 
 
-def test_commit_of_a_topic_that_no_member_of_a_stable_group_reads_expires() -> None:
+def test_commit_of_an_unsubscribed_topic_expires() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, T0, OTHER, member_id=member_id)
@@ -155,7 +155,7 @@ def test_commit_of_a_topic_that_no_member_of_a_stable_group_reads_expires() -> N
     assert kit.state is GroupState.STABLE
 
 
-def test_commit_of_a_topic_that_the_group_no_longer_reads_expires() -> None:
+def test_commit_of_a_topic_no_longer_subscribed_expires() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, T0, member_id=member_id)
@@ -219,7 +219,7 @@ def test_commit_with_a_retention_of_its_own_goes_by_that() -> None:
     assert set(kit.committed()) == {OTHER}
 
 
-def test_commit_with_a_retention_of_its_own_is_kept_while_its_topic_is_read() -> None:
+def test_commit_with_its_own_retention_is_kept_while_subscribed() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, T0, member_id=member_id, retention=50.0)
@@ -230,7 +230,7 @@ def test_commit_with_a_retention_of_its_own_is_kept_while_its_topic_is_read() ->
 # --- groups that keep nothing --------------------------------------------------------------------------------------
 
 
-def test_empty_group_that_keeps_nothing_is_forgotten_at_the_next_check() -> None:
+def test_empty_group_without_commits_is_deleted_at_the_next_check() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1)
     kit.leave(member_id)
@@ -256,7 +256,7 @@ def test_coordinator_without_groups_waits_for_nothing() -> None:
     assert kit.coordinator.next_deadline() is None
 
 
-def test_jump_of_the_wall_clock_lets_commits_expire_and_no_session() -> None:
+def test_jump_of_the_wall_clock_expires_commits_only() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, OTHER, member_id=member_id)

@@ -1,4 +1,4 @@
-"""Heartbeats and sessions: both tables of checks row by row, and who expires when."""
+"""Heartbeats and sessions: both tables of checks row by row, and the expiry of members."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_heartbeat_is_answered_by_the_first_row_that_holds(
         (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID),  # no such group
     ],
 )
-def test_heartbeat_where_the_group_is_not_at_hand_is_answered_before_the_table(
+def test_heartbeat_to_a_missing_group_is_answered_first(
     checks: HeartbeatChecks, served: ErrorCode, answer: ErrorCode
 ) -> None:
     kit = Kit(config(heartbeat_checks=checks), serves=lambda group_id: served)
@@ -118,7 +118,7 @@ def test_member_heard_of_in_time_lives_on(checks: HeartbeatChecks) -> None:
 
 
 @BOTH
-def test_member_not_heard_of_fails_at_its_session_timeout_and_not_before(checks: HeartbeatChecks) -> None:
+def test_silent_member_expires_at_its_session_timeout(checks: HeartbeatChecks) -> None:
     kit = Kit(config(heartbeat_checks=checks))
     (member_id,) = kit.stable(1)
     kit.advance(3)
@@ -142,7 +142,7 @@ def test_member_that_fails_in_a_stable_group_begins_a_round() -> None:
     assert kit.heartbeat(second) is UNKNOWN
 
 
-def test_member_that_fails_in_completing_rebalance_begins_a_round() -> None:
+def test_expiry_in_completing_rebalance_starts_a_rebalance() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -153,7 +153,7 @@ def test_member_that_fails_in_completing_rebalance_begins_a_round() -> None:
     assert (kit.state, kit.member_ids) == (P, [second])
 
 
-def test_last_member_awaited_that_fails_in_preparing_rebalance_ends_the_join_phase() -> None:
+def test_expiry_of_the_last_awaited_member_ends_the_join_phase() -> None:
     kit = Kit()
     first, second, third = kit.stable(3)
     waiting = [kit.join(first), kit.join(second)]
@@ -164,7 +164,7 @@ def test_last_member_awaited_that_fails_in_preparing_rebalance_ends_the_join_pha
     assert third not in kit.member_ids
 
 
-def test_member_awaited_that_fails_while_others_are_awaited_changes_nothing_for_them() -> None:
+def test_expiry_of_one_awaited_member_keeps_the_wait() -> None:
     kit = Kit()
     first, second, third = kit.stable(3)
     waiting = kit.join(first)
@@ -187,7 +187,7 @@ def test_member_waiting_for_its_join_answer_outlives_its_session() -> None:
     assert kit.member_ids == [first, second]
 
 
-def test_member_waiting_for_its_sync_answer_outlives_its_session_which_then_begins_anew() -> None:
+def test_held_sync_restarts_the_session_when_answered() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -216,7 +216,7 @@ def test_session_begins_anew_with_the_joins_answer() -> None:
     assert kit.member_ids == []
 
 
-def test_draining_member_that_heartbeats_outlives_its_session_in_preparing_rebalance() -> None:
+def test_heartbeats_keep_a_draining_member_alive() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     waiting = kit.join(first)
@@ -228,7 +228,7 @@ def test_draining_member_that_heartbeats_outlives_its_session_in_preparing_rebal
     assert kit.member_ids == [first, second]
 
 
-def test_draining_member_under_the_state_first_table_is_expelled_however_it_heartbeats() -> None:
+def test_state_first_table_removes_a_draining_member() -> None:
     kit = Kit(config(heartbeat_checks=STATE_FIRST))
     first, second = kit.stable(2)
     kit.join(first)
@@ -238,7 +238,7 @@ def test_draining_member_under_the_state_first_table_is_expelled_however_it_hear
     assert kit.member_ids == [first]
 
 
-def test_shorter_session_timeout_of_a_rejoin_counts_from_its_answer() -> None:
+def test_new_session_timeout_counts_from_the_join_s_result() -> None:
     kit = Kit()
     (first,) = kit.stable(1)
     kit.join(first, session_timeout=6.0, protocols=protocols("range", metadata=b"new"))
@@ -247,7 +247,7 @@ def test_shorter_session_timeout_of_a_rejoin_counts_from_its_answer() -> None:
     assert kit.member_ids == []
 
 
-def test_new_members_join_that_is_never_answered_expires_after_five_minutes() -> None:
+def test_unanswered_first_join_expires_after_five_minutes() -> None:
     kit = Kit()
     endless = {"rebalance_timeout": 1000.0, "session_timeout": 1000.0}
     kit.stable(2, **endless)
@@ -259,7 +259,7 @@ def test_new_members_join_that_is_never_answered_expires_after_five_minutes() ->
     assert newcomer not in kit.member_ids
 
 
-def test_new_member_once_answered_is_held_to_its_session_and_not_to_the_five_minutes() -> None:
+def test_answered_new_member_has_its_session_timeout() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1)
     for _ in range(40):
@@ -270,7 +270,7 @@ def test_new_member_once_answered_is_held_to_its_session_and_not_to_the_five_min
     assert kit.member_ids == []
 
 
-def test_timer_that_comes_late_expires_in_the_order_of_the_deadlines() -> None:
+def test_late_timer_expires_in_the_order_of_the_deadlines() -> None:
     kit = Kit()
     (first,) = kit.stable(1)
     kit.advance(1)
@@ -282,7 +282,7 @@ def test_timer_that_comes_late_expires_in_the_order_of_the_deadlines() -> None:
     assert first not in kit.member_ids
 
 
-def test_timer_that_comes_late_expires_sessions_before_a_join_phase_that_would_have_ended_later() -> None:
+def test_late_timer_expires_sessions_before_a_later_join_phase() -> None:
     kit = Kit()
     (first,) = kit.stable(1)
     statics = [kit.join(group_instance_id=instance) for instance in ("i1", "i2")]

@@ -1,4 +1,4 @@
-"""JoinGroup and SyncGroup: rounds from the first join to the assignment."""
+"""JoinGroup and SyncGroup: rebalances from the first join to the assignment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.embedded.coordinator_kit import GROUP, REBALANCE, SESSION, Kit, confi
 # --- a member id first (KIP-394) -----------------------------------------------------------------------------------
 
 
-def test_first_join_without_a_member_id_is_given_one_and_adds_nobody() -> None:
+def test_first_join_gets_a_member_id_and_adds_no_member() -> None:
     kit = Kit()
     answer = kit.join().answer
     assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -36,14 +36,14 @@ def test_second_join_within_the_session_timeout_is_in() -> None:
     assert kit.join(member_id).answer.error is ErrorCode.NONE
 
 
-def test_second_join_after_the_session_timeout_is_of_an_unknown_member() -> None:
+def test_second_join_after_the_session_timeout_is_unknown() -> None:
     kit = Kit()
     member_id = kit.new_id()
     kit.advance(SESSION)
     assert kit.join(member_id).answer == JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
 
 
-def test_group_that_has_given_out_an_id_is_in_the_log_with_the_time_it_was_made_at() -> None:
+def test_group_with_a_pending_member_is_stored() -> None:
     kit = Kit()
     kit.advance(3.0)
     kit.new_id()
@@ -150,7 +150,7 @@ def test_maximum_size_holds_on_every_way_into_a_group(how: str, state: GroupStat
         assert (given_out in kit.group.pending_members) == (how != "with an id given out")
 
 
-def test_group_loaded_with_more_members_than_are_allowed_begins_a_round() -> None:
+def test_load_of_an_oversized_group_starts_a_rebalance() -> None:
     large = Kit()
     ids = large.stable(3)
     image = large.coordinator.unload(GROUP, 0)
@@ -161,7 +161,7 @@ def test_group_loaded_with_more_members_than_are_allowed_begins_a_round() -> Non
         assert (kit.state, kit.member_ids) == (state, ids)
 
 
-def test_members_beyond_a_maximum_size_that_was_lowered_are_those_that_join_last() -> None:
+def test_lowered_maximum_size_refuses_the_last_members_to_join() -> None:
     large = Kit()
     first, second, third = large.stable(3)
     image = large.coordinator.unload(GROUP, 0)
@@ -175,7 +175,7 @@ def test_members_beyond_a_maximum_size_that_was_lowered_are_those_that_join_last
     assert kit.member_ids == [first, third]
 
 
-def test_last_to_join_a_round_beyond_the_maximum_size_is_turned_away_and_waited_for_no_longer() -> None:
+def test_last_join_beyond_the_maximum_size_is_refused() -> None:
     kit = Kit(config(max_size=2))
     (first,) = kit.stable(1)
     pending = [kit.new_id(), kit.new_id()]
@@ -269,7 +269,7 @@ def test_leader_leaves_the_eldest_left_leads(count: int) -> None:
     assert {reply.answer.leader for reply in replies} == {ids[1]}
 
 
-def test_member_joins_during_completing_rebalance_the_round_begins_again() -> None:
+def test_join_in_completing_rebalance_restarts_the_rebalance() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -298,7 +298,7 @@ def test_slow_joiner_is_removed_at_the_rebalance_timeout() -> None:
     assert kit.heartbeat(second) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_join_phase_lasts_as_long_as_the_most_patient_member_asks() -> None:
+def test_join_phase_lasts_for_the_longest_rebalance_timeout() -> None:
     kit = Kit()
     first, second = kit.stable(2, session_timeout=1000.0)
     rejoin = kit.join(first, session_timeout=1000.0, rebalance_timeout=100.0)
@@ -332,7 +332,7 @@ def test_rejoin_in_preparing_rebalance_takes_the_new_metadata() -> None:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_rejoin_in_completing_rebalance_unchanged_repeats_the_answer(leads: bool) -> None:
+def test_unchanged_rejoin_in_completing_rebalance_gets_its_result(leads: bool) -> None:
     kit = Kit()
     first, second = kit.stable(2)
     replies = {first: kit.join(first), second: kit.join(second)}
@@ -341,7 +341,7 @@ def test_rejoin_in_completing_rebalance_unchanged_repeats_the_answer(leads: bool
     assert kit.state is GroupState.COMPLETING_REBALANCE
 
 
-def test_rejoin_in_completing_rebalance_changed_begins_the_round_again() -> None:
+def test_changed_rejoin_in_completing_rebalance_restarts_it() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -353,7 +353,7 @@ def test_rejoin_in_completing_rebalance_changed_begins_the_round_again() -> None
     assert waiting.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_rejoin_of_an_unchanged_follower_in_a_stable_group_disturbs_nobody() -> None:
+def test_unchanged_rejoin_of_a_follower_starts_no_rebalance() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     answer = kit.join(second).answer
@@ -363,7 +363,7 @@ def test_rejoin_of_an_unchanged_follower_in_a_stable_group_disturbs_nobody() -> 
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_rejoin_of_a_changed_member_in_a_stable_group_begins_a_round(leads: bool) -> None:
+def test_changed_rejoin_in_a_stable_group_starts_a_rebalance(leads: bool) -> None:
     kit = Kit()
     first, second = kit.stable(2)
     changed = kit.join(first if leads else second, protocols=protocols("range", metadata=b"more"))
@@ -371,7 +371,7 @@ def test_rejoin_of_a_changed_member_in_a_stable_group_begins_a_round(leads: bool
     assert kit.state is GroupState.PREPARING_REBALANCE
 
 
-def test_rejoin_of_an_unchanged_leader_in_a_stable_group_begins_a_round() -> None:
+def test_unchanged_rejoin_of_the_leader_starts_a_rebalance() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     again = kit.join(first)
@@ -414,9 +414,7 @@ def test_sync_while_the_first_sync_waits_lets_the_first_go() -> None:
         ([("range", "range")], "range"),  # a client that names it twice
     ],
 )
-def test_protocol_with_the_most_votes_among_the_common_ones_is_chosen(
-    lists: list[tuple[str, ...]], chosen: str
-) -> None:
+def test_common_protocol_with_the_most_votes_is_chosen(lists: list[tuple[str, ...]], chosen: str) -> None:
     kit = Kit()
     ids: list[str] = []
     for names in lists:
@@ -427,7 +425,7 @@ def test_protocol_with_the_most_votes_among_the_common_ones_is_chosen(
     assert reply.answer.protocol_name == chosen
 
 
-def test_member_that_drops_the_chosen_protocol_changes_the_choice() -> None:
+def test_member_that_drops_the_protocol_changes_the_choice() -> None:
     kit = Kit()
     both = {"protocols": protocols("range", "sticky")}
     first, second = kit.stable(2, **both)
@@ -443,7 +441,7 @@ def delayed(seconds: float) -> Kit:
     return Kit(config(initial_rebalance_delay=seconds))
 
 
-def test_initial_delay_holds_the_first_join_and_one_generation_takes_all_in() -> None:
+def test_initial_delay_collects_members_in_one_generation() -> None:
     kit = delayed(3)
     _, first = kit.join_new()
     kit.advance(2)
@@ -464,7 +462,7 @@ def test_initial_delay_without_newcomers_is_not_extended() -> None:
     assert reply.answer.generation == 1
 
 
-def test_initial_delay_ends_at_the_rebalance_timeout_however_many_come() -> None:
+def test_initial_delay_ends_at_the_rebalance_timeout() -> None:
     kit = delayed(3)
     replies = [kit.join_new(rebalance_timeout=10.0)[1]]
     for _ in range(9):
@@ -485,7 +483,7 @@ def test_initial_delay_is_not_paid_by_later_rounds() -> None:
     assert (reply.answer.generation, second.answer.generation) == (1, 2)
 
 
-def test_initial_delay_of_a_group_that_was_left_is_extended_only_by_newcomers_of_its_own() -> None:
+def test_initial_delay_is_extended_by_new_members_only() -> None:
     kit = delayed(3)
     first, _ = kit.join_new(rebalance_timeout=3.0)
     kit.advance(1)
@@ -507,7 +505,7 @@ def test_initial_delay_with_everyone_gone_leaves_an_empty_group() -> None:
     assert kit.coordinator.next_deadline() is None
 
 
-def test_no_initial_delay_does_not_wait_for_a_client_that_never_comes_back() -> None:
+def test_no_initial_delay_skips_a_client_that_never_returns() -> None:
     kit = Kit()
     kit.new_id()
     _, reply = kit.join_new()
@@ -542,7 +540,7 @@ def test_sync_is_checked_in_kafkas_order(
     assert reply.answer.error is error
 
 
-def test_sync_before_the_first_choice_is_told_to_wait_whatever_it_names() -> None:
+def test_sync_before_the_first_choice_gets_rebalance_in_progress() -> None:
     kit = Kit(config(initial_rebalance_delay=3.0))
     member_id, _ = kit.join_new()
     reply = kit.sync(member_id, protocol_type="consumer", protocol_name="sticky")
@@ -564,7 +562,7 @@ def test_sync_in_preparing_rebalance_is_told_to_join() -> None:
     assert kit.sync(second).answer.error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_leader_that_never_syncs_is_removed_at_the_rebalance_timeout() -> None:
+def test_leader_without_a_sync_is_removed() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -578,7 +576,7 @@ def test_leader_that_never_syncs_is_removed_at_the_rebalance_timeout() -> None:
     assert kit.join(second).answer.leader == second
 
 
-def test_follower_that_never_syncs_is_removed_from_the_stable_group_at_the_rebalance_timeout() -> None:
+def test_follower_without_a_sync_is_removed() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -605,7 +603,7 @@ def test_late_sync_in_a_stable_group_is_no_sign_of_life() -> None:
     assert kit.member_ids == [first]
 
 
-def test_generation_whose_members_have_all_synced_has_no_deadline_but_the_sessions() -> None:
+def test_synced_generation_has_only_session_deadlines() -> None:
     kit = Kit()
     kit.stable(3)
     assert kit.coordinator._rebalancer.purgatory.next_deadline() is None

@@ -30,7 +30,7 @@ def test_leave_in_a_stable_group_begins_a_round_for_the_others() -> None:
     assert kit.join(first).answer.generation == 3
 
 
-def test_leave_of_the_leader_while_others_have_joined_lets_the_first_of_them_lead() -> None:
+def test_leave_of_the_leader_elects_the_first_joined_member() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     third = kit.new_id()
@@ -51,7 +51,7 @@ def test_leave_in_completing_rebalance_begins_the_round_again() -> None:
     assert kit.join(second).answer.leader == second
 
 
-def test_leave_in_completing_rebalance_leaves_nobody_an_assignment_of_the_generation_before() -> None:
+def test_leave_in_completing_rebalance_clears_assignments() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -130,9 +130,7 @@ def test_leave_to_a_group_without_an_id_is_refused() -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [(GroupState.EMPTY, GroupState.EMPTY), (GroupState.STABLE, GroupState.PREPARING_REBALANCE)]
 )
-def test_leave_of_a_member_id_given_out_forgets_it_and_begins_a_round_among_members(
-    before: GroupState, after: GroupState
-) -> None:
+def test_leave_of_a_pending_member_starts_a_rebalance(before: GroupState, after: GroupState) -> None:
     kit = Kit()
     if before is GroupState.STABLE:
         kit.stable(1)

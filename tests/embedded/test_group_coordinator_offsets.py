@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: who may commit when, and what is kept."""
+"""OffsetCommit, OffsetFetch and OffsetDelete: who may commit when, and what is stored."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ T1 = TopicPartition("t", 1)
 
 
 def subscription(*topics: str, version: int = 1) -> bytes:
-    """A consumer's subscription: version, topics, user data and what later versions add."""
+    """Return a consumer's subscription: version, topics, user data and the fields of later versions."""
     names = b"".join(struct.pack(">h", len(topic)) + topic for topic in map(str.encode, topics))
     return struct.pack(">hi", version, len(topics)) + names + struct.pack(">i", -1) + b"more"
 
 
 def kit_in(state: GroupState) -> tuple[Kit, str, int]:
-    """A group in that state, one of its members, and the generation that member knows."""
+    """Return a group in that state, one of its members, and the generation that the member knows."""
     kit = Kit()
     if state is GroupState.EMPTY:
         return kit, "", -1
@@ -94,7 +94,7 @@ def test_commit_of_a_generation_of_no_group_is_refused(knows: bool, error: Error
     assert not kit.exists
 
 
-def test_commit_of_the_generation_before_cannot_reach_into_the_next() -> None:
+def test_commit_of_an_old_generation_is_fenced() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     slept = kit.group.generation
@@ -157,7 +157,7 @@ def test_commit_of_nothing_writes_nothing() -> None:
     assert kit.offsets_log == []
 
 
-def test_fetch_of_named_partitions_answers_minus_one_where_there_is_no_commit() -> None:
+def test_fetch_without_a_commit_returns_minus_one() -> None:
     kit = Kit()
     kit.commit()
     answer = kit.coordinator.fetch_offsets(GROUP, [T1, T0])
@@ -177,7 +177,7 @@ def test_fetch_for_no_group_finds_nothing_and_makes_none(
 # --- deletion ------------------------------------------------------------------------------------------------------
 
 
-def test_delete_of_offsets_nobody_reads_removes_them_and_says_so_to_the_log() -> None:
+def test_delete_of_unused_offsets_writes_tombstones() -> None:
     kit = Kit()
     kit.commit()
     answer = kit.coordinator.delete_offsets(GROUP, [T0, T1])
@@ -186,7 +186,7 @@ def test_delete_of_offsets_nobody_reads_removes_them_and_says_so_to_the_log() ->
     assert kit.offsets_log[-1] == {T0: None}
 
 
-def test_delete_of_offsets_of_a_subscribed_topic_is_refused_partition_by_partition() -> None:
+def test_delete_of_offsets_of_a_subscribed_topic_is_refused() -> None:
     kit = Kit()
     u0 = TopicPartition("u", 0)
     kit.coordinator.commit(CommitRequest(GROUP, {T0: CommittedOffset(5), u0: CommittedOffset(6)}), 0)
@@ -209,7 +209,7 @@ def test_delete_of_offsets_goes_by_what_the_last_generation_read() -> None:
     assert dict(kit.coordinator.delete_offsets(GROUP, [T0]).errors) == {T0: OK}, "nobody was left, so nothing was read"
 
 
-def test_delete_of_offsets_under_an_unreadable_subscription_is_refused() -> None:
+def test_delete_of_offsets_with_unreadable_subscription_is_refused() -> None:
     kit = Kit()
     kit.commit()
     kit.stable(1, protocols=protocols("range", metadata=b"?"))
@@ -217,7 +217,7 @@ def test_delete_of_offsets_under_an_unreadable_subscription_is_refused() -> None
     assert dict(answer.errors) == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
-def test_delete_of_offsets_of_a_living_group_that_is_no_consumers_is_refused() -> None:
+def test_delete_of_offsets_of_another_group_type_is_refused() -> None:
     kit = Kit()
     kit.stable(1, protocol_type="connect")
     assert kit.coordinator.delete_offsets(GROUP, [T0]).error is ErrorCode.NON_EMPTY_GROUP

@@ -1,4 +1,4 @@
-"""Random schedules: whatever clients do, and when, nothing is forgotten; and if they behave, the group settles."""
+"""Random schedules. Nothing is forgotten whatever clients do; if clients conform, the group becomes stable."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ JoinFields = st.fixed_dictionaries(
 
 
 class AnyClients(RuleBasedStateMachine):
-    """Clients that join, sync, heartbeat, commit and leave at random, while the group moves, and time goes on."""
+    """Clients that join, sync, heartbeat, commit and leave at random, while the group moves and time passes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ class AnyClients(RuleBasedStateMachine):
         assert all(reply.answer.assignment != b"usurped" for reply in self.syncs if reply.is_answered)
 
     def teardown(self) -> None:
-        """Everybody falls silent: all waits end, and the group is empty."""
+        """Stop all clients: every wait ends, and the group is empty."""
         self.kit.advance(5000)
         assert all(reply.is_answered for reply in self.replies)
         assert self.kit.state in (GroupState.EMPTY, GroupState.DEAD)
@@ -203,7 +203,7 @@ TestAnyClients.settings = settings(max_examples=150, stateful_step_count=40, dea
 
 
 class Client:
-    """A member that does what it is told, second by second, until it crashes or leaves."""
+    """A conforming member, second by second, until it crashes or leaves."""
 
     def __init__(self, name: str, start: int, end: int | None, leaves: bool, drain: int, instance: str | None) -> None:
         self.name = name
@@ -285,7 +285,7 @@ Lives = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(lives=Lives, moves=st.sets(st.integers(0, 180), max_size=3), chosen=st.sampled_from(CONFIGS[:2]))
-def test_clients_that_keep_to_the_protocol_end_in_one_stable_generation(
+def test_conforming_clients_reach_one_stable_generation(
     lives: list[tuple[int, int | None, bool, int, bool]], moves: set[int], chosen: CoordinatorConfig
 ) -> None:
     kit = Kit(chosen)

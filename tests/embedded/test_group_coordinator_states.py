@@ -1,4 +1,4 @@
-"""The transition table, and nothing but it."""
+"""The transition table of a group's states."""
 
 from __future__ import annotations
 

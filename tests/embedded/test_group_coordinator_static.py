@@ -1,4 +1,4 @@
-"""Static membership (KIP-345, KIP-814): who returns, who is fenced, when there is a round."""
+"""Static membership (KIP-345, KIP-814): returns, fencing, and when they start a rebalance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.embedded.coordinator_kit import GROUP, SESSION, Kit, protocols
 
 
 def static_group(kit: Kit) -> tuple[str, str]:
-    """A Stable group of the static members i1, which leads, and i2; each is assigned its own member id."""
+    """Return a Stable group of the static members i1 (the leader) and i2. Each is assigned its own member id."""
     first = kit.join(group_instance_id="i1").answer.member_id
     waiting = kit.join(group_instance_id="i2")
     kit.join(first, group_instance_id="i1")
@@ -29,7 +29,7 @@ def test_static_member_joins_without_a_member_id_first() -> None:
     assert [m.group_instance_id for m in answer.members] == ["i1"]
 
 
-def test_follower_that_returns_gets_a_new_id_and_its_old_assignment_without_a_round() -> None:
+def test_returning_static_follower_keeps_its_assignment() -> None:
     kit = Kit()
     first, second = static_group(kit)
     answer = kit.join(group_instance_id="i2").answer
@@ -49,7 +49,7 @@ def test_leader_that_returns_is_told_to_skip_the_assignment() -> None:
     assert kit.state is GroupState.STABLE
 
 
-def test_leader_that_returns_before_v9_is_made_to_believe_it_follows() -> None:
+def test_returning_static_leader_before_v9_becomes_a_follower() -> None:
     kit = Kit()
     first, _ = static_group(kit)
     answer = kit.join(group_instance_id="i1", can_skip_assignment=False).answer
@@ -66,7 +66,7 @@ def test_returning_leader_leads_the_next_round() -> None:
     assert (waiting.answer.leader, waiting.answer.skip_assignment) == (leader, False)
 
 
-def test_static_member_away_for_less_than_its_session_costs_no_round() -> None:
+def test_short_absence_of_a_static_member_starts_no_rebalance() -> None:
     kit = Kit()
     first, _ = static_group(kit)
     kit.advance(SESSION - 1)
@@ -84,7 +84,7 @@ def test_static_member_away_for_its_session_is_removed() -> None:
     assert (kit.state, kit.member_ids) == (GroupState.PREPARING_REBALANCE, [first])
 
 
-def test_replaced_members_session_no_longer_counts_and_the_new_ones_does() -> None:
+def test_replaced_static_member_has_a_new_session() -> None:
     kit = Kit()
     first, _ = static_group(kit)
     kit.advance(SESSION / 2)
@@ -121,7 +121,7 @@ def test_twin_of_a_member_whose_join_waits_fences_it_at_once() -> None:
     assert twin.answer.generation == 3
 
 
-def test_twin_of_a_member_whose_sync_waits_fences_it_and_begins_the_round_again() -> None:
+def test_static_twin_fences_a_held_sync() -> None:
     kit = Kit()
     first, second = static_group(kit)
     kit.join(first, group_instance_id="i1")
@@ -134,7 +134,7 @@ def test_twin_of_a_member_whose_sync_waits_fences_it_and_begins_the_round_again(
     assert twin.answer.generation == 4
 
 
-def test_return_that_changes_the_choice_of_the_protocol_begins_a_round() -> None:
+def test_static_return_with_another_protocol_starts_a_rebalance() -> None:
     kit = Kit()
     both = {"protocols": protocols("range", "sticky")}
     first = kit.join(group_instance_id="i1", **both).answer.member_id
@@ -147,7 +147,7 @@ def test_return_that_changes_the_choice_of_the_protocol_begins_a_round() -> None
     assert returned.answer.protocol_name == "sticky"
 
 
-def test_static_member_that_does_not_join_a_round_in_time_stays_until_its_session_ends() -> None:
+def test_late_static_member_stays_until_its_session_ends() -> None:
     kit = Kit()
     first = kit.join(group_instance_id="i1", session_timeout=100.0).answer.member_id
     kit.settle([first])
@@ -158,7 +158,7 @@ def test_static_member_that_does_not_join_a_round_in_time_stays_until_its_sessio
     assert kit.member_ids == [first, dynamic]
 
 
-def test_round_that_no_static_member_joins_waits_on_until_their_sessions_end() -> None:
+def test_rebalance_waits_for_static_members_until_they_expire() -> None:
     kit = Kit()
     # No rebalance timeout at all: the wait is tried again each second, and never without pause.
     member = MemberRecord("i1-x", "i1", "client", "host", 100.0, 0.0, b"", b"")

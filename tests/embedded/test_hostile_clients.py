@@ -1,4 +1,4 @@
-"""Clients that are none, over TCP and in memory: their connections are closed, all others go on, nothing grows."""
+"""Hostile clients over TCP and in memory: their connections close, others continue, and nothing grows."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_client_that_asks_and_never_reads_holds_up_nobody_else() -> None:
             await other.ask(METADATA)
 
 
-async def test_frame_that_is_announced_and_does_not_come_costs_what_has_come(autojump_clock: MockClock) -> None:
+async def test_announced_frame_allocates_only_received_bytes(autojump_clock: MockClock) -> None:
     async with memory_cluster() as cluster:
         tracemalloc.start()
         try:
@@ -114,8 +114,8 @@ async def test_frame_that_is_announced_and_does_not_come_costs_what_has_come(aut
 
 
 @pytest.mark.parametrize("timestamp", [0, -3])
-def test_batch_that_decompresses_to_gigabytes_is_no_answer_to_when(timestamp: int) -> None:
-    """ListOffsets looks for a time inside batches, which a producer may fill with anything."""
+def test_batch_that_decompresses_to_gigabytes_has_no_timestamp(timestamp: int) -> None:
+    """ListOffsets searches for timestamps inside batches, which a producer may fill with anything."""
     kit = ApiKit({"orders": 1})
     kit.cluster.append(
         kit.cluster.topics.partition("orders", 0), build([(0, None, bytes(100 * 2**20), ())], codec=Codec.ZSTD)

@@ -1,4 +1,4 @@
-"""Controls of what logs and their replicas are like, as a client on the wire meets them. In memory, in virtual time."""
+"""Controls of logs and replicas, as a client on the wire sees them. In memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def fetch(offset: int = 0, *, max_wait_ms: int = 0, epoch: int = -1, rack_id: str = "", isolation: int = 0) -> Any:
-    """A fetch of orders-0, of no session."""
+    """Return a fetch of orders-0 without a session."""
     asked = {
         "partition": 0,
         "fetch_offset": offset,
@@ -115,17 +115,15 @@ def epoch_end(epoch: int, *, current: int = -1) -> Any:
 
 
 class TestTruncation:
-    """What a reader can find out about records that are gone (KIP-320)."""
+    """Detection of truncated records by a consumer (KIP-320)."""
 
     async def ends(self, cluster: EmbeddedCluster, broker: int, *epochs: int) -> list[tuple[int, int]]:
-        """(leader epoch, end offset) for each."""
+        """Return (leader epoch, end offset) for each epoch."""
         async with connected(cluster, broker) as client:
             answers = [(await client.ask(epoch_end(epoch))).topics[0].partitions[0] for epoch in epochs]
         return [(answer.leader_epoch, answer.end_offset) for answer in answers]
 
-    async def test_unclean_election_ends_the_old_epoch_where_the_new_leader_had_got(
-        self, autojump_clock: MockClock
-    ) -> None:
+    async def test_unclean_election_ends_the_old_epoch_at_the_new_log_end(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster({"orders": 1}, brokers=3, in_memory=True) as cluster:
             for value in (b"a", b"b", b"c"):
                 cluster.produce("orders", 0, value)
@@ -160,7 +158,7 @@ class TestTruncation:
             cluster.move_leader("orders", 0, 0)
             assert await self.ends(cluster, 0, 0, 1, 2, 3, 4) == [(0, 1), (0, 1), (0, 1), (0, 1), (4, 1)]
 
-    async def test_broker_that_crashed_starts_with_less_under_a_later_epoch(self, autojump_clock: MockClock) -> None:
+    async def test_crashed_broker_restarts_with_less_under_a_later_epoch(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster({"orders": 1}, in_memory=True) as cluster:
             for value in (b"a", b"b", b"c"):
                 cluster.produce("orders", 0, value)

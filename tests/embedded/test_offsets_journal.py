@@ -1,4 +1,4 @@
-"""`__consumer_offsets` as a log: what is written to it, what is found in it, and what can be taken out of it."""
+"""`__consumer_offsets` as a log: writing, reading, and compaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def commit(offset: int) -> StoredOffset:
 
 
 def written(*changes: Callable[[OffsetsJournal], None]) -> PartitionLog:
-    """The log to which these changes were made."""
+    """Return the log after these changes."""
     partition = EmbeddedPartition(uuid.UUID(int=1), PartitionLog(OFFSETS), Replicas([0], up=[0]))
     journal = OffsetsJournal(lambda group: partition, lambda p, batch: p.log.append(batch), lambda: 1.5)
     for change in changes:
@@ -38,7 +38,7 @@ def written(*changes: Callable[[OffsetsJournal], None]) -> PartitionLog:
 
 
 def records(log: PartitionLog) -> list[list[tuple[bytes | None, bytes | None, int]]]:
-    """Key, value, timestamp of each record, batch by batch."""
+    """Return key, value and timestamp of each record, batch by batch."""
     return [
         [(m.key, m.value, m.timestamp) for raw in split(data, ORDERS, 0) for m in decode(raw, ORDERS)]
         for data in log.batches()
@@ -99,7 +99,7 @@ Change = st.tuples(
 
 
 @given(st.lists(Change, max_size=30))
-def test_log_without_what_later_records_replace_holds_the_same_groups(
+def test_compacted_log_holds_the_same_groups(
     changes: list[tuple[str, set[TopicPartition], int | None]],
 ) -> None:
     def change(group_id: str, partitions: set[TopicPartition], offset: int | None) -> Callable[[OffsetsJournal], None]:

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`: what coordinators write is what Kafka's own tools could read, and read back."""
+"""The records of `__consumer_offsets`: in Kafka's formats, and read back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of one partition: offsets, reads, lookups, idempotent producers, and what hurts a log."""
+"""The log of a partition: offsets, reads, lookups, idempotent producers, and damage."""
 
 import struct
 
@@ -141,7 +141,7 @@ class TestRead:
         max_bytes=st.integers(0, 2_000),
         data=st.data(),
     )
-    def test_any_read_is_a_run_of_batches_from_the_offset_on_the_last_of_several_cut_off(
+    def test_read_returns_consecutive_batches_from_the_offset(
         self, counts: list[int], deleted: int, max_bytes: int, data: st.DataObject
     ) -> None:
         log = PartitionLog(T0)
@@ -157,7 +157,7 @@ class TestRead:
 
 
 class TestIdempotence:
-    def test_a_batch_sent_twice_is_stored_once_under_its_first_offset(self) -> None:
+    def test_duplicate_batch_keeps_its_first_offset(self) -> None:
         log = PartitionLog(T0)
         log.append(from_producer(0, 2))
         log.append(from_producer(2, 3))
@@ -263,7 +263,7 @@ class TestEpochs:
         log.delete_before(1)
         assert [log.epoch_end(epoch) for epoch in (0, 1, 2)] == [EpochEnd(0, 2), EpochEnd(0, 2), EpochEnd(2, 3)]
 
-    def test_truncation_forgets_the_epochs_cut_off_but_keeps_the_leaders_own(self, log: PartitionLog) -> None:
+    def test_truncation_keeps_the_current_epoch(self, log: PartitionLog) -> None:
         log.truncate(2)
         assert log.leader_epoch == 6
         assert log.epoch_end(2) == EpochEnd(0, 2)

@@ -1,4 +1,4 @@
-"""The purgatory: complete once, on an event or at the deadline, and then let go."""
+"""The purgatory: operations complete once, on an event or at the deadline, and are then released."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sarameya.embedded.purgatory import DelayedOperation, Purgatory
 
 
 class Wait(DelayedOperation):
-    """Waits for `ready`; writes down when and how its wait ended."""
+    """An operation that waits for `ready` and records when and how its wait ended."""
 
     def __init__(self, deadline: float, then: Callable[[float], None] = lambda now: None) -> None:
         super().__init__(deadline)
@@ -66,7 +66,7 @@ def test_check_completes_only_the_ready_ones_of_its_key() -> None:
     assert purgatory.check_and_complete("nobody's", 2) == 0
 
 
-def test_operation_under_several_keys_completes_once_and_leaves_them_all() -> None:
+def test_operation_under_several_keys_completes_once() -> None:
     purgatory = Purgatory()
     operation = watched(purgatory, 10, "a", "b")
     operation.ready = True
@@ -77,7 +77,7 @@ def test_operation_under_several_keys_completes_once_and_leaves_them_all() -> No
     assert (purgatory.watched("a"), purgatory.watched("b")) == (0, 0)
 
 
-def test_expiry_completes_in_the_order_of_the_deadlines_and_no_further() -> None:
+def test_expiry_completes_in_the_order_of_the_deadlines() -> None:
     purgatory = Purgatory()
     order: list[str] = []
     for name, deadline in [("late", 30.0), ("second", 20.0), ("first", 10.0), ("second too", 20.0)]:
@@ -109,7 +109,7 @@ def test_cancelled_operation_never_completes() -> None:
     assert operation.completed == []
 
 
-def test_completion_that_ends_another_wait_of_the_same_key_does_not_complete_it_again() -> None:
+def test_operation_completed_by_another_completes_once() -> None:
     purgatory = Purgatory()
     second = Wait(10)
     first = Wait(10, lambda now: second.on_complete(now) if purgatory.cancel(second) else None)
@@ -158,7 +158,7 @@ Step = st.tuples(
 
 
 @given(st.lists(Step, max_size=60))
-def test_any_schedule_completes_each_operation_once_and_forgets_no_deadline(steps: list[tuple[str, int, int]]) -> None:
+def test_any_schedule_completes_each_operation_once(steps: list[tuple[str, int, int]]) -> None:
     purgatory, now = Purgatory(), 0.0
     operations: list[Wait] = []
     cancelled: set[Wait] = set()

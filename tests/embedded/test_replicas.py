@@ -1,4 +1,4 @@
-"""A partition's replicas: who leads, who is in sync, what followers have, and who is sent to them (KIP-392)."""
+"""Replicas of a partition: leader, in-sync replicas, lag, and the replica to read from (KIP-392)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RACKS = {0: "a", 1: "b", 2: "b"}
 
 
 def partition(records: int = 0) -> EmbeddedPartition:
-    """Led by broker 0, followed by 1 and 2; so many batches of one record."""
+    """Return a partition with the given number of one-record batches, led by broker 0, followed by 1 and 2."""
     log = PartitionLog(TopicPartition("orders", 0))
     for _ in range(records):
         log.append(batch(b"v"))
@@ -41,7 +41,7 @@ class TestLeaders:
         replicas.update_in_sync(ALL)
         assert (replicas.in_sync, replicas.elect([1, 2])) == ([0, 2], 2)
 
-    def test_one_that_lags_is_not_elected_and_the_last_in_sync_is_waited_for(self) -> None:
+    def test_lagging_replica_is_not_elected(self) -> None:
         replicas = Replicas([0, 1], up=[0, 1])
         replicas.hold(1, ReplicaLag(0, 0, in_sync=False))
         replicas.update_in_sync([0, 1])
@@ -49,7 +49,7 @@ class TestLeaders:
         replicas.lead(NO_LEADER, [1])
         assert (replicas.in_sync, replicas.elect([1]), replicas.elect([0, 1])) == ([0], NO_LEADER, 0)
 
-    def test_broker_without_a_replica_that_leads_has_the_place_of_the_last(self) -> None:
+    def test_leader_without_a_replica_replaces_the_last_replica(self) -> None:
         replicas = Replicas([0, 1], up=ALL)
         replicas.lead(2, ALL)
         assert (replicas.ids, replicas.leader, replicas.in_sync) == ([0, 2], 2, [0, 2])
@@ -103,7 +103,7 @@ class TestLags:
             partition(3).hold(node_id, ReplicaLag(1, 1, False), ALL)
         assert refused.value.code == ErrorCode.REPLICA_NOT_AVAILABLE
 
-    def test_one_that_lags_and_leads_has_lost_the_rest_and_the_others_with_it(self) -> None:
+    def test_lagging_leader_truncates_all_replicas(self) -> None:
         found = partition(5)
         found.hold(1, ReplicaLag(3, 2, in_sync=False), ALL)
         found.hold(2, ReplicaLag(4, 4, in_sync=False), ALL)
@@ -124,7 +124,7 @@ class TestNearest:
     def test_leader_where_it_is_near_or_nobody_is(self, rack: str) -> None:
         assert self.nearest(Replicas(ALL, up=ALL), rack) is None
 
-    def test_one_that_has_got_further_is_better_and_one_without_the_offset_is_none(self) -> None:
+    def test_nearest_replica_is_the_one_with_the_highest_log_end(self) -> None:
         replicas = Replicas(ALL, up=ALL)
         replicas.hold(2, ReplicaLag(3, 3, in_sync=True))
         assert self.nearest(replicas, "b") == 1
@@ -180,7 +180,7 @@ class Cluster(ApiKit):
 
 
 class TestReading:
-    def test_leader_sends_a_reader_to_the_replica_in_its_rack_which_serves_it(self) -> None:
+    def test_leader_sends_a_consumer_to_the_replica_in_its_rack(self) -> None:
         cluster = Cluster()
         told = cluster.read(0, rack="b")
         assert (told.preferred_read_replica, told.records, told.high_watermark) == (2, b"", 3)
@@ -192,13 +192,13 @@ class TestReading:
         assert len(cluster.ask(cluster.fetch(3, "b", max_wait_ms=30_000))) == 1
 
     @pytest.mark.parametrize("asked", [{"rack": "a"}, {"rack": ""}, {"rack": "c"}, {"rack": "b", "version": 10}])
-    def test_who_is_near_or_nowhere_or_too_old_is_served_by_the_leader(self, asked: dict[str, Any]) -> None:
+    def test_consumer_without_a_nearer_replica_reads_from_the_leader(self, asked: dict[str, Any]) -> None:
         assert values(Cluster().read(0, **asked).records) == [b"a", b"b", b"c"]
 
     def test_nobody_is_sent_away_unless_the_cluster_is_set_to(self) -> None:
         assert values(Cluster(rack_aware_reads=False).read(0, rack="b").records) == [b"a", b"b", b"c"]
 
-    def test_leader_sends_nobody_with_a_wrong_epoch_or_beyond_the_log(self) -> None:
+    def test_leader_redirects_no_invalid_fetch(self) -> None:
         cluster = Cluster()
         assert cluster.read(0, rack="b", epoch=1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         assert cluster.read(0, 4, rack="b").error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -215,7 +215,7 @@ class TestReading:
         assert codes == [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH]
         assert cluster.read(0, version=10, epoch=0).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
-    def test_follower_that_lags_shows_what_it_has_and_knows_nothing_beyond(self) -> None:
+    def test_lagging_follower_serves_only_its_own_log(self) -> None:
         cluster = Cluster()
         cluster.hold(1, 2)
         first, at_end, beyond = (cluster.read(1, offset) for offset in (0, 2, 3))
@@ -224,7 +224,7 @@ class TestReading:
         assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert values(cluster.read(0, 2).records) == [b"c"]
 
-    def test_follower_with_an_old_high_watermark_keeps_the_rest_to_itself(self) -> None:
+    def test_follower_serves_up_to_its_own_high_watermark(self) -> None:
         cluster = Cluster()
         cluster.hold(1, 3, 1)
         first, between, beyond = (cluster.read(1, offset) for offset in (0, 2, 4))
@@ -251,7 +251,7 @@ class TestReading:
         cluster.cluster.release_replica("orders", 0, 1, cluster.now)
         assert values(answers.pop().responses[0].partitions[0].records) == [b"c", b"d"]
 
-    def test_held_fetch_of_a_leader_that_follows_now_hears_of_the_new_epoch(self) -> None:
+    def test_held_fetch_fails_when_the_leader_moves(self) -> None:
         cluster = Cluster()
         knowing = cluster.ask(cluster.fetch(3, epoch=0, max_wait_ms=30_000))
         unknowing = cluster.ask(cluster.fetch(3, max_wait_ms=30_000))
@@ -275,7 +275,7 @@ class TestBrokers:
         cluster.cluster.node_up(node, cluster.now)
         assert self.isr(cluster, 0) == [0, 2, 1]
 
-    def test_one_that_lags_leads_only_if_told_to_and_the_rest_is_lost(self) -> None:
+    def test_lagging_replica_leads_only_when_moved_by_hand(self) -> None:
         cluster = Cluster()
         cluster.hold(1, 1)
         cluster.cluster.node_down(0, cluster.now)

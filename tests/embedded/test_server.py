@@ -1,4 +1,4 @@
-"""Connections: order, holding, endings of every kind, garbage. In memory and in virtual time, and over TCP."""
+"""Connections: order, held requests, every kind of end, garbage. In memory and in virtual time, and over TCP."""
 
 import logging
 import struct
@@ -56,9 +56,7 @@ def join(member_id: str = "", version: int = 3) -> Any:
 
 
 class TestLongPoll:
-    async def test_an_empty_fetch_takes_its_thirty_seconds_and_not_a_moment_more(
-        self, autojump_clock: trio.testing.MockClock
-    ) -> None:
+    async def test_empty_fetch_takes_exactly_its_thirty_seconds(self, autojump_clock: trio.testing.MockClock) -> None:
         async with memory_cluster({"orders": 1}) as cluster, connected(cluster) as client:
             began = trio.current_time()
             assert records(await client.ask(fetch(max_wait=30))) == []
@@ -118,7 +116,7 @@ class TestOrder:
 
 
 class TestEndings:
-    async def test_a_member_whose_connection_dies_while_its_join_is_held_fails_alone(
+    async def test_member_with_a_held_join_and_a_lost_connection_fails_alone(
         self, autojump_clock: trio.testing.MockClock
     ) -> None:
         async with memory_cluster() as cluster, connected(cluster) as leader:
@@ -189,7 +187,7 @@ GARBAGE = {
 
 class TestGarbage:
     @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
-    async def test_it_closes_that_connection_with_one_line_and_the_others_go_on(
+    async def test_hostile_connection_closes_alone_with_one_log_line(
         self, garbage: bytes, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with memory_cluster() as cluster, connected(cluster) as hostile, connected(cluster) as other:
@@ -200,9 +198,7 @@ class TestGarbage:
             (logging.WARNING, "sarameya.embedded.network.server")
         ]
 
-    async def test_a_stream_that_ends_inside_a_frame_is_told_from_one_that_ends(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_stream_that_ends_inside_a_frame_is_detected(self, caplog: pytest.LogCaptureFixture) -> None:
         async with memory_cluster() as cluster:
             async with connected(cluster) as polite:
                 await polite.ask(METADATA)

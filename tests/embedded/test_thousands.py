@@ -1,4 +1,4 @@
-"""Thousands of connections and of members: idle, they take no steps and no memory; busy, each takes its own share."""
+"""Thousands of connections and members. Idle ones take no steps and no more memory; the cost of busy ones is linear."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSIONS = request(ApiVersionsRequest, 3, client_software_name="x", client_softw
 
 @asynccontextmanager
 async def clients(cluster: EmbeddedCluster, count: int) -> AsyncIterator[list[WireClient]]:
-    """So many connections, on each of which a request has been answered."""
+    """Return so many connections, each after one answered request."""
     async with AsyncExitStack() as stack:
         made = [await stack.enter_async_context(connected(cluster)) for _ in range(count)]
         for client in made:
@@ -37,19 +37,19 @@ async def clients(cluster: EmbeddedCluster, count: int) -> AsyncIterator[list[Wi
 
 
 def held() -> int:
-    """Blocks of memory that Python has in use."""
+    """Return the number of memory blocks that Python uses."""
     gc.collect()
     return sys.getallocatedblocks()
 
 
-async def test_thousands_of_idle_connections_take_no_steps_and_no_more_memory(autojump_clock: MockClock) -> None:
+async def test_idle_connections_take_no_steps_and_no_more_memory(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, clients(cluster, CONNECTIONS):
         before = held()
         assert await counted().of(1, an_hour) <= 2  # our own
         assert held() - before < 100
 
 
-async def test_request_costs_the_same_beside_thousands_of_idle_connections(autojump_clock: MockClock) -> None:
+async def test_request_cost_ignores_idle_connections(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, connected(cluster) as busy:
         steps = counted()
         alone = await steps.of(100, lambda: busy.ask(VERSIONS))
@@ -71,7 +71,7 @@ async def test_thousands_of_connections_that_end_leave_nothing_behind(autojump_c
 
 
 def group_of(members: int) -> tuple[ApiKit, list[str]]:
-    """A stable group, and its members' ids."""
+    """Return a stable group and its members' ids."""
     kit = ApiKit(settings=BrokerSettings(groups=CoordinatorConfig(initial_rebalance_delay=3.0)))
     waiting = [kit.ask(join(version=3, timeout=60_000)) for _ in range(members)]
     kit.sleep(10)
@@ -83,7 +83,7 @@ def group_of(members: int) -> tuple[ApiKit, list[str]]:
 
 
 def calls_of_a_heartbeat(members: int) -> float:
-    """How many functions are called for one, the wire's included, in a group of so many members."""
+    """Return the number of function calls for a heartbeat, wire included, in a group of so many members."""
     kit, ids = group_of(members)
     calls = 0
 
@@ -101,13 +101,13 @@ def calls_of_a_heartbeat(members: int) -> float:
     return calls / 50
 
 
-def test_heartbeat_costs_the_same_among_thousands_of_members_as_among_fifty() -> None:
+def test_heartbeat_cost_does_not_grow_with_the_group() -> None:
     few, many = calls_of_a_heartbeat(50), calls_of_a_heartbeat(2_000)
     assert many < 1.2 * few
 
 
-def test_thousands_of_members_that_are_silent_are_dealt_with_once() -> None:
-    """Each is expelled when its session is over; the group is empty then, and nothing is left to be done."""
+def test_thousands_of_silent_members_expire_once() -> None:
+    """Each is removed at the end of its session. The group is empty then, and no deadline is left."""
     kit, ids = group_of(2_000)
     kit.sleep(45)
     assert kit.answer(heartbeat(ids[0])).error_code == 0

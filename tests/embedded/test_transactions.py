@@ -1,4 +1,4 @@
-"""Transactions as a log knows them (KIP-98): what is decided, what was aborted, and what of it readers are shown."""
+"""Transactions in a log (KIP-98): which have ended, which were aborted, and what consumers may read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ONE, OTHER = 1001, 1002
 
 
 def transactional(log: PartitionLog, producer_id: int, *values: bytes, epoch: int = 0) -> int:
-    """Append one batch of the producer's transaction; its base offset."""
+    """Append one batch of the producer's transaction. Return its base offset."""
     data = build(
         [(1_000, None, value, ()) for value in values or (b"v",)],
         producer_id=producer_id,
@@ -48,7 +48,7 @@ def stable(log: PartitionLog) -> int:
 
 class TestMarkers:
     @pytest.mark.parametrize("committed", [True, False])
-    def test_marker_is_a_control_batch_of_one_record_that_can_be_read(self, committed: bool) -> None:
+    def test_marker_is_a_readable_control_batch_of_one_record(self, committed: bool) -> None:
         (raw,) = split(build_marker(ONE, 3, 1_000, committed=committed, coordinator_epoch=7), T0, 0)
         assert (raw.is_control, raw.is_transactional, raw.producer_id, raw.producer_epoch) == (True, True, ONE, 3)
         (record,) = decode(raw, T0)
@@ -80,7 +80,7 @@ class TestLastStableOffset:
         end(log, OTHER, committed=False)
         assert stable(log) == log.end_offset == 6
 
-    def test_transaction_is_decided_only_when_its_marker_is_replicated(self) -> None:
+    def test_transaction_ends_when_its_marker_is_replicated(self) -> None:
         log = PartitionLog(T0)
         transactional(log, ONE)
         marker = end(log, ONE, committed=True)
@@ -173,7 +173,7 @@ class TestOffsetIndex:
 
 
 class TestProducers:
-    def test_sequences_go_on_behind_a_marker_and_start_anew_under_a_new_epoch(self) -> None:
+    def test_sequences_continue_after_a_marker_of_the_same_epoch(self) -> None:
         log = PartitionLog(T0)
         transactional(log, ONE)
         end(log, ONE, committed=True)
@@ -193,7 +193,7 @@ class TestProducers:
             end(log, ONE, committed=True, epoch=0)
         assert (refused.value.code, log.end_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, 1)
 
-    def test_batch_of_an_epoch_that_only_a_marker_has_shown_begins_at_zero(self) -> None:
+    def test_first_batch_after_a_marker_s_new_epoch_has_sequence_zero(self) -> None:
         log = PartitionLog(T0)
         end(log, ONE, committed=True, epoch=1)
         data = build([(1, None, b"v", ())], producer_id=ONE, producer_epoch=1, base_sequence=4)
@@ -206,9 +206,7 @@ Step = st.tuples(st.sampled_from([ONE, OTHER, 1003, None]), st.sampled_from(["wr
 
 
 @given(st.lists(Step, max_size=40), st.integers(0, 2**32))
-def test_reader_of_what_is_committed_sees_what_was_committed_in_any_pieces(
-    steps: list[tuple[int | None, str]], seed: int
-) -> None:
+def test_read_committed_in_any_pieces_returns_committed_records(steps: list[tuple[int | None, str]], seed: int) -> None:
     log, rng = PartitionLog(T0), random.Random(seed)
     fate: dict[int, str] = {}
     """By base offset: open, then commit or abort; written without a transaction, commit."""

@@ -1,7 +1,7 @@
-"""What the documents on the coordinator work through, each by name: the broker's half of a rebalance.
+"""Worked examples of the documents on the coordinator, each by name: the broker's half of a rebalance.
 
-Document 002 follows a heartbeat through a coordinator of Kafka 0.9; 000 and 004 follow joins and syncs. Which group a
-coordinator has is tested beside the hash: `protocol/test_offsets_partition.py`.
+Document 002 follows a heartbeat through a coordinator of Kafka 0.9; 000 and 004 follow joins and syncs. The choice of a
+coordinator is tested beside the hash: `protocol/test_offsets_partition.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
 def test_document_002_heartbeat_checks_in_their_order(
     served: ErrorCode, state: str, who: str, generation: int, answer: ErrorCode
 ) -> None:
-    """Where one can, a row meets conditions of those behind it too, so that the order decides."""
+    """Each row also meets the conditions of later rows where possible, so that the order decides."""
     refusal = NONE
     kit = Kit(config(heartbeat_checks=STATE_FIRST), serves=lambda group_id: refusal)
     member_id = "member"
@@ -68,7 +68,7 @@ def test_document_002_heartbeat_checks_in_their_order(
     assert kit.heartbeat(member_id if who == "member" else "ghost", generation) is answer
 
 
-def test_document_002_heartbeat_checks_are_not_the_default_which_is_todays_kafka() -> None:
+def test_document_002_heartbeat_checks_are_not_the_default() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -80,7 +80,7 @@ def test_document_002_heartbeat_checks_are_not_the_default_which_is_todays_kafka
 # --- 002: the delayed heartbeat ------------------------------------------------------------------------------------
 
 
-def test_document_002_next_expiry_completes_the_delayed_heartbeat_and_puts_in_a_new_one() -> None:
+def test_document_002_heartbeat_replaces_the_delayed_one() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1)
     purgatory, key = kit.coordinator._rebalancer.sessions.purgatory, MemberKey(GROUP, member_id)
@@ -91,7 +91,7 @@ def test_document_002_next_expiry_completes_the_delayed_heartbeat_and_puts_in_a_
 
 
 @pytest.mark.parametrize("waits_for", ["join answer", "sync answer"])
-def test_document_002_member_that_waits_for_an_answer_is_kept_alive(waits_for: str) -> None:
+def test_document_002_held_request_keeps_the_member_alive(waits_for: str) -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -107,7 +107,7 @@ def test_document_002_member_that_waits_for_an_answer_is_kept_alive(waits_for: s
     assert kit.coordinator._rebalancer.sessions.purgatory.watched(MemberKey(GROUP, silent)) == 0
 
 
-def test_document_002_member_that_leaves_lets_its_delayed_heartbeat_go() -> None:
+def test_document_002_leave_completes_the_delayed_heartbeat() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1)
     kit.leave(member_id)
@@ -128,7 +128,7 @@ def test_document_002_member_that_fails_begins_a_round(state: GroupState) -> Non
     assert (kit.state, kit.member_ids) == (GroupState.PREPARING_REBALANCE, [first])
 
 
-def test_document_002_member_that_fails_in_preparing_rebalance_may_end_the_wait_for_it() -> None:
+def test_document_002_expiry_may_end_the_join_phase() -> None:
     kit = Kit()
     first, _second = kit.stable(2)
     waiting = kit.join(first)
@@ -136,7 +136,7 @@ def test_document_002_member_that_fails_in_preparing_rebalance_may_end_the_wait_
     assert (waiting.answer.generation, kit.state) == (3, GroupState.COMPLETING_REBALANCE)
 
 
-def test_document_002_member_of_a_dead_group_that_fails_changes_nothing() -> None:
+def test_document_002_expiry_in_a_dead_group_changes_nothing() -> None:
     kit = Kit()
     kit.stable(1)
     kit.coordinator.unload(GROUP, kit.now)
@@ -167,7 +167,7 @@ def test_documents_join_and_sync_lead_through_the_states() -> None:
     assert kit.state is GroupState.EMPTY
 
 
-def test_documents_join_phase_ends_at_the_rebalance_timeout_without_those_that_did_not_join() -> None:
+def test_documents_join_phase_ends_at_the_rebalance_timeout() -> None:
     kit = Kit()
     first, second, third = kit.stable(3)
     waiting = [kit.join(first), kit.join(second)]
@@ -180,7 +180,7 @@ def test_documents_join_phase_ends_at_the_rebalance_timeout_without_those_that_d
     assert kit.heartbeat(third) is UNKNOWN
 
 
-def test_documents_leader_is_the_first_to_have_joined_and_another_if_it_goes() -> None:
+def test_documents_leader_is_the_first_member_to_join() -> None:
     kit = Kit()
     first, second, third = kit.stable(3)
     assert kit.group.leader == first
@@ -190,7 +190,7 @@ def test_documents_leader_is_the_first_to_have_joined_and_another_if_it_goes() -
     assert [len(reply.answer.members) for reply in replies] == [0, 2], "the leader alone is told of the others"
 
 
-def test_documents_generation_fences_whoever_slept_through_its_removal() -> None:
+def test_documents_generation_fences_a_removed_member() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.leave(first)

@@ -1,4 +1,4 @@
-"""A client that speaks raw requests over any stream, one connection, and keeps the answers in their order."""
+"""A client that sends raw requests on one connection over any stream, and returns the responses in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WireClient:
         await self.stream.send_all(bytes(request.encode(header=True, framed=True)))
 
     async def receive(self) -> Any:
-        """The answer to the earliest request not yet answered. Raises EOFError if the broker hung up."""
+        """Return the response to the earliest unanswered request. Raise EOFError if the broker hung up."""
         size = int.from_bytes(await self._take(4), "big")
         header = self._awaited.pop(0)
         answer = ResponseClassRegistry.get_response_class(header).decode(await self._take(size), header=True)

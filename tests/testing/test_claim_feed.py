@@ -1,4 +1,4 @@
-"""`ClaimFeed`: what a handler notices of it is what it would notice of a group."""
+"""`ClaimFeed`: a handler sees what it would see in a group."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class Recorder(ConsumerGroupHandler):
-    """Keeps and marks every message, and what is called; `on_message` may do more before the mark."""
+    """Records and marks every message, and records calls. `on_message` may do more before the mark."""
 
     def __init__(self, on_message: Callable[[Session, Message], Awaitable[object]] | None = None) -> None:
         self.calls: list[str] = []
@@ -90,7 +90,7 @@ def seen(feed: ClaimFeed, kind: type[Any]) -> list[Any]:
     return [event for event in feed.events if isinstance(event, kind)]
 
 
-async def test_handler_is_given_what_was_sent_and_its_marks_are_committed_at_the_end(
+async def test_sent_messages_are_handled_and_marks_committed(
     autojump_clock: MockClock,
 ) -> None:
     feed, handler = ClaimFeed("orders", 3, at=100), Recorder()
@@ -136,7 +136,7 @@ async def test_it_ends_when_the_handler_asks_for_more_and_not_before(autojump_cl
     assert feed.committed == 3
 
 
-async def test_a_partition_that_goes_at_once_leaves_the_rest_to_the_next_session(autojump_clock: MockClock) -> None:
+async def test_end_now_leaves_unread_messages_to_the_next_session(autojump_clock: MockClock) -> None:
     async def end(session: Session, message: Message) -> None:
         if message.offset == 1:
             feed.end(now=True)
@@ -150,7 +150,7 @@ async def test_a_partition_that_goes_at_once_leaves_the_rest_to_the_next_session
     assert (second.offsets, feed.committed) == ([2, 3], 4)
 
 
-async def test_a_lost_membership_commits_nothing_and_what_was_marked_comes_again(autojump_clock: MockClock) -> None:
+async def test_lost_membership_redelivers_marked_messages(autojump_clock: MockClock) -> None:
     feed, first, second = filled(2), Recorder(), Recorder()
     feed.lose()
     feed.send(b"for the next one")
@@ -162,7 +162,7 @@ async def test_a_lost_membership_commits_nothing_and_what_was_marked_comes_again
     assert (second.offsets, feed.committed) == ([0, 1, 2], 3)
 
 
-async def test_after_a_loss_the_handlers_own_commit_fails_and_ends_nothing_else(autojump_clock: MockClock) -> None:
+async def test_commit_after_a_loss_fails_alone(autojump_clock: MockClock) -> None:
     errors: list[CommitError] = []
 
     async def commit(session: Session, message: Message) -> None:
@@ -202,7 +202,7 @@ async def test_only_what_reading_may_raise_can_be_what_it_fails_with() -> None:
         ClaimFeed().fail(ValueError("mine"))  # type: ignore[arg-type]
 
 
-async def test_what_the_handler_raises_is_raised_with_its_place_and_earlier_marks_are_committed(
+async def test_handler_error_has_its_offset_and_keeps_marks(
     autojump_clock: MockClock,
 ) -> None:
     async def refuse(session: Session, message: Message) -> None:
@@ -251,7 +251,7 @@ async def test_a_handler_that_takes_too_long_is_backpressured(autojump_clock: Mo
     assert seen(feed, PartitionBackpressured)
 
 
-async def test_a_handler_that_does_not_end_is_cancelled_after_its_grace(autojump_clock: MockClock) -> None:
+async def test_handler_that_does_not_end_is_cancelled_after_its_grace(autojump_clock: MockClock) -> None:
     async def hang(session: Session, message: Message) -> None:
         feed.end(now=True)
         await trio.sleep_forever()
@@ -280,7 +280,7 @@ async def test_interceptors_see_messages_and_commits(autojump_clock: MockClock) 
     assert doubles.commits == [2]
 
 
-async def test_commits_are_retried_or_end_the_membership_by_what_they_are_answered(autojump_clock: MockClock) -> None:
+async def test_commit_error_decides_between_retry_and_end(autojump_clock: MockClock) -> None:
     feed, handler = filled(2), Recorder()
     feed.fail_commits(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2)
     feed.end()
@@ -365,7 +365,7 @@ async def test_handlers_say_where_to_begin_and_ask_what_the_log_has(autojump_clo
     assert handler.offsets == [3, 4]
 
 
-async def test_a_position_that_retention_has_overtaken_meets_the_policy(autojump_clock: MockClock) -> None:
+async def test_position_before_the_log_start_follows_the_policy(autojump_clock: MockClock) -> None:
     feed, handler = filled(5, config=Config(offset_out_of_range="oldest")), Recorder()
     feed.delete_before(3)
     feed.end()

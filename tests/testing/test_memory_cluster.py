@@ -1,4 +1,4 @@
-"""The test kit's cluster: in memory, in virtual time, alike in every run."""
+"""The test kit's cluster: in memory, in virtual time, the same in every run."""
 
 import trio
 import trio.testing

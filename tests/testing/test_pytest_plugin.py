@@ -1,4 +1,4 @@
-"""The pytest plugin, as its users have it: found by its entry point, in a pytest run of their own."""
+"""The pytest plugin as users have it: found by its entry point, in a pytest run of its own."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_group_lives_an_hour_in_memory_and_moments_over_tcp(project: Project) 
     project.passes(with_handler(GROUP).replace("WAIT", "0.1").replace("AT_MOST", "60"), "--sarameya=tcp")
 
 
-def test_cluster_in_memory_asks_for_the_clock_where_the_test_does_not(project: Project) -> None:
+def test_memory_cluster_without_a_clock_fails_the_test(project: Project) -> None:
     said = project.fails(
         with_handler("""
         import pytest

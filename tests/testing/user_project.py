@@ -1,4 +1,4 @@
-"""A project of a user's, that has Sarameya and its pytest plugin installed."""
+"""A user's project with Sarameya and its pytest plugin installed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Project:
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def run(self, test: str, *options: str) -> subprocess.CompletedProcess[str]:
-        """Run pytest over a module of this text."""
+        """Run pytest on a module with this text."""
         (self.tests / "test_it.py").write_text(test)
         return self.pytest(*options)
 
@@ -44,7 +44,7 @@ class Project:
         assert (done.returncode, f"{count} passed" in done.stdout) == (0, True), done.stdout + done.stderr
 
     def fails(self, test: str, *options: str) -> str:
-        """What it says, in one line."""
+        """Run the module, which must fail, and return the failure in one line."""
         done = self.run(test, *options)
         assert done.returncode == 1, done.stdout + done.stderr
         return " ".join(done.stdout.replace("|", " ").split())
