@@ -168,7 +168,7 @@ class TestOffsetIndex:
             index.add(number * 2000, 2000, number)
         # Entries at batch 3 (6,000 bytes before it), 6 and 9.
         assert [index.bound(position) for position in (0, 6000, 6001, 18_000, 18_001)] == [3, 3, 6, 9, None]
-        index.cut_off(6)
+        index.truncate(6)
         assert (index.bound(0), index.bound(6001)) == (3, None)
 
 
@@ -246,7 +246,7 @@ def test_log_cut_off_knows_what_it_knew_when_it_ended_there(
             index.end(producer_id, offset, aborted=step == "abort")
         known.append((list(index.open_producers), index.aborted(0, 10**6)))
     cut = data.draw(st.integers(0, len(steps)))
-    index.cut_off(cut)
+    index.truncate(cut)
     assert (list(index.open_producers), index.aborted(0, 10**6)) == known[cut]
 
 

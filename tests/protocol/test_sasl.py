@@ -182,7 +182,7 @@ def answered(word: bytes = b"", *, error: int = 0, lifetime: int = 0) -> Any:
     return SaslAuthenticateResponse(error_code=error, error_message=None, auth_bytes=word, session_lifetime_ms=lifetime)
 
 
-class TestGate:
+class TestSaslServerAuthenticator:
     """The embedded broker's half."""
 
     @given(
@@ -190,55 +190,55 @@ class TestGate:
         st.sampled_from(("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER")),
     )
     def test_no_word_of_a_client_s_raises_anything(self, words: list[bytes], mechanism: str) -> None:
-        gate = SaslServerAuthenticator(SaslConfig(users={"a": "b"}, tokens={"t": "a"}), random.Random(0))
-        gate.take(handshake(mechanism), 0.0)
+        authenticator = SaslServerAuthenticator(SaslConfig(users={"a": "b"}, tokens={"t": "a"}), random.Random(0))
+        authenticator.handle(handshake(mechanism), 0.0)
         for word in words:
-            answer = gate.take(said(word), 0.0)
+            answer = authenticator.handle(said(word), 0.0)
             if answer.error_code:
-                assert gate.is_closed
+                assert authenticator.is_closed
                 break
             assert answer.auth_bytes is not None
 
     def test_who_is_not_known_is_told_the_versions_and_nothing_else(self) -> None:
-        gate = SaslServerAuthenticator(SaslConfig(), random.Random(0))
-        assert gate.take(asked(Api.API_VERSIONS), 0.0) is None
+        authenticator = SaslServerAuthenticator(SaslConfig(), random.Random(0))
+        assert authenticator.handle(asked(Api.API_VERSIONS), 0.0) is None
         for api in (Api.METADATA, Api.SASL_AUTHENTICATE):
             with pytest.raises(ProtocolError, match=f"{api.name} while UNKNOWN"):
-                gate.take(asked(api), 0.0)
+                authenticator.handle(asked(api), 0.0)
 
     def test_nothing_else_is_taken_in_the_middle(self) -> None:
-        gate = SaslServerAuthenticator(SaslConfig(), random.Random(0))
-        gate.take(handshake("PLAIN"), 0.0)
+        authenticator = SaslServerAuthenticator(SaslConfig(), random.Random(0))
+        authenticator.handle(handshake("PLAIN"), 0.0)
         for api in (Api.METADATA, Api.API_VERSIONS, Api.SASL_HANDSHAKE):
             with pytest.raises(ProtocolError, match="while CONVERSING"):
-                gate.take(asked(api), 0.0)
+                authenticator.handle(asked(api), 0.0)
 
     def test_who_is_known_is_so_for_a_time(self) -> None:
-        gate = SaslServerAuthenticator(SaslConfig(users={"a": "b"}, lifetime=10.0), random.Random(0))
-        gate.take(handshake("PLAIN"), 0.0)
-        assert gate.take(said(b"\0a\0b"), 0.0).session_lifetime_ms == 10_000
-        assert gate.take(asked(Api.METADATA), 9.9) is None
+        authenticator = SaslServerAuthenticator(SaslConfig(users={"a": "b"}, lifetime=10.0), random.Random(0))
+        authenticator.handle(handshake("PLAIN"), 0.0)
+        assert authenticator.handle(said(b"\0a\0b"), 0.0).session_lifetime_ms == 10_000
+        assert authenticator.handle(asked(Api.METADATA), 9.9) is None
         with pytest.raises(ProtocolError, match="METADATA while KNOWN"):
-            gate.take(asked(Api.METADATA), 10.0)
-        assert gate.take(handshake("PLAIN"), 11.0).error_code == 0
+            authenticator.handle(asked(Api.METADATA), 10.0)
+        assert authenticator.handle(handshake("PLAIN"), 11.0).error_code == 0
 
     def test_who_is_known_is_renewed_once_a_second_where_that_is_wanted(self) -> None:
-        gate = SaslServerAuthenticator(SaslConfig(users={"a": "b"}, lifetime=0.9), random.Random(0))
-        gate.take(handshake("PLAIN"), 0.0)
-        gate.take(said(b"\0a\0b"), 0.0)
+        authenticator = SaslServerAuthenticator(SaslConfig(users={"a": "b"}, lifetime=0.9), random.Random(0))
+        authenticator.handle(handshake("PLAIN"), 0.0)
+        authenticator.handle(said(b"\0a\0b"), 0.0)
         for now in (0.1, 1.1):
-            assert gate.take(handshake("PLAIN"), now).error_code == 0
-            assert gate.take(said(b"\0a\0b"), now).error_code == 0
-            assert gate.take(handshake("PLAIN"), now + 0.8).error_code == ErrorCode.ILLEGAL_SASL_STATE
-            assert gate.take(asked(Api.METADATA), now + 0.85) is None
+            assert authenticator.handle(handshake("PLAIN"), now).error_code == 0
+            assert authenticator.handle(said(b"\0a\0b"), now).error_code == 0
+            assert authenticator.handle(handshake("PLAIN"), now + 0.8).error_code == ErrorCode.ILLEGAL_SASL_STATE
+            assert authenticator.handle(asked(Api.METADATA), now + 0.85) is None
         with pytest.raises(ProtocolError, match="SASL_HANDSHAKE while KNOWN"):
-            gate.take(handshake("PLAIN"), 2.05)
+            authenticator.handle(handshake("PLAIN"), 2.05)
 
     def test_who_is_known_for_good_is_not_renewed(self) -> None:
-        gate = SaslServerAuthenticator(SaslConfig(users={"a": "b"}), random.Random(0))
-        gate.take(handshake("PLAIN"), 0.0)
-        gate.take(said(b"\0a\0b"), 0.0)
-        assert gate.take(handshake("PLAIN"), 5.0).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        authenticator = SaslServerAuthenticator(SaslConfig(users={"a": "b"}), random.Random(0))
+        authenticator.handle(handshake("PLAIN"), 0.0)
+        authenticator.handle(said(b"\0a\0b"), 0.0)
+        assert authenticator.handle(handshake("PLAIN"), 5.0).error_code == ErrorCode.ILLEGAL_SASL_STATE
 
     def test_mechanism_that_there_is_not(self) -> None:
         with pytest.raises(ConfigError, match=r"mechanisms = .*: .'GSSAPI'. are not supported"):

@@ -66,7 +66,7 @@ class Fault:
             request.api is self.api
             and self.broker_id in (None, node_id)
             and self.client_id in (None, request.client_id)
-            and (self.group_id is None or self.group_id in groups_named(request.body))
+            and (self.group_id is None or self.group_id in _groups_named(request.body))
         )
 
 
@@ -107,12 +107,8 @@ class Faults:
         return None
 
 
-def groups_named(body: Any) -> set[str]:
-    """Return the group ids in a request, in whatever fields its API has them."""
-    return set(_groups_named(body))
-
-
 def _groups_named(body: Any) -> Iterator[str]:
+    """Yield the group ids in a request, in whatever fields its API has them."""
     for name in ("group_id", "key"):
         group = getattr(body, name, None)
         if isinstance(group, str):

@@ -11,8 +11,9 @@ from kafka.protocol.consumer import OffsetFetchResponse
 
 from sarameya.embedded.apis.call import Call
 from sarameya.embedded.groups.model.messages import OffsetFetchResult
+from sarameya.embedded.groups.offset_rules import NO_COMMIT
 from sarameya.error_codes import ErrorCode
-from sarameya.model import CommittedOffset, TopicPartition, by_topic
+from sarameya.model import TopicPartition, by_topic
 
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = _Topic.OffsetFetchResponsePartition
@@ -22,8 +23,6 @@ _GroupPartition = _GroupTopic.OffsetFetchResponsePartitions
 
 _HAS_GROUP_ERROR = 2
 """First version in which an error of the group is returned once, not for each partition."""
-
-_NO_OFFSET = CommittedOffset(-1)
 
 
 def answer(call: Call) -> None:
@@ -83,7 +82,7 @@ def _topics(fetched: OffsetFetchResult, wanted: Any, topic_type: Any, partition_
 
 
 def _partition(partition_type: Any, partition: TopicPartition, fetched: OffsetFetchResult) -> Any:
-    committed = fetched.offsets.get(partition, _NO_OFFSET)
+    committed = fetched.offsets.get(partition, NO_COMMIT)
     return partition_type(
         partition_index=partition.partition,
         committed_offset=committed.offset,
