@@ -7,9 +7,6 @@ from __future__ import annotations
 
 Claims = dict[tuple[str, str], tuple[str, ...]]
 
-DRAWN = {("README", "", 0)}
-"""A drawing in which nothing is named: (page, language, which of them)."""
-
 
 def _of(page: str, claims: dict[str, str]) -> Claims:
     """Claims of tests/docs/test_<page>_page.py; `language: test test ...`, one for each block."""

@@ -17,7 +17,7 @@ import pytest
 
 from bench.__main__ import argument_parser, load_benches
 from sarameya.service.cli import build_parser
-from tests.docs.claims import CLAIMS, DRAWN, Claims
+from tests.docs.claims import CLAIMS, Claims
 from tests.docs.pages import INDENTED, PAGES, ROOT, Block, code, inline
 from tests.service.test_help import parsers
 
@@ -36,8 +36,7 @@ def claimants(blocks: list[Block], claims: Claims) -> Iterator[tuple[Block, list
             yield block, [COMMANDS]
             continue
         key, number = (block.page, block.language), next(numbers[block.page, block.language])
-        named = list(claims.get(key, ())[number : number + 1])
-        yield block, [*named, *(["drawn"] if (*key, number) in DRAWN else [])]
+        yield block, list(claims.get(key, ())[number : number + 1])
 
 
 def unclaimed(name: str, text: str, claims: Claims) -> list[str]:
@@ -71,10 +70,7 @@ def test_no_claim_is_to_a_block_that_is_not_there() -> None:
         there.update(
             (name, block.language) for block, tests in claimants(code(text, name), CLAIMS) if COMMANDS not in tests
         )
-    there.subtract((page, language) for page, language, _ in DRAWN)
-    assert {key: len(tests) for key, tests in CLAIMS.items()} == {
-        key: number for key, number in there.items() if number
-    }
+    assert {key: len(tests) for key, tests in CLAIMS.items()} == there
 
 
 OTHER_FENCES = {
