@@ -24,8 +24,9 @@ import trio
 from trio.testing import MockClock
 
 from sarameya import Config, ConsumerGroup, Event, TopicPartition
-from sarameya.embedded import EmbeddedCluster, apis, server
+from sarameya.embedded import EmbeddedCluster, apis
 from sarameya.embedded.apis import Call
+from sarameya.embedded.network import server
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.observe import ConnectionLost
