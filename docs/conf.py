@@ -13,6 +13,7 @@ from typing import Any
 
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, GoogleDocstring
 from sphinx.util import logging
 
 project = "Sarameya"
@@ -46,11 +47,16 @@ nitpick_ignore_regex = [
     ("py:class", r"sarameya_handlers\.spark\.tables\.row_count\.RowCount"),
 ]
 
+_SECTIONS = Config(napoleon_use_ivar=True, napoleon_use_rtype=False)
+
 
 def _read_docstring(_: Sphinx, what: str, name: str, obj: Any, __: Any, lines: list[str]) -> None:
     """Fields are told of by their class; whatever else is shown says itself what it is, in a Markdown of few means."""
     if what != "attribute" and not any(line.strip() for line in lines):
         logging.getLogger(__name__).warning("%s %s has no docstring", what, name, type="autodoc", subtype="docstring")
+    if what in ("module", "class", "exception", "function", "method"):
+        # Not as an extension: that would read the docstring of an attribute as "type: description".
+        lines[:] = GoogleDocstring(lines, _SECTIONS, what=what, name=name, obj=obj).lines()
     lines[:] = restructured(lines)
 
 
