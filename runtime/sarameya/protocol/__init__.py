@@ -1,1 +1,4 @@
-"""The pure half: state machines and byte formats. No trio, no sockets, no clock; `now` is an argument."""
+"""The pure half of the client: state machines and byte formats.
+
+No trio, no sockets and no clock: the current time (`now`) is an argument.
+"""

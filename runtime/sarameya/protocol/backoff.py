@@ -1,4 +1,4 @@
-"""The one backoff: exponential, jittered, bounded. Pure: the random source and the time are arguments."""
+"""Exponential, jittered, bounded backoff, the only one in the project. Pure: random source and time are arguments."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sarameya.config import Config
 
 @attrs.frozen(slots=True)
 class Backoff:
-    """`delay(attempt)`: initial · 2^(attempt−1), ±20 % of jitter, but never more than `maximum` (KIP-580).
+    """Delays between retries: initial · 2^(attempt-1), ±20 % of jitter, at most `maximum` (KIP-580).
 
-    Seconds throughout. Jitter keeps members that failed together from returning together. `max_attempts` and
-    `max_seconds` bound what is being tried again: see `gives_up`.
+    All times are seconds. Jitter keeps members that failed together from returning together. `max_attempts` and
+    `max_seconds` bound the retries (see `gives_up`).
     """
 
     initial: float
@@ -27,7 +27,7 @@ class Backoff:
 
     @classmethod
     def of(cls, config: Config, rng: random.Random | None = None) -> Backoff:
-        """The backoff a configuration asks for; an `rng` with a seed makes its delays the same in every run."""
+        """Return the backoff of a configuration. A seeded `rng` gives the same delays in every run."""
         return cls(
             config.retry_backoff,
             config.retry_backoff_max,
@@ -37,24 +37,24 @@ class Backoff:
         )
 
     def delay(self, attempt: int) -> float:
-        """Seconds to wait before retry number `attempt` (the first is 1)."""
+        """Return the seconds to wait before retry number `attempt` (the first is 1)."""
         # The exponent is capped: 2**1000 would overflow a float long before `min` could help.
         bare = min(self.initial * 2.0 ** min(attempt - 1, 30), self.maximum)
         return min(bare * self.rng.uniform(1 - self.jitter, 1 + self.jitter), self.maximum)
 
     def gives_up(self, attempts: Attempts, now: float) -> bool:
-        """Whether what has been tried so often, and for so long, is not to be tried once more."""
+        """Return whether the attempts have reached `max_attempts` or `max_seconds`."""
         return attempts.attempt > self.max_attempts or now - attempts.since >= self.max_seconds
 
 
 @attrs.frozen(slots=True)
 class Attempts:
-    """What is being tried again: visible to observers, so that silence is never mistaken for health."""
+    """Retries of one operation. Observers see them, so that silence is never mistaken for health."""
 
     attempt: int
-    """The number of the retry that comes next; as many tries have failed."""
+    """Number of the next retry, which is also the number of failed tries."""
     since: float
-    """When the first try failed, on the caller's clock."""
+    """Time of the first failure, on the caller's clock."""
     cause: str
 
     @staticmethod

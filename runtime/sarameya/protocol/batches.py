@@ -1,7 +1,7 @@
-"""Batch headers: what a stretch of a log says about itself before anything is decoded.
+"""Batch headers: the facts about a stretch of a log that are known before anything is decoded.
 
-`split` walks over record batches (v2, KIP-98) and message-set entries (v0, v1), so that a position can move on
-before, or without, decoding. What is inside a batch is the matter of `records` and `legacy_records`.
+`split` iterates over record batches (v2, KIP-98) and message-set entries (v0, v1), so that a position can advance
+before decoding, or without it. `records` and `legacy_records` read the inside of a batch.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from sarameya.protocol.compression import Codec
 # offset int64, length int32, then: v2 leader epoch int32 | v0, v1 crc uint32, then magic int8
 _PREFIX = struct.Struct(">qiib")
 LOG_OVERHEAD = 12
-"""Offset and length, which the length does not count."""
+"""Bytes of offset and length, which the length field does not count."""
 V2_HEADER = struct.Struct(">qiibIhiqqqhii")
-"""Base offset, length, leader epoch, magic, CRC-32C, attributes, last offset delta, base timestamp, max
-timestamp, producer id, producer epoch, base sequence, record count."""
+"""The header of a v2 batch.
+
+Base offset, length, leader epoch, magic, CRC-32C, attributes, last offset delta, base timestamp, max timestamp,
+producer id, producer epoch, base sequence, record count.
+"""
 _CRC = struct.Struct(">I")
 _V2_CRC_AT, _V2_CRC_FROM = 17, 21
 _LEGACY_CRC_AT, _LEGACY_CRC_FROM = 12, 16
@@ -34,11 +37,11 @@ _LEGACY_ATTRIBUTES_AT, _LEGACY_TIMESTAMP_AT = 17, 18
 _SMALLEST = {0: 14, 1: 22, 2: V2_HEADER.size - LOG_OVERHEAD}
 
 _OFFSETS_END = 2**63 - 1
-"""No batch reaches it: the position behind a batch is an int64 on the wire too."""
+"""The offset that no batch reaches: the position after a batch is an int64 on the wire too."""
 
 _crc32c: Callable[[bytes], int] = google_crc32c.value
 if google_crc32c.implementation != "c":
-    # aiokafka's is compiled too, mostly; what google-crc32c falls back on takes ten times as long as the decoding.
+    # aiokafka's is usually compiled, too. The fallback of google-crc32c takes ten times as long as the decoding.
     _crc32c = calc_crc32c
     logging.getLogger(__name__).warning(
         "google-crc32c's compiled half is missing; checking CRCs will be about ten times slower "
@@ -46,16 +49,16 @@ if google_crc32c.implementation != "c":
     )
 
 CODEC_MASK = 0x07
-# Looked up once: what is asked of every batch.
+# Looked up once, since every batch needs them.
 _NO_TIMESTAMP_TYPE, _CREATE_TIME, _LOG_APPEND_TIME = TimestampType
 _CODECS = tuple(Codec)
 _TIMESTAMP_MASK, _TRANSACTIONAL_MASK, _CONTROL_MASK = 0x08, 0x10, 0x20
 
 
 class RawBatch(msgspec.Struct, frozen=True, gc=False):
-    """One batch (v2) or message-set entry (v0, v1), undecoded: what its header says, and where its bytes are.
+    """One undecoded batch (v2) or message-set entry (v0, v1): its header, and where its bytes are.
 
-    A msgspec.Struct as `Message` is, since small messages may come in as many batches.
+    A msgspec.Struct like `Message`, since small messages may come in as many batches.
     """
 
     base_offset: int
@@ -64,31 +67,31 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
     magic: int
     attributes: int
     record_count: int | None
-    """None in the old formats, which do not say."""
+    """Number of records; None in the old formats, which do not state it."""
     producer_id: int
     producer_epoch: int
     base_sequence: int
     base_timestamp: int
-    """What a v2 batch's timestamps are counted from; in the old formats NO_TIMESTAMP."""
+    """Base of a v2 batch's timestamp deltas; NO_TIMESTAMP in the old formats."""
     max_timestamp: int
     log: bytes
-    """What the batch is a part of: all that came of its partition, kept as long as any batch of it."""
+    """All fetched bytes of the partition. They stay in memory as long as any batch of them does."""
     start: int
     end: int
 
     @property
     def data(self) -> bytes:
-        """The batch's bytes, copied."""
+        """A copy of the batch's bytes."""
         return self.log[self.start : self.end]
 
     @property
     def size_bytes(self) -> int:
-        """The batch's size, on the wire and in the log."""
+        """Size of the batch, on the wire and in the log."""
         return self.end - self.start
 
     @property
     def next_offset(self) -> int:
-        """The position behind this batch, also where it is empty, compacted or control-only."""
+        """Position after this batch, also if it is empty, compacted or control-only."""
         return self.last_offset + 1
 
     @property
@@ -111,10 +114,16 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 def split(records: bytes, partition: TopicPartition, position: int) -> Iterator[RawBatch]:
-    """The whole batches in `records`, in order; a last one cut off by the fetch's size limit is left out.
+    """Yield the whole batches in `records`, in order. A last one that the fetch's size limit has cut off is left out.
 
-    `position` is the offset asked for, named in errors until a header has told a better one.
-    Raises CorruptRecordError for a length or an offset that cannot be, UnsupportedFormatError for an unknown magic.
+    Args:
+        records: Fetched bytes of one partition.
+        partition: The partition, for errors.
+        position: The requested offset, named in errors until a header has given a better one.
+
+    Raises:
+        CorruptRecordError: A length or an offset is impossible.
+        UnsupportedFormatError: The magic is unknown.
     """
     at, size, offset = 0, len(records), position
     while size - at >= _PREFIX.size:
@@ -135,7 +144,7 @@ def split(records: bytes, partition: TopicPartition, position: int) -> Iterator[
 
 
 def is_truncated(records: bytes) -> bool:
-    """Whether `records` holds bytes but not one whole batch: the batch is larger than the fetch allowed."""
+    """Return whether `records` has bytes but no whole batch: the batch is larger than the fetch allowed."""
     if len(records) < LOG_OVERHEAD:
         return bool(records)
     (length,) = struct.unpack_from(">i", records, 8)
@@ -143,7 +152,7 @@ def is_truncated(records: bytes) -> bool:
 
 
 def codec_of(raw: RawBatch, partition: TopicPartition) -> Codec:
-    """How the batch is compressed. Raises UnsupportedFormatError for a codec its format does not have."""
+    """Return the compression of the batch. Raises UnsupportedFormatError for a codec that its format does not have."""
     number = raw.attributes & CODEC_MASK
     newest = Codec.ZSTD if raw.magic == 2 else Codec.LZ4  # KIP-110
     if number > newest:
@@ -154,7 +163,7 @@ def codec_of(raw: RawBatch, partition: TopicPartition) -> Codec:
 
 
 def crc_matches(raw: RawBatch) -> bool:
-    """Whether the checksum in the header is that of the bytes it covers."""
+    """Return whether the checksum in the header fits the bytes that it covers."""
     if raw.magic == 2:
         at, actual = _V2_CRC_AT, crc32c(raw.log[raw.start + _V2_CRC_FROM : raw.end])
     else:
@@ -163,7 +172,7 @@ def crc_matches(raw: RawBatch) -> bool:
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli), the checksum of v2 batches."""
+    """Return the CRC-32C (Castagnoli), the checksum of v2 batches."""
     return _crc32c(data)
 
 
@@ -202,7 +211,7 @@ def _v2(log: bytes, start: int, end: int) -> RawBatch:
 
 
 def _legacy(log: bytes, start: int, end: int) -> RawBatch:
-    # The offset of a compressed entry is its last message's; where it begins only decoding tells.
+    # The offset of a compressed entry is that of its last message. Its first offset is known only after decoding.
     offset, _, _, magic = _PREFIX.unpack_from(log, start)
     timestamp = struct.unpack_from(">q", log, start + _LEGACY_TIMESTAMP_AT)[0] if magic == 1 else NO_TIMESTAMP
     return RawBatch(

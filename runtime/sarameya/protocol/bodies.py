@@ -1,12 +1,12 @@
-"""Bodies of requests and answers: bytes -> kafka-python's messages, after its schemas, by a decoder of our own. Pure.
+"""Decoder of request and response bodies: bytes to kafka-python's messages, by kafka-python's schemas. Pure.
 
-kafka-python's decoder trusts who sends: a varint that does not end costs the square of its length, a length beyond the
-frame takes what is there, a count is believed whatever follows, null is let pass where a schema has none, and each
-struct with tagged fields copies all that stands behind it. Here every length is held to the bytes that are there before
-anything is made of them, so that both time and memory grow with the frame and with nothing that it claims.
+kafka-python's own decoder trusts the sender. A varint that does not end costs the square of its length. A length beyond
+the frame takes the bytes that are there. A count is believed whatever follows, null passes where the schema has none,
+and each struct with tagged fields copies all bytes after it. This decoder checks every length against the bytes that
+are present before it makes anything. Time and memory grow with the frame, and not with anything that the frame claims.
 
-For each message and version a function is written out once, as kafka-python does: what is in it is known beforehand.
-Like there, what is made are instances of kafka-python's own classes, without their constructors.
+For each message and version one function is generated, as kafka-python does, since the fields are known beforehand. The
+results are instances of kafka-python's own classes, made without their constructors.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _SIZES = {name: Struct(">" + letter).size for name, letter in _FIXED.items()} | 
 
 @cache
 def body_decoder(message: Any, version: int) -> Decode:
-    """What decodes bodies of `message` (kafka-python's class) in `version`: bytes -> (message, where it ends in them).
+    """Return the decoder of `message` (kafka-python's class) in `version`: bytes -> (message, end of it in the bytes).
 
-    It raises ValueError for bytes that are no such message: cut off, with a null where the schema has none, with a
-    length or a count that cannot be. What may stand behind the end is its caller's to judge.
+    The decoder raises ValueError for malformed bytes: cut off, with a null where the schema has none, with an
+    impossible length or count. The caller judges the bytes after the end.
     """
     writer = _Writer(version, message.flexible_version_q(version))
     writer.struct("body", message._struct, message[None], "    ")
@@ -44,13 +44,13 @@ def body_decoder(message: Any, version: int) -> Decode:
         try:
             return read(data, 0, len(data))
         except (IndexError, error):
-            raise ValueError("it is cut off") from None
+            raise ValueError("the message is cut off") from None
 
     return decode
 
 
 class _Writer:
-    """Writes one function, `read(data, at, end)`, which returns what it has read and where that ends."""
+    """Generator of one function, `read(data, at, end)`, which returns the value and the position after it."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
@@ -87,7 +87,7 @@ class _Writer:
         return name
 
     def struct(self, into: str, struct: Any, data_class: Any, indent: str) -> None:
-        """Read a struct. Fields of fixed size that stand together are unpacked together."""
+        """Read a struct. Adjacent fields of fixed size are unpacked together."""
         self._write(indent, f"{into} = new({self._named(data_class)})", f"{into}._version = {self._version}")
         self._write(indent, f"{into}.tags = {into}.unknown_tags = None")
         together: list[Any] = []
@@ -105,7 +105,7 @@ class _Writer:
             self._write(indent, f"else: at = tagged({into}, {self._tag_readers(struct)}, data, at, end)")
 
     def field(self, into: str, field: Any, indent: str) -> None:
-        """Read one field of whatever type."""
+        """Read one field of any type."""
         nullable = field.nullable_for_version_q(self._version)
         if field.is_array():
             self._array(into, field, nullable, indent)
@@ -140,7 +140,7 @@ class _Writer:
         self._write(indent, f"{', '.join(into)}, = {unpack}(data, at)", f"at += {layout.size}")
 
     def _length(self, into: str, name: str, layout: str, nullable: bool, indent: str) -> str:
-        """Read a length or count into `n`; the indent of what follows where it is not null."""
+        """Read a length or count into `n`. Return the indent for the code that handles a value other than null."""
         if self._flexible:
             self._write(indent, "n = data[at]", "at += 1", "if n > 127: n, at = varint(data, at - 1)", "n -= 1")
         else:
@@ -162,12 +162,12 @@ class _Writer:
         self._write(inner, f"{items} = []", "for _ in range(n):")
         if field.is_struct_array():
             self.struct(item, of, of.data_class, inner + "    ")
-        else:  # an element is never null, wherever the array may be
+        else:  # an element is never null, even if the array may be
             self._simple(item, field.name, of.type_str, False, inner + "    ")
         self._write(inner, f"    {items}.append({item})", f"{into} = {items}")
 
     def _smallest(self, field: Any) -> int:
-        """The fewest bytes that an element can take: so many can be believed."""
+        """Return the fewest bytes that an element can take; they bound the count that is believed."""
         if not field.is_struct():
             return self._smallest_of(field)
         fields = field.untagged_fields(self._version)
@@ -183,7 +183,7 @@ class _Writer:
         return 2 if field.type_str == "string" and not field.is_array() else 4
 
     def _tag_readers(self, struct: Any) -> str:
-        """The name of a table: tag -> name of the field, and what reads it."""
+        """Return the name of a table: tag -> name of the field, and its reader."""
         readers = {}
         for field in struct.tagged_fields(self._version)._tags.values():
             writer = _Writer(self._version, flexible=True)
@@ -193,7 +193,7 @@ class _Writer:
 
 
 def _tagged(item: Any, known: dict[int, tuple[str, Any]], data: bytes | memoryview, at: int, end: int) -> int:
-    """Read the tagged fields of `item` (KIP-482), those that nobody knows left out. Returns where they end."""
+    """Read the tagged fields of `item` (KIP-482), skip unknown ones, and return the position after them."""
     count, at = unsigned_varint(data, at)
     for _ in range(count):
         tag, at = unsigned_varint(data, at)
@@ -205,7 +205,7 @@ def _tagged(item: Any, known: dict[int, tuple[str, Any]], data: bytes | memoryvi
             name, read = known[tag]
             value, read_to = read(data, at, stop)
             if read_to != stop:
-                raise ValueError(f"{name} is of {read_to - at} bytes, not of {size}")
+                raise ValueError(f"{name} has {read_to - at} bytes instead of {size}")
             setattr(item, name, value)
             item.tags = (item.tags or set()) | {name}
         at = stop
@@ -213,19 +213,19 @@ def _tagged(item: Any, known: dict[int, tuple[str, Any]], data: bytes | memoryvi
 
 
 def _uuid(data: bytes | memoryview, at: int) -> UUID | None:
-    """None for all zeros, as kafka-python has it."""
+    """Return the UUID, or None for all zeros, as kafka-python does."""
     found = bytes(data[at : at + 16])
     return UUID(bytes=found) if found != _ZERO_UUID else None
 
 
 def _bits(data: bytes | memoryview, at: int) -> Any:
-    """A set of bits; None where it was not asked for."""
+    """Return a set of bits, or None if it was not requested."""
     found = BitField.from_32_bit_field(_BITS.unpack_from(data, at)[0])
     return None if found == {31} else found
 
 
 def _cut_off(name: str, announced: int, left: int) -> NoReturn:
-    raise ValueError(f"{name}: {announced} were announced, {left} bytes are left")
+    raise ValueError(f"{name}: {announced} announced, {left} bytes left")
 
 
 def _null(name: str) -> NoReturn:

@@ -1,17 +1,17 @@
-"""One budget of bytes for what is fetched and not yet dealt with, shared fairly among partitions. Pure.
+"""Byte budget for fetched messages that are not processed yet, shared fairly among partitions. Pure.
 
-Half of it is dealt out evenly: that much (the floor) a partition can always have. The other half is for whoever wants
-it, but a partition gets no more once that would be beyond its floor by half of what is left, nor beyond it at all once
-that is little: so there is always something for a newcomer, and it takes very many slow partitions to slow down a quick
-one. (Switches share their packet memory so: Choudhury and Hahne's dynamic thresholds, 1998.)
+Half of the budget is divided evenly: a partition can always have that much (its floor). The other half is for any
+partition that needs it. A partition gets nothing beyond its floor once that would exceed half of the remainder, nor
+once the remainder is small. Therefore there is always something for a newcomer, and it takes very many slow partitions
+to slow down a fast one. (Switches share packet memory in this way: Choudhury and Hahne, dynamic thresholds, 1998.)
 
-Bytes on their way count as well: a fetch reserves what it may bring before it goes out. Who comes when all is used up
-may have a floor all the same, so it may be half as much again for a while. What cannot be bounded beforehand is a
-record batch larger than what was asked for, which a broker sends all the same where it is the first of an answer
-(KIP-74).
+Bytes on their way count as well: a fetch reserves the bytes that it may bring before it is sent. A partition that joins
+when everything is in use still gets a floor, so the total may be half as much again for a while. Only a record batch
+larger than requested cannot be bounded beforehand: a broker sends it anyway if it is the first of a response (KIP-74).
 
-Handlers may keep what they have taken. What is kept is given back when its handler says so, and by nothing else, so it
-has a bound of its own (`Share.may_keep_more`): one that is told must not wait for more, or may wait for ever.
+Handlers may keep messages after taking them. Kept bytes return to the budget only when the handler reports that, so
+they have a bound of their own (`Share.may_keep_more`). A handler that is told False must not wait for more messages: it
+could wait for ever.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from collections.abc import Callable, Iterable
 import attrs
 
 _FETCHES = 8
-"""No fetch may bring more than this part of the budget: its answer is in memory twice while it is handed over."""
+"""Divisor of the budget that bounds one fetch: its response is in memory twice while it is handed over."""
 _SMALL = 2**-12
-"""A record batch that takes this part of the budget is small; so are those that are not known yet."""
+"""Fraction of the budget that counts as a small record batch. Batches of unknown size count as small."""
 _WEIGHT = 1 / 8
-"""Of the newest record batches in what is taken for usual: a geometric mean, which a giant hardly changes."""
+"""Weight of the newest record batches in the usual size: a geometric mean, which a giant hardly changes."""
 
 
 class ByteBudget:
-    """`capacity` bytes for any number of shares."""
+    """A budget of `capacity` bytes for any number of shares."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._largest_fetch = max(capacity // _FETCHES, 1)
         self.held = 0
-        """By all shares together."""
+        """Bytes held by all shares together."""
         self.reserved = 0
-        """By fetches that are on their way."""
+        """Bytes reserved by fetches on their way."""
         self._shares: set[Share] = set()
-        # How much of it is each share's, and what shares hold beyond that, added up; as of the shares there were when
-        # it was last dealt out: where many come or go, that is done once.
+        # The floor of each share, and the sum of the bytes that shares hold beyond it, as of the last division. They
+        # are computed once after many shares have come or gone.
         self._floor = capacity // 2
         self._excess = 0
-        # Of that excess, what handlers keep.
+        # The part of that excess that handlers keep.
         self._kept_excess = 0
         self._is_dealt = True
         self._is_tight = False
-        # Where a fetch may ask for more than a floor of each partition, a few could use up the floors of all.
+        # If a fetch may request more than a floor of each partition, a few could use up the floors of all.
         self._leaves_floors = False
-        # Where not even a record batch fits in a floor, not everybody's can be kept.
+        # If not even one record batch fits in a floor, not every floor can be kept free.
         self._exceeds_floors = False
-        # What was last asked for of a partition.
+        # The bytes that the last fetch requested of a partition.
         self._size = 1
         self._at_most = 1
         self._log_batch = max(math.log2(capacity * _SMALL), 0)
@@ -60,23 +60,22 @@ class ByteBudget:
         self._waiting: dict[Callable[[], None], None] = {}
 
     def open(self) -> Share:
-        """A share of it, for a partition that is going to be read. Close it."""
+        """Return a new share, for a partition that is going to be read. Close it afterwards."""
         share = Share(self)
         self._shares.add(share)
         self._is_dealt = False
         return share
 
     def came(self, size: int, batches: int) -> None:
-        """A fetch has brought so many record batches of one partition, of `size` bytes together."""
+        """Record that a fetch has brought `batches` record batches of one partition, `size` bytes together."""
         self._log_batch += (math.log2(max(size / batches, 1)) - self._log_batch) * _WEIGHT
 
     def fetch_size(self, at_most: int) -> int:
-        """How much one fetch may ask for of one partition: `at_most`, or, where many share and little is left, half a
-        floor, or what a record batch takes.
+        """Return the bytes that one fetch may request of one partition.
 
-        (Less than one would be asked for in vain: a broker sends a batch that is larger than its partition's part for
-        one partition of an answer only.) It changes rarely: in a fetch session each change must be told for every
-        partition.
+        That is `at_most` or, if many partitions share and little is left, half a floor or the size of a record batch. A
+        smaller request would be useless: a broker sends a batch larger than its partition's part for one partition of a
+        response only. The result changes rarely, since in a fetch session each change must be sent for every partition.
         """
         self._deal()
         self._at_most = at_most = min(at_most, self._largest_fetch)
@@ -85,7 +84,7 @@ class ByteBudget:
             self._is_tight = self._leaves_floors = self._exceeds_floors = False
             self._size = at_most
             return at_most
-        # Two bounds, so that it does not go to and fro.
+        # Two bounds, so that the state does not flap.
         self._is_tight = self._spare < self.capacity // (4 if self._is_tight else 8)
         self._leaves_floors = not self._is_tight
         self._exceeds_floors = self._is_tight and self._one_batch() > half
@@ -93,16 +92,22 @@ class ByteBudget:
         return self._size
 
     def reserve(self, at_most: int, empty: int, holding: Iterable[Share]) -> int:
-        """Reserve what a fetch may bring for its partitions, `empty` of which hold nothing; 0 if there is none left.
+        """Reserve the bytes that a fetch may bring. Return them with `settle` after the response, or after a failure.
 
-        Give it back with `settle` once the answer is there, or is not to be had.
+        Args:
+            at_most: Bytes that the fetch would request.
+            empty: Number of its partitions that hold nothing.
+            holding: Shares of its other partitions.
+
+        Returns:
+            The reserved bytes; 0 if nothing is left.
         """
         self._deal()
         size = 0 if self._is_tight else max(self._spare, 0)
         if not self._leaves_floors:
             size += empty * self._floor + sum(max(self._floor - share.held, 0) for share in holding)
         if self._exceeds_floors:
-            # A giant is one partition's; the others are not to wait for it.
+            # A giant belongs to one partition; the others must not wait for it.
             giant = 4 * self._one_batch()
             usual = sum(min(share.held, giant) for share in self._shares if share.held)
             size = min(size, self.capacity - usual - self.reserved)
@@ -111,21 +116,21 @@ class ByteBudget:
         return size
 
     def settle(self, reserved: int) -> None:
-        """Give back what was reserved; what came instead is held."""
+        """Return reserved bytes. The bytes that have come are held by now."""
         self.reserved -= reserved
         self._told()
 
     def tell_of_room(self, callback: Callable[[], None]) -> None:
-        """Call back, once, when something has been given back."""
+        """Call `callback` once, when bytes have been returned."""
         self._waiting[callback] = None
 
     @property
     def _spare(self) -> int:
-        """What is left of all that is nobody's floor; negative where floors are in use by fetches on their way."""
+        """Bytes that are in nobody's floor; negative while fetches on their way use floors."""
         return self.capacity - self.reserved - len(self._shares) * self._floor - self._excess
 
     def _one_batch(self) -> int:
-        """What most record batches fit in: a power of two, which stays unless it is plainly wrong."""
+        """Return a size that most record batches fit in: a power of two, which changes only if it is plainly wrong."""
         fits = 1.25 * 2**self._log_batch
         if not self._enough / 4 <= fits <= self._enough:
             self._enough = 2 ** math.ceil(math.log2(max(fits, 1)))
@@ -147,17 +152,17 @@ class ByteBudget:
 
 @attrs.define(slots=True, eq=False)
 class Share:
-    """What one partition holds of the budget."""
+    """Part of the budget that one partition holds."""
 
     _budget: ByteBudget
     held: int = 0
     kept: int = 0
-    """What its handler says it keeps, of what is held."""
+    """Held bytes that the handler reports as kept."""
     _is_closed: bool = False
 
     @property
     def has_room(self) -> bool:
-        """Whether it may have what a fetch brings, beside what it holds."""
+        """True if the share can take the result of a fetch in addition to the bytes that it holds."""
         budget = self._budget
         budget._deal()
         beyond = 0 if budget._is_tight else max(budget._spare, 0) // 2
@@ -165,17 +170,17 @@ class Share:
 
     @property
     def may_keep_more(self) -> bool:
-        """Whether more comes for a handler that waits for it and keeps what it does.
+        """True if a handler that keeps its messages and waits for more will get more.
 
-        As long as all that keep anything are told so, those who wait have room once everything else is taken: beyond
-        floors they keep no more than an eighth of the budget together, so that a quarter is left, of which anybody may
-        have half, and another eighth for the long polls that are always out; and none keeps more beyond its floor than
-        that half, less what a fetch may bring. (Were a partition told by its own room only, one that keeps little could
-        take away, without a word, the room of another that keeps much and waits.) Within half a floor a partition has
-        room whatever the others do.
+        If all handlers that keep anything obey this, those that wait have room once all other messages are taken.
+        Beyond floors they keep together at most an eighth of the budget. A quarter is left, of which any partition may
+        have half, and another eighth for the long polls that are always out. No handler keeps more beyond its floor
+        than that half, less the size of a fetch. If a partition's own room decided alone, one handler that keeps little
+        could silently take the room of another that keeps much and waits. Within half a floor a partition has room
+        whatever the others do.
 
-        What counts is what handlers keep. What waits to be taken, here or elsewhere, and what is on its way is in
-        nobody's way for long; and where it is this partition's, to take it needs no room.
+        Only kept bytes count. Buffered messages and fetches on their way, here or elsewhere, do not block anybody for
+        long; to take messages of this partition needs no room.
         """
         budget, kept = self._budget, self.kept
         budget._deal()
@@ -185,13 +190,13 @@ class Share:
         return kept <= budget._floor + beyond and budget._kept_excess <= budget.capacity // 8
 
     def keep(self, size: int) -> None:
-        """The handler keeps so much more of what it has taken."""
+        """Record that the handler keeps `size` more bytes of the messages that it has taken."""
         if not self._is_closed:
             self._keep(size)
             self.hold(size)
 
     def keep_less(self, size: int) -> None:
-        """So much less."""
+        """Record that the handler keeps `size` bytes less."""
         if not self._is_closed:
             self._keep(-size)
             self.release(size)
@@ -203,18 +208,18 @@ class Share:
             budget._kept_excess += max(after - budget._floor, 0) - max(before - budget._floor, 0)
 
     def hold(self, size: int) -> None:
-        """These bytes are held from now on. Never refused: whoever asks `has_room` first keeps within the budget."""
+        """Count `size` more bytes as held. Never refused: the budget is kept by callers that check `has_room` first."""
         if not self._is_closed:
             self._change(size)
 
     def release(self, size: int) -> None:
-        """These are no longer."""
+        """Return `size` held bytes."""
         if not self._is_closed:
             self._change(-size)
             self._budget._told()
 
     def close(self) -> None:
-        """The partition is read no longer, and all that it holds is given back."""
+        """Return all held bytes: the partition is no longer read."""
         if not self._is_closed:
             budget = self._budget
             budget.held -= self.held

@@ -1,6 +1,7 @@
-"""The record batches of one partition -> columns, as many batches at a time as make a batch worth handing out. Pure.
+"""Conversion of one partition's record batches to columns, several batches at a time. Pure.
 
-Reads them by `record_walk`, where what that needs is installed and nothing is odd about them; else one by one.
+`record_walk` reads them if its libraries are installed and the batches have nothing unusual. Otherwise they are decoded
+one by one.
 """
 
 from __future__ import annotations
@@ -21,34 +22,45 @@ if TYPE_CHECKING:
     from sarameya.protocol.record_walk import RecordWalk
 
 _ENOUGH_MESSAGES = 4000
-"""What a batch costs is little then beside what its messages do."""
+"""Messages to collect for one result: the cost of a batch is small then, compared to that of its messages."""
 _ENOUGH_BYTES = 4 * 2**20
 
 
 class ColumnReader:
-    """Reads for one partition. One thread at a time may use it."""
+    """Reader of one partition's record batches. Only one thread at a time may use it."""
 
     def __init__(self, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1) -> None:
-        """`limit` bounds the decompressed size of a record batch in bytes."""
+        """Create a reader.
+
+        Args:
+            partition: The partition.
+            check_crc: Compare checksums.
+            limit: Bytes to which one record batch may be decompressed.
+        """
         self._partition = partition
         self._check_crc = check_crc
         self._limit = limit
 
     @cached_property
     def _walks(self) -> list[RecordWalk]:
-        """Imported and made when first asked for: not everybody reads columns, or has what that needs."""
+        """Walks to try, imported and made at the first use: not every user reads columns or has the libraries."""
         try:
             from sarameya.protocol.record_walk import walks
         except ImportError as error:
-            _say_what_is_missing(error.name)
+            _warn_of_missing_library(error.name)
             return []
         return walks()
 
     def read(self, raws: Iterable[RawBatch]) -> tuple[MessageColumns, int]:
-        """The messages of the first batch, and of those behind it that are alike in timestamp type and leader epoch,
-        until there are enough; and of how many batches they are.
+        """Read the first batch, and the next ones that are alike, until there are enough.
 
-        Raises RecordError, as `records.decode` does, where the first cannot be read; one behind it stays the next.
+        Batches are alike if they have the same timestamp type and leader epoch.
+
+        Returns:
+            The columns, and the number of batches that they cover.
+
+        Raises:
+            RecordError: The first batch cannot be read (see `records.decode`). A later one is left for the next call.
         """
         chosen: list[RawBatch] = []
         count = 0
@@ -78,7 +90,7 @@ class ColumnReader:
                 break
         for place, walk in enumerate(self._walks if plain else ()):
             if (columns := walk.columns(raws[: len(plain)], plain, self._partition)) is not None:
-                del self._walks[:place]  # what one batch has others will have
+                del self._walks[:place]  # later batches have the same fields
                 return columns, len(plain)
         return None
 
@@ -99,8 +111,8 @@ def _kind(raw: RawBatch) -> tuple[int, int]:
 
 
 @cache
-def _say_what_is_missing(name: str | None) -> None:
-    """Once, and only to those who seem to want columns."""
+def _warn_of_missing_library(name: str | None) -> None:
+    """Log a warning, once, if pyarrow is installed: the user then seems to want columns."""
     if find_spec("pyarrow") is not None:
         logging.getLogger(__name__).warning(
             "%s is missing; record batches are read into columns one by one, at half the speed (%s)",

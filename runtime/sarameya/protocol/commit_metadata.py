@@ -1,4 +1,4 @@
-"""Metadata of commits: whether a request can carry it. Pure."""
+"""Validation of commit metadata, before a request is made of it. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import attrs
 from sarameya.error_codes import ErrorCode
 
 LONGEST = 32767
-"""Bytes of the longest text in a request; brokers take less (`offset.metadata.max.bytes`, 4,096 unless set)."""
+"""Bytes of the longest string in a request. Brokers accept less (`offset.metadata.max.bytes`, 4,096 by default)."""
 
 
 @attrs.frozen(slots=True)
 class MetadataFault:
-    """The code that a broker would answer with, and what to change."""
+    """A reason to refuse metadata: the code that a broker would return, and what to change."""
 
     code: ErrorCode
     advice: str

@@ -1,8 +1,8 @@
-"""Compression codecs of Kafka's record batches, decompressed within a bound.
+"""Compression codecs of Kafka's record batches, with a bound on the decompressed size.
 
-The codecs themselves are libraries (zlib, cramjam, lz4, zstd); ours is only the bound, so that a few kilobytes
-from a broker cannot become gigabytes here, and Kafka's two framings of snappy. Memory grows with what has been
-decompressed, never with what a header claims.
+The codecs are libraries (zlib, cramjam, lz4, zstd). This module adds the bound, so that a few kilobytes from a broker
+cannot become gigabytes here, and Kafka's two framings of snappy. Memory grows with the bytes that were decompressed,
+never with the size that a header claims.
 """
 
 from __future__ import annotations
@@ -46,15 +46,22 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_SIZE = 32 * 1024
 
 _LZ4_STEP = 256 * 1024
-# Kafka's producers write one frame; its Java reader goes on reading where there are more, and so do we.
-# Bounded, because each costs a copy of what is behind it.
+# Kafka's producers write one frame, but its Java reader reads any number, and so does this module. Bounded, because
+# each frame costs a copy of the bytes after it.
 _MOST_FRAMES = 64
 
 
 def decompress(codec: Codec, data: bytes, limit: int) -> bytes:
-    """`data` decompressed, at most `limit` bytes.
+    """Decompress `data`.
 
-    Raises TooLargeError beyond it, BrokenDataError for data that is cut off, altered or followed by anything.
+    Args:
+        codec: The codec that the batch names.
+        data: Compressed bytes.
+        limit: Maximal size of the result in bytes.
+
+    Raises:
+        TooLargeError: The result is larger than `limit`.
+        BrokenDataError: The data is cut off, altered, or followed by other bytes.
     """
     if codec is Codec.NONE:
         if len(data) > limit:
@@ -67,12 +74,12 @@ def decompress(codec: Codec, data: bytes, limit: int) -> bytes:
 
 
 def compress(codec: Codec, data: bytes) -> bytes:
-    """`data` compressed the way Kafka's own producers frame it."""
+    """Compress `data`, framed as Kafka's own producers frame it."""
     return _COMPRESS[codec](data)
 
 
 def _frames(one: Callable[[bytes, int], tuple[bytes, bytes]], data: bytes, limit: int) -> bytes:
-    """All frames of `data`, each read by `one`, which returns what is in it and what is behind it."""
+    """Decompress all frames of `data`. `one` decompresses the first and returns its content and the bytes after it."""
     pieces: list[bytes] = []
     for _ in range(_MOST_FRAMES):
         piece, data = one(data, limit)
@@ -107,7 +114,7 @@ def _lz4_frame(data: bytes, limit: int) -> tuple[bytes, bytes]:
     frame = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     size = 0
-    # In steps, because it reserves all it is allowed to fill, each time.
+    # In steps, because each call reserves all the memory that it may fill.
     while size <= limit and not frame.eof:
         piece = frame.decompress(data, max_length=min(_LZ4_STEP, limit + 1 - size))
         data = b""
@@ -138,7 +145,7 @@ def _unsnappy(data: bytes, limit: int) -> bytes:
 
 
 def _unsnappy_block(block: bytes, limit: int) -> bytes:
-    # The length stands in front of the block and the library holds the block to it.
+    # The block starts with its length, and the library enforces that length.
     if cramjam.snappy.decompress_raw_len(block) > limit:
         raise TooLargeError
     return bytes(cramjam.snappy.decompress_raw(block))

@@ -1,4 +1,4 @@
-"""Groups as their coordinators list and describe them, decoded: what members and leader have written included. Pure."""
+"""Groups as their coordinators list and describe them, with decoded subscriptions and assignments. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sarameya.protocol.metadata import Broker
 from sarameya.protocol.rebalance import PROTOCOL_TYPE, decode_assignment, decode_subscription
 
 EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
-"""States as brokers name them: of a group without members, of one at work, and of one that does not exist."""
+"""States, as brokers name them: no members, no rebalance in progress, no such group."""
 
 CLASSIC, BROKER_LED = "classic", "consumer"
-"""The types of group that can be described: a member assigns, or the broker does (KIP-848). Kafka has others."""
+"""Types of group that can be described: a member assigns, or the broker does (KIP-848). Kafka has others."""
 
 
 @attrs.frozen(slots=True)
 class ListedGroup:
-    """A group as its coordinator lists it. `state` and `type` are None where an old broker tells none."""
+    """A group as its coordinator lists it. Old brokers do not report `state` and `type`; they are None then."""
 
     group: str
     protocol_type: str
@@ -32,7 +32,7 @@ class ListedGroup:
 
 @attrs.frozen(slots=True)
 class Listing:
-    """The groups of all brokers that answered, by name, and what the others failed with."""
+    """Groups of all brokers that answered, by name, and the failures of the others."""
 
     groups: tuple[ListedGroup, ...]
     failures: tuple[tuple[Broker, SarameyaError], ...] = ()
@@ -40,15 +40,15 @@ class Listing:
 
 @attrs.frozen(slots=True)
 class DescribedMember:
-    """One member. `assignment` is None where it cannot be told: `problem` says why."""
+    """One member. `assignment` is None if it is not known; `problem` has the reason."""
 
     member_id: str
     client_id: str
     host: str
-    """As the broker tells it: Kafka puts a slash before an address without a name."""
+    """Host as the broker reports it. Kafka puts a slash before an address without a name."""
     group_instance_id: str | None = None
     topics: tuple[str, ...] = ()
-    """What it subscribes to, where that is told."""
+    """Subscribed topics, if they are known."""
     assignment: Assignment | None = None
     problem: str = ""
 
@@ -57,8 +57,8 @@ class DescribedMember:
 class DescribedGroup:
     """A group as its coordinator describes it; `state` is DEAD for one that does not exist.
 
-    `type` is CLASSIC or BROKER_LED, or what Kafka calls another kind of group, of which its state alone is known.
-    `assignor` is empty while none is chosen.
+    `type` is CLASSIC or BROKER_LED, or Kafka's name of another type of group; only the state of such a group is known.
+    `assignor` is empty until the group has chosen one.
     """
 
     group: str
@@ -71,12 +71,12 @@ class DescribedGroup:
 
     @property
     def is_active(self) -> bool:
-        """Whether it has members, or is about to: its offsets are theirs to commit, then."""
+        """True if the group has members, or is about to: only they may commit its offsets then."""
         return self.state not in (EMPTY, DEAD)
 
 
 def listed_groups(answer: Any, broker: Broker) -> list[ListedGroup]:
-    """What a broker has answered to ListGroups."""
+    """Convert a broker's response to ListGroups."""
     return [
         ListedGroup(g.group_id, g.protocol_type, broker, g.group_state or None, g.group_type or None)
         for g in answer.groups
@@ -84,7 +84,7 @@ def listed_groups(answer: Any, broker: Broker) -> list[ListedGroup]:
 
 
 def classic_group(described: Any, coordinator: Broker) -> DescribedGroup:
-    """One group of an answer to DescribeGroups."""
+    """Convert one group of a response to DescribeGroups."""
     protocol_type, state = described.protocol_type, described.group_state
     members = _in_order(_classic_member(member, protocol_type, state) for member in described.members)
     assignor = described.protocol_data
@@ -92,7 +92,7 @@ def classic_group(described: Any, coordinator: Broker) -> DescribedGroup:
 
 
 def broker_led_group(described: Any, coordinator: Broker) -> DescribedGroup:
-    """One group of an answer to ConsumerGroupDescribe (KIP-848)."""
+    """Convert one group of a response to ConsumerGroupDescribe (KIP-848)."""
     members = _in_order(_broker_led_member(member) for member in described.members)
     state, assignor = described.group_state, described.assignor_name
     return DescribedGroup(described.group_id, state, coordinator, BROKER_LED, PROTOCOL_TYPE, assignor, members)
@@ -103,12 +103,15 @@ def _in_order(members: Iterable[DescribedMember]) -> tuple[DescribedMember, ...]
 
 
 def _classic_member(member: Any, protocol_type: str, state: str) -> DescribedMember:
-    """A member with what it and the leader have written, if that can be read; of stable groups only it is told."""
+    """Convert a member, with its subscription and assignment if they can be decoded.
+
+    Brokers send them for stable groups only.
+    """
     known = DescribedMember(member.member_id, member.client_id, member.client_host, member.group_instance_id)
     if protocol_type != PROTOCOL_TYPE:
         return attrs.evolve(known, problem=f"not decoded: the group's protocol is {protocol_type!r}")
     if state != STABLE:
-        return attrs.evolve(known, problem="not told while the group rebalances")
+        return attrs.evolve(known, problem="not known while the group rebalances")
     try:
         topics = decode_subscription(member.member_metadata).topics
         assignment, _ = decode_assignment(member.member_assignment)
@@ -119,7 +122,7 @@ def _classic_member(member: Any, protocol_type: str, state: str) -> DescribedMem
 
 def _broker_led_member(member: Any) -> DescribedMember:
     assigned = {row.topic_name: tuple(sorted(row.partitions)) for row in member.assignment.topic_partitions or ()}
-    # A pattern is matched by the broker, and only what came of it is told.
+    # The broker matches patterns itself and reports only the assigned topics.
     topics = {*member.subscribed_topic_names, *assigned}
     return DescribedMember(
         member_id=member.member_id,

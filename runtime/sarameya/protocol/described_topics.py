@@ -1,4 +1,4 @@
-"""Topics as an administrator is told of them. Pure."""
+"""Topics as the admin API describes them. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import attrs
 from sarameya.model import TopicPartition
 
 _SET_FOR_THE_TOPIC = 1
-"""Where a setting comes from (KIP-226): the topic's own, not the brokers' or the default."""
+"""Source of a setting (KIP-226): the topic's own, neither the brokers' nor the default."""
 
 
 @attrs.frozen(slots=True)
 class DescribedPartition:
-    """One partition: who leads it, who has copies, and which of those are in step. No leader is None."""
+    """Leader, replicas and in-sync replicas of one partition. `leader` is None while it has none."""
 
     partition: TopicPartition
     leader: int | None
@@ -25,13 +25,13 @@ class DescribedPartition:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether every copy is."""
+        """True if every replica is in sync."""
         return set(self.replicas) <= set(self.in_sync)
 
 
 @attrs.frozen(slots=True)
 class DescribedTopic:
-    """A topic and its partitions, in order. `topic_id` is None where brokers know none (before Kafka 2.8)."""
+    """A topic and its partitions, in order. `topic_id` is None for brokers before Kafka 2.8."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -40,12 +40,12 @@ class DescribedTopic:
 
     @property
     def replication_factor(self) -> int:
-        """How many copies each partition has; the fewest, where they differ."""
+        """Number of replicas of each partition; the smallest, if they differ."""
         return min((len(partition.replicas) for partition in self.partitions), default=0)
 
 
 def described_topic(row: Any) -> DescribedTopic:
-    """A topic of a MetadataResponse (kafka-python's, any version)."""
+    """Convert a topic of a MetadataResponse (kafka-python's, any version)."""
     return DescribedTopic(
         row.name,
         row.topic_id if row.topic_id and row.topic_id.int else None,
@@ -64,6 +64,13 @@ def described_topic(row: Any) -> DescribedTopic:
 
 
 def own_settings(row: Any) -> dict[str, str | None]:
-    """What is set for a topic itself, in a resource of a DescribeConfigsResponse; None for what is secret."""
+    """Return the settings of the topic itself.
+
+    Args:
+        row: A resource of a DescribeConfigsResponse.
+
+    Returns:
+        Value by name; None for sensitive values.
+    """
     rows = (config for config in row.configs if config.config_source == _SET_FOR_THE_TOPIC)
     return {config.name: None if config.is_sensitive else config.value for config in rows}

@@ -1,9 +1,9 @@
-"""Where one partition is being read, and what an answer to a fetch means for it. Pure.
+"""Position of one partition, and the meaning of a fetch response for it. Pure.
 
-The position moves on from batch headers, before anything is decoded: it is always the last batch's
-last offset + 1, also behind empty, compacted and control-only batches. `take` turns one partition's part of a
-fetch answer into an outcome; the shells carry it out. `judge` does the same for what a leader says of where a leader
-epoch ends (KIP-320).
+The position advances from batch headers, before anything is decoded. It is always the last offset of the last batch +
+1, also after empty, compacted and control-only batches. `take` converts one partition's part of a fetch response to an
+outcome, and the shells carry it out. `judge` does the same for a leader's answer about the end of a leader epoch
+(KIP-320).
 """
 
 from __future__ import annotations
@@ -24,37 +24,39 @@ from sarameya.protocol.transactions import aborted_batches
 
 @attrs.frozen(slots=True)
 class Records:
-    """Whole batches, in order, from the position asked for on."""
+    """Whole batches, in order, from the requested position on."""
 
     batches: tuple[RawBatch, ...]
     size_bytes: int
     position: int
-    """The offset asked for: what stands before it in the first batch is not wanted."""
+    """The requested offset. Earlier messages in the first batch are not wanted."""
     aborted: frozenset[int] = frozenset()
-    """Base offsets of batches of aborted transactions, which are not shown (read_committed only)."""
+    """Base offsets of batches of aborted transactions, which handlers do not see (read_committed only)."""
 
 
 @attrs.frozen(slots=True)
 class Nothing:
-    """No records this time."""
+    """A response without records."""
 
 
 @attrs.frozen(slots=True)
 class Redispatch:
-    """This broker does not serve the partition (any more, or not properly): find its leader again."""
+    """A refusal: this broker does not serve the partition (any more, or not properly). Find its leader again."""
 
     cause: str
 
 
 @attrs.frozen(slots=True)
 class OutOfRange:
-    """The position is not in the log: the policy decides."""
+    """A position that the log does not have: the reset policy decides."""
 
 
 @attrs.frozen(slots=True)
 class Truncated:
-    """What was read from `offset` on is not what stands in the log (KIP-320); None: nobody knows from where on.
-    `leader_epoch`: of what stands before that."""
+    """A log whose records from `offset` on differ from those that were read (KIP-320).
+
+    `offset` is None if nobody knows where they start to differ. `leader_epoch` is that of the record before `offset`.
+    """
 
     offset: int | None
     leader_epoch: int = NO_LEADER_EPOCH
@@ -62,25 +64,25 @@ class Truncated:
 
 @attrs.frozen(slots=True)
 class NearerReplica:
-    """The leader says who is to be asked instead (KIP-392)."""
+    """A referral: the leader names the replica to fetch from (KIP-392)."""
 
     node_id: int
 
 
 @attrs.frozen(slots=True)
 class LeaseOver:
-    """The leader is to be asked again who is the nearest."""
+    """The end of a referral: ask the leader again for the nearest replica."""
 
 
 @attrs.frozen(slots=True)
 class Failed:
-    """The claim gets this error in place of messages."""
+    """An error that the claim gets in place of messages."""
 
     error: SarameyaError
 
 
 Elsewhere = Redispatch | OutOfRange | Truncated | NearerReplica | LeaseOver
-"""Why a partition is not to be read on as it is, where it is."""
+"""Outcomes after which the partition cannot be fetched on, as it is, from this broker."""
 
 Outcome = Records | Nothing | Failed | Elsewhere
 
@@ -99,66 +101,83 @@ _MEANINGS: Mapping[int, _Meaning] = {
     ErrorCode.UNKNOWN_LEADER_EPOCH: _Meaning.REDISPATCH,
     ErrorCode.KAFKA_STORAGE_ERROR: _Meaning.REDISPATCH,
     ErrorCode.OFFSET_NOT_AVAILABLE: _Meaning.REDISPATCH,
-    # The topic is gone, or another one of its name is there: metadata tells (KIP-516).
+    # The topic is deleted, or another one has its name: metadata decides (KIP-516).
     ErrorCode.UNKNOWN_TOPIC_ID: _Meaning.REDISPATCH,
     ErrorCode.INCONSISTENT_TOPIC_ID: _Meaning.REDISPATCH,
-    # A topic's deletion, or metadata that has not reached this broker yet: the dispatcher's patience decides.
+    # The topic is deleted, or this broker lacks its metadata yet: the dispatcher's patience decides.
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _Meaning.REDISPATCH,
     # The broker could not read its own log this time.
     ErrorCode.UNKNOWN_SERVER_ERROR: _Meaning.REDISPATCH,
     ErrorCode.OFFSET_OUT_OF_RANGE: _Meaning.OUT_OF_RANGE,
 }
-"""What a partition's error code in a fetch answer means; any other fails the claim."""
+"""Meaning of a partition's error code in a fetch response; any other fails the claim."""
 
 
 @attrs.define(slots=True)
 class FetchCursor:
-    """One partition's place in its log. Offsets as Kafka counts them; -1 where not known yet."""
+    """Position of one partition in its log. Offsets as Kafka counts them; -1 if not known yet."""
 
     partition: TopicPartition
     position: int
     last_epoch: int = NO_LEADER_EPOCH
-    """The leader epoch of what stands before the position, where that is known."""
+    """Leader epoch of the record before the position, if it is known."""
     leader_epoch: int = NO_LEADER_EPOCH
-    """The epoch of the leader we believe in, sent along so that a stale one is found out (KIP-320)."""
+    """Epoch of the leader that we believe in, sent so that a stale one is detected (KIP-320)."""
     topic_id: uuid.UUID | None = None
-    """The topic that is read, where the cluster tells: another one may come to have its name (KIP-516)."""
+    """Id of the topic, if the cluster has ids: another topic may get its name (KIP-516)."""
     high_water_mark: int = -1
     last_stable_offset: int = -1
-    """Where the first open transaction begins: read_committed reads no further."""
+    """Offset at which the first open transaction starts; read_committed reads no further."""
 
     def move(self, position: int, last_epoch: int = NO_LEADER_EPOCH, told_in: int = NO_LEADER_EPOCH) -> None:
-        """Go on reading at `position`. Without `last_epoch`, what stands before that is not known. `told_in`: the epoch
-        of the leader that told it, and so is not to be asked whether it is right."""
+        """Continue at `position`.
+
+        Args:
+            position: The new position.
+            last_epoch: Leader epoch of the record before it, if it is known.
+            told_in: Epoch of the leader that reported the position. That leader need not be asked to confirm it.
+        """
         self.position, self.last_epoch = position, last_epoch
         if told_in > NO_LEADER_EPOCH:
             self.leader_epoch = told_in
 
     def is_to_be_checked(self, leader_epoch: int) -> bool:
-        """Whether a leader of this epoch may have a log that differs from what has been read: it is another one than
-        wrote that, and has not been asked."""
+        """Return whether the log of the leader of this epoch may differ from the records that were read.
+
+        True if another leader wrote them, and this one has not been asked yet.
+        """
         return NO_LEADER_EPOCH < self.last_epoch < leader_epoch and self.leader_epoch != leader_epoch
 
     def is_ahead_of(self, leader_epoch: int) -> bool:
-        """Whether what stands before the position was written in a later epoch than this one, which metadata names.
+        """Return whether the record before the position has a later epoch than `leader_epoch`, which metadata names.
 
-        Its leader is none any more: its log may be shorter, and what it says of the position is not to be believed.
+        The broker of that epoch is no longer the leader. Its log may be shorter, and its statements about the position
+        are not to be believed.
         """
         return NO_LEADER_EPOCH < leader_epoch < self.last_epoch
 
     def judge(self, answer: Any) -> Outcome:
-        """What the leader says of where `last_epoch` ends (an OffsetForLeaderEpochResponse `EpochEndOffset`): Nothing
-        where its log is the one that was read."""
+        """Compare the position with the end of `last_epoch` on the leader.
+
+        Args:
+            answer: The partition's part of an OffsetForLeaderEpochResponse (`EpochEndOffset`).
+
+        Returns:
+            Nothing if the leader's log is the one that was read.
+        """
         if answer.error_code:
             return self._refused(answer.error_code)
         if answer.end_offset < 0 or answer.leader_epoch < 0:
-            return Truncated(None)  # it knows nothing of the epoch in which was written what we have read
+            return Truncated(None)  # the leader does not know the epoch of the records that we have read
         return Truncated(answer.end_offset, answer.leader_epoch) if answer.end_offset < self.position else Nothing()
 
     def take(self, answer: Any, asked: int) -> Outcome:
-        """Take in one partition's part of a fetch answer (a FetchResponse `PartitionData`).
+        """Process one partition's part of a fetch response (a FetchResponse `PartitionData`).
 
-        `asked` is the offset the request named; an answer to another one is out of date, and Nothing.
+        Args:
+            answer: The partition's part.
+            asked: The offset that the request named. If it is not the position, the response is stale and the result
+                Nothing.
         """
         if asked != self.position:
             return Nothing()
@@ -171,12 +190,12 @@ class FetchCursor:
         if not data:
             nearer = answer.preferred_read_replica
             return NearerReplica(nearer) if nearer is not None and nearer >= 0 else Nothing()
-        # A broker may begin with a batch that ends before the position (it seeks by index).
+        # A broker may start with a batch that ends before the position (it seeks by index).
         batches: list[RawBatch] = []
         try:
             batches.extend(b for b in self._in_order(split(data, self.partition, asked)) if b.next_offset > asked)
         except RecordError as error:
-            # What stands before the broken batch is good; the next fetch begins at it and fails alone.
+            # The batches before the broken one are good; the next fetch starts at it and fails alone.
             if not batches:
                 return Failed(error)
         try:
@@ -188,17 +207,17 @@ class FetchCursor:
         except RecordError as error:
             return Failed(error)
         if not batches:
-            # Asking again at once would bring the same again.
+            # Fetching again at once would bring the same response.
             return Redispatch(f"the broker sent no batch that reaches offset {asked}")
         self.position, self.last_epoch = batches[-1].next_offset, batches[-1].leader_epoch
         return Records(tuple(batches), len(data), asked, aborted)
 
     def _in_order(self, batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
-        """The batches as long as each begins behind the one before it; what did not would come twice."""
+        """Yield the batches, and raise if one overlaps the one before it: its messages would be delivered twice."""
         behind = 0
         for batch in batches:
             if batch.base_offset < behind:
-                problem = f"a batch begins at {batch.base_offset}, before the end of the one before it"
+                problem = f"a batch starts at offset {batch.base_offset}, before the end of the one before it"
                 raise CorruptRecordError(*self.partition, behind, problem)
             behind = batch.next_offset
             yield batch

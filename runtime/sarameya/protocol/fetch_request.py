@@ -1,7 +1,7 @@
-"""A request to fetch: a fetch plan -> bytes, in each version that is spoken. Pure.
+"""Encoding of Fetch requests: a fetch plan to bytes, in each version that the client speaks. Pure.
 
-Where each message comes alone, this is sent as often as there are messages, and to make kafka-python's objects and have
-them encoded takes a sixth of all that is done for one. What is written is what kafka-python writes, byte for byte.
+If each message comes alone, one such request is sent for each message. To make and encode kafka-python's objects would
+take a sixth of all work for it. The bytes are the same as kafka-python's.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _FLEXIBLE = 12
 _WITH_TOPIC_IDS = 13
 """KIP-516."""
 _WITHOUT_REPLICA = 15
-"""KIP-903: only a broker says who it is."""
+"""KIP-903: only brokers send a replica id."""
 
 _INT16, _INT32, _TWO_INT32 = Struct(">h"), Struct(">i"), Struct(">ii")
 _LIMITS = Struct(">iiib")
 _NO_REPLICA = _INT32.pack(-1)
 _NO_ID = bytes(16)
 
-# A partition's number, leader epoch, position, epoch last fetched, its log's start, most bytes, and no tagged fields.
+# Partition number, leader epoch, position, last fetched epoch, log start, maximal bytes, no tagged fields.
 _FLEXIBLE_PARTITION = Struct(">iiqiqix")
 _EPOCH_PARTITION = Struct(">iiqqi")
 _LOG_START_PARTITION = Struct(">iqqi")
@@ -47,12 +47,12 @@ _PARTITION = Struct(">iqi")
 
 @attrs.frozen(slots=True)
 class FetchRequest:
-    """One request in one version; to be used as kafka-python's requests are, `FetchRequest[version](...)`."""
+    """A Fetch request in one version, used like kafka-python's requests: `FetchRequest[version](...)`."""
 
     API_KEY: ClassVar[int] = Api.FETCH
     API_VERSION: int
     plan: FetchPlan
-    """From version 13 on topics go by their ids, which it must have then."""
+    """The partitions to fetch. From version 13 on requests name topics by id, so each partition needs one then."""
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -64,11 +64,11 @@ class FetchRequest:
 
     @staticmethod
     def flexible_version_q(version: int) -> bool:
-        """Whether headers and bodies of that version have tagged fields (kafka-python's name for it)."""
+        """Return whether that version has tagged fields (kafka-python's name for it)."""
         return version >= _FLEXIBLE
 
     def encode(self) -> bytes:
-        """The body. Raises struct.error or ValueError for what does not fit."""
+        """Return the body. Raises struct.error or ValueError for values that do not fit."""
         version, plan = self.API_VERSION, self.plan
         parts = [] if version >= _WITHOUT_REPLICA else [_NO_REPLICA]
         parts.append(_LIMITS.pack(self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level))
@@ -88,7 +88,7 @@ class FetchRequest:
 
 
 def _row(version: int) -> Callable[[int, Ask], bytes]:
-    """How a partition that is asked for is written. What only brokers say of themselves is -1."""
+    """Return the encoder of one requested partition. Fields that only brokers fill in are -1."""
     if version >= _FLEXIBLE:
         pack = _FLEXIBLE_PARTITION.pack
         return lambda number, ask: pack(number, ask.leader_epoch, ask.position, -1, -1, ask.max_bytes)
@@ -100,7 +100,7 @@ def _row(version: int) -> Callable[[int, Ask], bytes]:
 
 
 def _topics(rows: Iterable[tuple[TopicPartition, UUID | None, bytes]], version: int) -> bytes:
-    """An array of topics, each with an array of what is said of its partitions, in the order in which they come."""
+    """Encode an array of topics, each with the rows of its partitions, in the order of `rows`."""
     topics: dict[tuple[str, UUID | None], list[bytes]] = {}
     for (topic, _), topic_id, row in rows:
         topics.setdefault((topic, topic_id), []).append(row)

@@ -1,8 +1,8 @@
-"""A stream's frames, received into one buffer and read where they stand. Pure.
+"""Frames of a byte stream, received into one buffer and read in place. Pure.
 
-A frame is an int32 of size and as many bytes. Whoever has the stream receives into `get_buffer()` and tells with
-`buffer_updated` how many bytes came (the pair is called as asyncio's BufferedProtocol calls it): what comes in large
-answers is then copied once, from the kernel, before it is decoded.
+A frame is its size (int32) and as many bytes. The owner of the stream receives into `get_buffer()` and calls
+`buffer_updated` with the number of bytes received (the methods of asyncio's BufferedProtocol). Large responses are
+therefore copied only once, from the kernel, before they are decoded.
 """
 
 from __future__ import annotations
@@ -15,32 +15,34 @@ from sarameya.errors import ProtocolError, ResponseTooLargeError
 _SIZE = struct.Struct(">i")
 
 _TLS_ALERT = b"\x15\x03"
-"""How a TLS record begins that says what is wrong: the size of no frame that is ever sent."""
+"""First bytes of a TLS alert record. No real frame has such a size."""
 _FIRST_BYTES = 16 * 1024
-"""The buffer to begin with: more than most answers have."""
+"""Initial size of the buffer; most responses are smaller."""
 _STEP_BYTES = 256 * 1024
-"""The buffer grows by this much, or to its double, whichever is more: what is merely announced takes no memory."""
+"""Minimal growth of the buffer, which at least doubles. A size that is only announced takes no memory."""
 _KEPT_BYTES = 8 * 2**20
-"""A buffer that is larger is let go once frames fill less than half of it. (Memory that is asked for anew for each
-frame costs more in page faults than all else that is done with the bytes before they are decoded.)"""
+"""Size above which a buffer is released once frames fill less than half of it.
+
+Memory that is allocated anew for each frame costs more in page faults than all other work on the bytes before decoding.
+"""
 
 
 class FrameBuffer:
-    """The bytes of a stream that have come and are not read yet."""
+    """Received bytes of a stream that are not read yet."""
 
     def __init__(self, smallest: int, largest: int) -> None:
-        """`smallest` and `largest` bound what a frame may say that its size is."""
+        """Create an empty buffer. `smallest` and `largest` bound the size that a frame may announce, in bytes."""
         self._smallest = smallest
         self._largest = largest
         self._buffer = bytearray(_FIRST_BYTES)
         self._filled = 0
         self._end: int | None = None
-        """Where the frame that is coming in ends, once its size is known."""
+        """End of the incomplete frame in the buffer, once its size is known."""
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go; at least one, and none that is not needed where they are many.
+        """Return the space for the next bytes: at least one byte, and no more than a large frame still needs.
 
-        To be released before `buffer_updated` is called.
+        Release it before `buffer_updated` is called.
         """
         if self._filled == len(self._buffer):
             self._grow()
@@ -48,13 +50,15 @@ class FrameBuffer:
 
     @property
     def awaited(self) -> int:
-        """How many bytes are sure to come, since the frame that they belong to has begun."""
+        """Number of bytes that are certain to come, since their frame has started; at least one."""
         return self._end - self._filled if self._end is not None else max(_SIZE.size - self._filled, 1)
 
     def buffer_updated(self, count: int) -> Iterator[memoryview]:
-        """So many bytes came: the frames that they complete, without their sizes, each to be read before the next.
+        """Yield the frames that `count` more bytes complete, without their sizes. Read each before the next.
 
-        Raises ProtocolError, or ResponseTooLargeError, for a size that is out of bounds.
+        Raises:
+            ProtocolError: A size is too small to be a frame.
+            ResponseTooLargeError: A size is above `largest`.
         """
         self._filled += count
         start = 0
@@ -66,7 +70,7 @@ class FrameBuffer:
         self._drop(start)
 
     def _end_of_frame(self, start: int) -> int | None:
-        """Where the frame that starts there ends, if its size has come."""
+        """Return the end of the frame at `start`, or None if its size has not arrived."""
         if self._filled - start < _SIZE.size:
             return None
         (size,) = _SIZE.unpack_from(self._buffer, start)
@@ -74,13 +78,13 @@ class FrameBuffer:
             if self._buffer[start : start + 2] == _TLS_ALERT:
                 raise ProtocolError("the peer speaks TLS: set security_protocol to SSL or SASL_SSL")
             raise (ProtocolError if size < self._smallest else ResponseTooLargeError)(
-                f"the peer announced an answer of {size} bytes (allowed are {self._smallest}..{self._largest}); "
+                f"the peer announced a response of {size} bytes (allowed are {self._smallest}..{self._largest}); "
                 "is there a Kafka broker at this address?"
             )
         return start + _SIZE.size + int(size)
 
     def _drop(self, read: int) -> None:
-        """So many bytes are read; what is behind them moves to the front."""
+        """Remove the first `read` bytes and move the rest to the front."""
         if not read:
             return
         rest = self._buffer[read : self._filled]

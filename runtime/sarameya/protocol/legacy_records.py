@@ -1,7 +1,7 @@
-"""Messages of the formats before record batches: v0, and v1 with timestamps (KIP-32). Written no more since
-Kafka 0.11, but logs keep them.
+"""Message formats older than record batches: v0, and v1 with timestamps (KIP-32).
 
-Decoded in Python: these are rare, and the compiled decoder reads beyond its buffer where their lengths lie.
+Clients have not written them since Kafka 0.11, but logs keep them. They are rare, and the compiled decoder reads beyond
+its buffer if their lengths are wrong, so they are decoded in Python.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _LZ4_CONTENT_SIZE_FLAG = 0x08
 
 
 def decode_legacy(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> list[Message]:
-    """The messages of one message-set entry: itself or, compressed, those inside it.
+    """Decode one message-set entry: its message or, if it is compressed, the messages inside it.
 
-    Raises as `records.decode` does, and ValueError or what `compression` raises for a broken structure.
+    Raises as `records.decode` does, and ValueError or an error of `compression` for a broken structure.
     """
     codec = codec_of(raw, partition)
     key, value = _key_and_value(raw)
@@ -87,7 +87,7 @@ def _nullable_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _mend_lz4(frame: bytes) -> bytes:
-    """The frame with the right header checksum: Kafka 0.8 and 0.9 computed it over the magic too (KIP-57)."""
+    """Correct the header checksum of an LZ4 frame: Kafka 0.8 and 0.9 included the magic in it (KIP-57)."""
     if len(frame) <= _LZ4_CHECKSUM_AT:
         raise ValueError("an LZ4 frame without a header")
     size = 8 if frame[_LZ4_CHECKED_AT] & _LZ4_CONTENT_SIZE_FLAG else 0

@@ -1,24 +1,24 @@
-"""The membership of one client in one group: a state machine. Events in, commands out, `next_deadline()`.
+"""Membership of one client in one group: a state machine. Events in, commands out, `next_deadline()`.
 
-Which state follows which input stands in `membership_states.py`, and only there. The machine does no I/O and
-knows no clock: the shell (`group/member.py`) carries out the commands, reports what came of each as an event with
-the command's token, and calls `handle_timer` when `next_deadline()` has come. An answer whose token is not the
-one awaited (`membership_exchanges.py`) is late, and ignored.
+The transitions are in `membership_states.py`, and only there. The machine does no I/O and knows no clock. The shell
+(`group/member.py`) carries out the commands, reports the result of each as an event with the command's token, and calls
+`handle_timer` at `next_deadline()`. A response whose token is not the expected one (`membership_exchanges.py`) is late,
+and ignored.
 
 Rules that are easily broken (each has a test):
 
-- Heartbeats start with the join's answer and go on until the last commit; none is sent while a join or sync is
-  in flight, since a broker answers a connection's requests in order and keeps waiting members alive itself.
-- It keeps alive only whose request has reached it. So what may have been lost, where partitions or the membership
-  would be, is asked again in time (`Unanswered`); a coordinator that holds it takes the new request for the old one.
-- REBALANCE_IN_PROGRESS does not end the heartbeats; UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and fencing end them,
-  in every state, and all that was owned is lost.
-- Whether anything is given up before the join (eager) or after the sync (cooperative, KIP-429) is the shell's: the
-  machine says when, and sends what the shell says is still owned.
-- The rebalance deadline counts from the *send* time of the last heartbeat answered without error: the broker's
-  clock may have started right after it.
-- Whoever fails has stopped before it leaves, and leaves all the same: else the group would wait for its session to end.
-- A static member does not leave (KIP-345): a restart within its session timeout moves nothing.
+- Heartbeats start with the join's response and go on until the last commit. None is sent while a join or sync is in
+  flight, since a broker answers a connection's requests in order and keeps waiting members alive itself.
+- A broker keeps only those members alive whose request has arrived. A join or sync that may be lost is therefore sent
+  again in time (`Unanswered`); a coordinator that holds the old request takes the new one in its place.
+- REBALANCE_IN_PROGRESS does not end the heartbeats. UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and fencing end them, in
+  every state, and everything owned is lost.
+- The shell decides what to revoke before the join (eager) or after the sync (cooperative, KIP-429). The machine decides
+  when, and sends the partitions that the shell reports as still owned.
+- The rebalance deadline counts from the *send* time of the last heartbeat answered without error: the broker's clock
+  may have started right after it.
+- A member that fails stops first and then leaves: otherwise the group would wait for its session timeout.
+- A static member does not leave (KIP-345): a restart within its session timeout moves no partitions.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ from sarameya.protocol.membership_states import (
 from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 _NO_COORDINATOR_S = frozenset({Reaction.FIND_COORDINATOR, Reaction.RETRY})
-"""Answers of a broker that does not coordinate the group, or not yet."""
+"""Reactions to a broker that does not coordinate the group, or not yet."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class MembershipOptions:
-    """What the machine needs of `Config`; seconds throughout."""
+    """Settings of the machine, taken from `Config`; times in seconds."""
 
     group: str
     heartbeat_interval: float
@@ -95,9 +95,11 @@ class MembershipOptions:
 
 
 class Membership:
-    """One client's membership. `state`, `generation`, `member_id` and `coordinator` may be read by anyone, and so may
-    `answered_at`: when a coordinator of the group last answered a join, a sync or a heartbeat as such, None where none
-    has."""
+    """Membership of one client.
+
+    Anyone may read `state`, `generation`, `member_id`, `coordinator` and `answered_at`: the time of the coordinator's
+    last regular response to a join, a sync or a heartbeat, None before the first.
+    """
 
     def __init__(self, options: MembershipOptions, backoff: Backoff) -> None:
         self.state = State.UNJOINED
@@ -111,11 +113,11 @@ class Membership:
         self._leave_reason = ""
         self._join_reason = ""
         self._joined_as = ""
-        # What is kept through the next join, and in which generation it was assigned.
+        # The partitions kept through the next join, and the generation in which they were assigned.
         self._owned: Assignment = {}
         self._owned_since = NO_GENERATION
         self._setbacks = 0
-        # When the next request of each kind may go out; a backoff moves it on.
+        # The time at which the next request of each kind may be sent; a backoff delays it.
         self._send_at = 0.0
         self._heartbeat_at = 0.0
         self._last_heard = 0.0
@@ -128,18 +130,18 @@ class Membership:
     # -- what the shell calls -----------------------------------------------------------------------
 
     def receive(self, event: Event, now: float) -> list[Command]:
-        """Take in an event; the commands that follow from it, in order."""
+        """Process an event and return the commands that follow from it, in order."""
         self._handle(event, now)
         self._advance(now)
         return self._take()
 
     def handle_timer(self, now: float) -> list[Command]:
-        """Call when `next_deadline()` has come (calling it early does no harm)."""
+        """Return the commands that are due. Call it at `next_deadline()`; an early call does no harm."""
         self._advance(now)
         return self._take()
 
     def next_deadline(self) -> float | None:
-        """When `handle_timer` is to be called, or None if only an event can move this on."""
+        """Return the time at which to call `handle_timer`, or None if only an event can cause progress."""
         if self.state in SILENT:
             return None
         if self.coordinator is None:
@@ -151,13 +153,13 @@ class Membership:
         return min(self._send_at, self._heartbeat_at) if self._sync_ready() else self._heartbeat_at
 
     def rebalance_deadline(self) -> float:
-        """By when the group must hear our next join, or it gives our partitions away."""
+        """Return the time at which the group gives our partitions away unless it gets our next join before."""
         return self._last_heard + self._options.rebalance_timeout - self._options.rebalance_margin
 
     # -- deciding what to send ----------------------------------------------------------------------
 
     def _advance(self, now: float) -> None:
-        """Decide, from the state alone, what goes out next."""
+        """Decide, from the state alone, what to send next."""
         exchanges = self._exchanges
         if self.state in SILENT:
             return
@@ -196,17 +198,17 @@ class Membership:
         match event:
             case JoinWanted(reason=reason, owned=owned, generation=generation):
                 on_its_way = self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
-                # A session that has not heard yet that it is lost would join over what still runs of it.
+                # A session that does not know yet that it is lost would join over tasks of it that still run.
                 is_stale = generation is not None and (self.generation is None or self.generation.id != generation)
                 if not (on_its_way or is_stale):
                     self._join(now, reason, owned)
             case RebalanceWanted(reason=reason):
-                if self.state is State.STABLE:  # else one is under way
+                if self.state is State.STABLE:  # otherwise a rebalance is in progress already
                     self._move(Input.REBALANCE, now, reason)
             case LeaveWanted(reason=reason):
                 self._leave(now, reason)
             case CoordinatorFound(token=token, node_id=node_id):
-                # A second answer while a coordinator is known is ignored: its token has passed.
+                # A second response while a coordinator is known is ignored: its token has passed.
                 if self._exchanges.found(token, node_id):
                     self._retries.succeeded(Request.FIND_COORDINATOR)
             case FindFailed(token=token, code=code, cause=cause):
@@ -244,7 +246,7 @@ class Membership:
         now: float,
     ) -> None:
         if isinstance(event, JoinAnswered) and event.code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
-            # A coordinator that has moved names an id in its refusal which the new one has never stored.
+            # A former coordinator names an id in its refusal that the new one has never stored.
             self.member_id = event.member_id
         if flight.request in (Request.JOIN, Request.SYNC):
             self._retries.answered()
@@ -283,7 +285,7 @@ class Membership:
         self._move(Input.JOINED, now, f"joined generation {event.generation}")
 
     def _react(self, request: Request, code: int, now: float) -> Reaction:
-        """Meet an error code by the table; says what was done."""
+        """Carry out the reaction to an error code, and return it."""
         reaction = reaction_to(request, code)
         cause = f"{request.name.lower()}: {kafka_error(code, self._options.group)}" if code else ""
         match reaction:
@@ -296,7 +298,7 @@ class Membership:
             case Reaction.FATAL:
                 self._refuse(kafka_error(code, f"group {self._options.group!r}", GroupError), now)
             case Reaction.REBALANCE if request is Request.HEARTBEAT:
-                # Before the sync it is no news: old brokers say so to every member of a rebalance.
+                # Before the sync the code is no news: old brokers return it to every member of a rebalance.
                 if self.state in ASSIGNED:
                     self._move(INPUTS[reaction], now, cause)
             case Reaction.REBALANCE:
@@ -305,10 +307,10 @@ class Membership:
             case Reaction.FORGET_MEMBER | Reaction.DROP_GENERATION | Reaction.ADOPT_MEMBER_ID:
                 if reaction is Reaction.FORGET_MEMBER:
                     self.member_id = ""
-                # The first one is met at once; a coordinator that goes on like that must not be met with a storm.
+                # The first setback is answered at once; repeated ones must not cause a storm of requests.
                 self._setbacks += 1
                 self._move(INPUTS[reaction], now, cause)
-                # An id that we had none of before expires if we do not come back with it (KIP-394): no time to lose.
+                # A first member id expires if we do not rejoin with it (KIP-394): no time to lose.
                 if self._joined_as and reaction is Reaction.ADOPT_MEMBER_ID:
                     self._retry(Request.JOIN, now, cause)
         return reaction
@@ -335,7 +337,7 @@ class Membership:
     def _join(self, now: float, reason: str, owned: Assignment) -> None:
         was_lost = self.state is State.LOST
         if self.state is State.LEAVING:
-            # Nobody waits for its answer any more. If it was taken, or will be, we are told that we are unknown.
+            # Nobody waits for the response to the leave any more. If it is accepted, we learn that we are unknown.
             self._exchanges.drop_request()
             self._retries.clear()
             self._disown()
@@ -353,7 +355,7 @@ class Membership:
         if self.state is State.LEAVING:
             return
         joined = bool(self.member_id)
-        # Whatever is in flight is answered to nobody: its token is no longer the one awaited.
+        # Responses to requests in flight are ignored: their tokens are no longer the expected ones.
         self._exchanges.drop_all()
         self._leave_reason = reason
         self._send_at = self._exchanges.find_at = now
@@ -379,7 +381,7 @@ class Membership:
         if code and reaction_to(Request.FIND_COORDINATOR, code) is Reaction.FATAL:
             self._refuse(kafka_error(code, f"group {self._options.group!r}", GroupError), now)
             return
-        # What the broker says in words may say nothing; its code always does.
+        # The broker's message may be empty; its code never is.
         told = ErrorCode.describe(code) if code else cause
         self._exchanges.find_at = now + self._schedule(Request.FIND_COORDINATOR, now, told)
 
@@ -393,15 +395,15 @@ class Membership:
             self._commands.append(forgotten)
 
     def _retry(self, request: Request, now: float, cause: str) -> None:
-        """The same request once more, after backoff."""
+        """Send the same request again, after backoff."""
         at = now + self._schedule(request, now, cause)
         if request is Request.HEARTBEAT:
             self._heartbeat_at = at
-        elif request is not Request.COMMIT:  # whoever commits retries by himself
+        elif request is not Request.COMMIT:  # the caller of a commit retries itself
             self._send_at = at
 
     def _ask_again(self, flight: InFlight, now: float, cause: str) -> None:
-        """A join or sync that may only be held: it is sent again at once, over another connection."""
+        """Send a join or sync, which may only be held, again at once, over another connection."""
         self._forget_coordinator(cause)
         self._exchanges.find_at = self._send_at = now
         self._told(self._retries.after_silence(flight.request, flight.sent_at, now, cause))

@@ -1,7 +1,7 @@
-"""What the membership has sent and not been answered, and whose answer it awaits: of `membership.py`. Pure.
+"""Pending requests of a membership: the bookkeeping of tokens for `membership.py`. Pure.
 
-One request at a time is out to the coordinator, and none while it is being looked for; the leader's dealing goes on
-beside. Each is known by its token, and only the answer with the token that is awaited is one: any other is late.
+At most one request to the coordinator is pending, and none during the search for it. The leader's assignor may run at
+the same time. Each has a token. A response without the expected token is late, and ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sarameya.protocol.reactions import Request
 
 @attrs.frozen(slots=True)
 class InFlight:
-    """A request to the coordinator."""
+    """A pending request to the coordinator."""
 
     request: Request
     token: int
@@ -22,56 +22,56 @@ class InFlight:
 
 
 class MembershipExchanges:
-    """The exchanges of one membership."""
+    """Pending requests of one membership."""
 
     def __init__(self) -> None:
         self.coordinator: int | None = None
-        """The node that coordinates the group, as far as is known."""
+        """Node id of the group's coordinator, if it is known."""
         self.in_flight: InFlight | None = None
-        """What it has been asked."""
+        """The pending request to the coordinator."""
         self.find_at = 0.0
-        """When it may be looked for, where it is not known."""
+        """Time from which the coordinator may be searched for, if it is not known."""
         self._finding: int | None = None
         self._assigning: int | None = None
         self._token = 0
 
     @property
     def awaited(self) -> frozenset[int]:
-        """The tokens of all that is to be answered."""
+        """Tokens of all expected responses."""
         flight = self.in_flight.token if self.in_flight is not None else None
         return frozenset(token for token in (flight, self._finding, self._assigning) if token is not None)
 
     @property
     def is_finding(self) -> bool:
-        """Whether the coordinator is being looked for."""
+        """True while the coordinator is being searched for."""
         return self._finding is not None
 
     @property
     def is_assigning(self) -> bool:
-        """Whether the partitions are being dealt, by us."""
+        """True while our assignor runs."""
         return self._assigning is not None
 
     # -- going out -----------------------------------------------------------------------------------
 
     def find(self) -> FindCoordinator:
-        """Look for the coordinator."""
+        """Start the search for the coordinator."""
         self._finding = self._next_token()
         return FindCoordinator(self._finding)
 
     def send(self, request: Request, now: float) -> int:
-        """A request goes out to the coordinator; its token."""
+        """Record that a request goes out to the coordinator, and return its token."""
         self.in_flight = InFlight(request, self._next_token(), now)
         return self.in_flight.token
 
     def assign(self) -> int:
-        """The partitions are being dealt; the token of that."""
+        """Record that the assignor starts, and return its token."""
         self._assigning = self._next_token()
         return self._assigning
 
     # -- coming in -----------------------------------------------------------------------------------
 
     def found(self, token: int, node_id: int | None) -> bool:
-        """The search is over, with a coordinator or without. False: nobody waits for that any more."""
+        """Finish the search, with a coordinator or without. Return False if the token is not the expected one."""
         if token != self._finding:
             return False
         self._finding = None
@@ -80,7 +80,7 @@ class MembershipExchanges:
         return True
 
     def answered(self, token: int) -> InFlight | None:
-        """What the answer with `token` answers; None if nobody waits for it any more."""
+        """Return the request that the response with `token` answers, or None if it is not expected any more."""
         flight = self.in_flight
         if flight is None or flight.token != token:
             return None
@@ -88,29 +88,29 @@ class MembershipExchanges:
         return flight
 
     def assigned(self, token: int) -> bool:
-        """The dealing is over. False: nobody waits for it any more."""
+        """Finish the assignor's run. Return False if the token is not the expected one."""
         if token != self._assigning:
             return False
         self._assigning = None
         return True
 
-    # -- given up ------------------------------------------------------------------------------------
+    # -- dropped -------------------------------------------------------------------------------------
 
     def forget_coordinator(self, cause: str) -> ForgetCoordinator | None:
-        """It is to be looked for; what it was asked is answered to nobody. None where none was known."""
+        """Forget the coordinator and the pending request. Return None if no coordinator was known."""
         forgotten, self.coordinator, self.in_flight = self.coordinator, None, None
         return ForgetCoordinator(forgotten, cause) if forgotten is not None else None
 
     def drop_request(self) -> None:
-        """What the coordinator was asked is answered to nobody."""
+        """Ignore the response to the pending request."""
         self.in_flight = None
 
     def drop_assigning(self) -> None:
-        """What is being dealt is for nobody."""
+        """Ignore the result of the assignor."""
         self._assigning = None
 
     def drop_all(self) -> None:
-        """Whatever is awaited is not any more."""
+        """Ignore all expected responses."""
         self.in_flight = self._finding = self._assigning = None
 
     def _next_token(self) -> int:

@@ -1,7 +1,7 @@
-"""What goes into the membership machine (events) and what comes out of it (commands). Plain data.
+"""Inputs (events) and outputs (commands) of the membership machine. Plain data.
 
-Every command that will be answered carries a `token`; the event that reports the answer carries the same.
-Times are those of the caller's monotonic clock, in seconds.
+Every command that will be answered carries a `token`; the event that reports the response carries the same. Times are
+those of the caller's monotonic clock, in seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sarameya.model import NO_GENERATION, Assignment, Generation
 
 @attrs.frozen(slots=True)
 class GroupMember:
-    """One row of a join's answer, as the leader gets it. `metadata` is its subscription, undecoded."""
+    """One row of a join's response, as the leader gets it. `metadata` is the subscription, undecoded."""
 
     member_id: str
     group_instance_id: str | None
@@ -27,10 +27,10 @@ class GroupMember:
 
 @attrs.frozen(slots=True)
 class JoinWanted:
-    """Become a member, or rejoin: what a rebalance wants given up has been given up.
+    """A request to join, or to rejoin after everything that a rebalance requires is revoked.
 
-    `owned` is what is kept (KIP-429), nothing under an eager assignor. `reason` goes to the broker (KIP-800). A session
-    that goes on names the `generation` it speaks for: where that is over, its wish is, too.
+    `owned` is the assignment that is kept (KIP-429), empty under an eager assignor. `reason` goes to the broker
+    (KIP-800). A session that continues names its `generation`: if that is over, the event is ignored.
     """
 
     reason: str = ""
@@ -40,14 +40,14 @@ class JoinWanted:
 
 @attrs.frozen(slots=True)
 class RebalanceWanted:
-    """We want a rebalance ourselves (partition counts or the subscription changed)."""
+    """A rebalance that this member asks for, since partition counts or the subscription changed."""
 
     reason: str
 
 
 @attrs.frozen(slots=True)
 class LeaveWanted:
-    """Leave the group; the session, if there was one, has ended. `reason` goes to the broker (KIP-800)."""
+    """A request to leave the group; the session, if there was one, has ended. `reason` goes to the broker (KIP-800)."""
 
     reason: str
 
@@ -60,7 +60,7 @@ class CoordinatorFound:
 
 @attrs.frozen(slots=True)
 class FindFailed:
-    """`code` is Kafka's, 0 where no broker could be asked."""
+    """A failed search for the coordinator. `code` is Kafka's, 0 if no broker could be asked."""
 
     token: int
     code: int
@@ -69,7 +69,7 @@ class FindFailed:
 
 @attrs.frozen(slots=True)
 class CoordinatorLost:
-    """Somebody else (a commit) found that `coordinator` is no longer ours."""
+    """Report of another user (a commit) that `coordinator` is no longer ours."""
 
     coordinator: int
     cause: str
@@ -77,7 +77,7 @@ class CoordinatorLost:
 
 @attrs.frozen(slots=True)
 class RequestFailed:
-    """A request got no answer: connection lost, deadline passed, bytes that were no answer."""
+    """A request without a response: connection lost, deadline passed, or undecodable bytes."""
 
     token: int
     cause: str
@@ -85,7 +85,7 @@ class RequestFailed:
 
 @attrs.frozen(slots=True)
 class Unanswered:
-    """A join or sync was not answered in the time given to it. The coordinator may be holding it, or it is lost."""
+    """A join or sync without a response in its time. The coordinator may be holding it, or it is lost."""
 
     token: int
     cause: str
@@ -93,7 +93,7 @@ class Unanswered:
 
 @attrs.frozen(slots=True)
 class RequestImpossible:
-    """A request cannot be sent at all, now or later: broker and client share no version of its API."""
+    """A request that can never be sent: broker and client share no version of its API."""
 
     token: int
     error: Exception
@@ -132,7 +132,7 @@ class LeaveAnswered:
 
 @attrs.frozen(slots=True)
 class AssignmentMade:
-    """The leader's assignor is done: member id -> its assignment, encoded."""
+    """Result of the leader's assignor: member id -> its assignment, encoded."""
 
     token: int
     assignments: Mapping[str, bytes]
@@ -146,7 +146,7 @@ class AssignmentFailed:
 
 @attrs.frozen(slots=True)
 class CommitRefused:
-    """A commit of `generation` was answered with a code that concerns the membership."""
+    """An error code that concerns the membership, in the response to a commit of `generation`."""
 
     generation: int
     code: int
@@ -182,7 +182,7 @@ class FindCoordinator:
 
 @attrs.frozen(slots=True)
 class ForgetCoordinator:
-    """The coordinator is no longer at `node_id`."""
+    """Notice that the coordinator is no longer at `node_id`."""
 
     node_id: int
     cause: str
@@ -190,7 +190,7 @@ class ForgetCoordinator:
 
 @attrs.frozen(slots=True)
 class SendJoin:
-    """`owned` was assigned in generation `owned_since` (KIP-792; -1 where nothing was)."""
+    """Join. `owned` was assigned in generation `owned_since` (KIP-792; -1 if there was none)."""
 
     token: int
     member_id: str
@@ -198,12 +198,12 @@ class SendJoin:
     owned: Assignment = attrs.field(factory=dict)
     owned_since: int = NO_GENERATION
     silences: int = 0
-    """How often it, or a sync, was sent before and not answered."""
+    """Number of times that it, or a sync, was sent before without a response."""
 
 
 @attrs.frozen(slots=True)
 class Assign:
-    """We lead: assign partitions to `members`, in a worker thread; heartbeats go on meanwhile."""
+    """Assign partitions to `members`, as the leader, in a worker thread. Heartbeats go on meanwhile."""
 
     token: int
     generation: Generation
@@ -212,20 +212,20 @@ class Assign:
 
 @attrs.frozen(slots=True)
 class Supervise:
-    """We lead, but the old assignment stands (KIP-814): only watch the topics of `members`."""
+    """Watch the topics of `members`, as the leader. The old assignment stands (KIP-814)."""
 
     members: tuple[GroupMember, ...]
 
 
 @attrs.frozen(slots=True)
 class SendSync:
-    """`assignments` is empty for a follower (and for a leader told to skip it, KIP-814)."""
+    """Sync. `assignments` is empty for a follower (and for a leader told to skip the assignment, KIP-814)."""
 
     token: int
     generation: Generation
     assignments: Mapping[str, bytes]
     silences: int = 0
-    """How often it, or the join before it, was sent before and not answered."""
+    """Number of times that it, or the join before it, was sent before without a response."""
 
 
 @attrs.frozen(slots=True)
@@ -243,7 +243,7 @@ class SendLeave:
 
 @attrs.frozen(slots=True)
 class Assigned:
-    """Stable: `assignment` (encoded, empty bytes for no partitions) is ours in `generation`."""
+    """The membership is stable: `assignment` (encoded, empty bytes for no partitions) is ours in `generation`."""
 
     generation: Generation
     assignment: bytes
@@ -251,7 +251,7 @@ class Assigned:
 
 @attrs.frozen(slots=True)
 class PrepareRebalance:
-    """The group rebalances: by `deadline` give up what the assignors' protocol wants given up, then say JoinWanted."""
+    """Revoke, by `deadline`, the partitions that the rebalance protocol requires; then send JoinWanted."""
 
     reason: str
     deadline: float
@@ -259,15 +259,18 @@ class PrepareRebalance:
 
 @attrs.frozen(slots=True)
 class MembershipLost:
-    """All that was owned is lost: stop, commit nothing, say JoinWanted."""
+    """Stop and commit nothing, since all owned partitions are lost; then send JoinWanted."""
 
     reason: str
 
 
 @attrs.frozen(slots=True)
 class Left:
-    """We are no member any more. `taken`: the coordinator has taken our leave, for there was one to take: who has not
-    joined has nothing to leave, and a static member does not. `reason` is what it was told."""
+    """The membership has ended.
+
+    `taken` is True if the coordinator has accepted a leave. A client that has not joined has nothing to leave, and a
+    static member does not leave. `reason` is the one that the coordinator got.
+    """
 
     taken: bool
     reason: str
@@ -275,7 +278,7 @@ class Left:
 
 @attrs.frozen(slots=True)
 class Fail:
-    """Nothing more will come: the membership has failed for good. Stop, commit nothing, say LeaveWanted."""
+    """Stop, commit nothing, send LeaveWanted: the membership has failed for good, and no other command follows."""
 
     error: Exception
 
@@ -296,7 +299,7 @@ class RetryScheduled:
     delay: float
     cause: str
     kind: str
-    """The request's name."""
+    """Name of the request."""
 
 
 Command = (

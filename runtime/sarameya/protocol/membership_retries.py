@@ -1,8 +1,7 @@
-"""How often the membership has tried what, and when it may try again: the bookkeeping of `membership.py`. Pure.
+"""Retries of a membership and their delays: part of `membership.py`. Pure.
 
-Faults alone count against the user's bounds (`retry_max_attempts`, `retry_timeout`). What is in the ordinary course of
-events does not: a rebalance that overtakes the one before it, and the silence of a coordinator that may be holding a
-join or a sync.
+Only faults count against the user's bounds (`retry_max_attempts`, `retry_timeout`). Ordinary events do not: a rebalance
+that overtakes the one before it, and the silence of a coordinator that may be holding a join or a sync.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from sarameya.protocol.reactions import Request
 
 
 class MembershipRetries:
-    """The tries of one membership."""
+    """Attempts of one membership."""
 
     def __init__(self, group: str, backoff: Backoff) -> None:
         self._group = group
@@ -24,7 +23,7 @@ class MembershipRetries:
         self._unanswered: Attempts | None = None
 
     def after_fault(self, request: Request, now: float, cause: str) -> RetryScheduled:
-        """When to send the request again that has failed. Raises RetriesExhaustedError where the bounds are reached."""
+        """Schedule the retry of a failed request. Raises RetriesExhaustedError at the user's bounds."""
         self._unanswered = None
         attempts = self._faults[request] = _one_more(self._faults.get(request), now, cause)
         if self._backoff.gives_up(attempts, now):
@@ -32,35 +31,38 @@ class MembershipRetries:
         return self._scheduled(request, attempts, now, self._backoff.delay(attempts.attempt))
 
     def after_overtaking(self, now: float, cause: str) -> RetryScheduled:
-        """When to join again: the group began another round before this one was synced. As often as it takes."""
+        """Schedule the next join: another rebalance started before this one was synced. Unlimited."""
         attempts = self._overtaken = _one_more(self._overtaken, now, cause)
         return self._scheduled(Request.JOIN, attempts, now, self._backoff.delay(attempts.attempt))
 
     @property
     def silences(self) -> int:
-        """How often, one after the other, a join or sync was not answered in the time given to it."""
+        """Number of joins or syncs in a row that got no response in their time."""
         return self._unanswered.attempt if self._unanswered is not None else 0
 
     def after_silence(self, request: Request, sent_at: float, now: float, cause: str) -> RetryScheduled:
-        """A join or sync without an answer is sent again at once: the wait is over already. It is no fault, however
-        often: a coordinator that takes new connections and answers nothing holds it, for as long as the most patient
-        member of the group has asked for; that may be longer than we have."""
+        """Retry a join or sync without a response at once: the wait is over already.
+
+        That is no fault, however often it happens. A coordinator that accepts new connections and does not respond is
+        holding the request, for as long as the most patient member of the group has requested. That may be longer than
+        our own timeout.
+        """
         attempts = self._unanswered = _one_more(self._unanswered, sent_at, cause)
         return self._scheduled(request, attempts, now, 0.0)
 
     def answered(self) -> None:
-        """A join or sync was, whatever the answer."""
+        """Record that a join or sync was answered, with any result."""
         self._unanswered = None
 
     def succeeded(self, request: Request) -> None:
-        if request is Request.SYNC:  # a join is not over before it
+        if request is Request.SYNC:  # a join is complete only with its sync
             self._overtaken = None
             self._faults.pop(Request.JOIN, None)
         if request is not Request.JOIN:
             self._faults.pop(request, None)
 
     def clear(self) -> None:
-        """The membership is over: the next one has tried nothing yet."""
+        """Forget all attempts: the membership is over."""
         self._overtaken = self._unanswered = None
         self._faults.clear()
 

@@ -1,6 +1,6 @@
-"""The states of a membership and how it moves between them: one table, the whole truth (h11's `_state.py`).
+"""States of a membership and its transitions: one complete table (compare h11's `_state.py`).
 
-How an error code becomes an input is a table too: `reactions.reaction_to`, then `INPUTS`.
+Error codes become inputs by a table, too: `reactions.reaction_to`, then `INPUTS`.
 """
 
 from __future__ import annotations
@@ -12,32 +12,35 @@ from sarameya.protocol.reactions import Reaction
 
 
 class State(Enum):
-    """Where the membership stands. The names follow the coordinator's own (Kafka's ClassicGroupState)."""
+    """States of the membership. The names follow the coordinator's own (Kafka's ClassicGroupState)."""
 
     UNJOINED = auto()
-    """No member of the group, and not trying to be."""
+    """Not a member of the group, and not joining."""
     PREPARING_REBALANCE = auto()
-    """A join is on the wire, or about to be."""
+    """A join is on the wire, or about to be sent."""
     COMPLETING_REBALANCE = auto()
     """Joined; the leader is assigning, or a sync is on the wire."""
     STABLE = auto()
-    """The assignment is in hand."""
+    """The assignment has arrived."""
     REVOKING = auto()
-    """The group rebalances: what must be given up is being given up, heartbeats go on, the join follows."""
+    """The group rebalances: partitions are being revoked, heartbeats go on, the join follows."""
     LOST = auto()
-    """The membership is gone, and all it owned: whatever ran on it stops and commits nothing; the join follows."""
+    """The membership and all owned partitions are lost: the session stops and commits nothing, and the join follows."""
     LEAVING = auto()
-    """A leave is on the wire, or about to be."""
+    """A leave is on the wire, or about to be sent."""
     FENCED = auto()
-    """Failed for good: the coordinator has refused us, or we have given up. All that is left is to say good-bye."""
+    """Failed for good: the coordinator has refused us, or retries are exhausted. Only the leave remains."""
 
 
 class Input(Enum):
-    """What can happen to a membership."""
+    """Inputs of the state table."""
 
     JOIN_WANTED = auto()
-    """The shell wants in: at the start, whenever it has given up what a rebalance wants given up, and when it no longer
-    waits for a leave to be answered."""
+    """The shell wants to join.
+
+    That is: at the start, after it has revoked what a rebalance requires, and when it stops waiting for the response to
+    a leave.
+    """
     JOINED = auto()
     SYNCED = auto()
     REBALANCE = auto()
@@ -47,7 +50,7 @@ class Input(Enum):
     LEAVE_WANTED = auto()
     LEFT = auto()
     REFUSED = auto()
-    """By the coordinator, or by ourselves: an assignor has failed, tries are exhausted."""
+    """Refused by the coordinator, or failed on our side: an assignor raised, or retries are exhausted."""
 
 
 _U, _P, _C, _S = State.UNJOINED, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE
@@ -111,19 +114,19 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
         Input.REFUSED: _F,
     },
 }
-"""state -> input -> next state. What is not here cannot happen."""
+"""state -> input -> next state. An input without a row cannot happen."""
 
 HEARTBEATING = frozenset({_C, _S, _R})
-"""The states in which the coordinator expects to hear from us."""
+"""States in which the coordinator expects our heartbeats."""
 
 ASSIGNED = frozenset({_S, _R})
-"""The states in which what the coordinator says of our generation is news."""
+"""States in which the coordinator's errors about our generation matter."""
 
 COMMITTING = frozenset({_P, _S, _R})
-"""The states in which the coordinator takes commits: between a join's answer and the sync's it does not."""
+"""States in which the coordinator accepts commits: not between the responses to a join and to its sync."""
 
 SILENT = frozenset({_U, _X, _F})
-"""The states in which nothing is sent: only the shell's wish, if anything, leads out of them."""
+"""States in which nothing is sent: only an event from the shell leads out of them."""
 
 INPUTS: Mapping[Reaction, Input] = {
     Reaction.FORGET_MEMBER: Input.MEMBER_FORGOTTEN,
@@ -137,11 +140,11 @@ ENDS_LOST = frozenset({Input.MEMBER_FORGOTTEN, Input.GENERATION_DROPPED, Input.R
 
 
 class IllegalTransitionError(Exception):
-    """A defect in the shell or in the table: an input that has no row in the present state."""
+    """A defect in the shell or in the table: an input without a row in the present state."""
 
 
 def next_state(state: State, by: Input, cause: str) -> State:
-    """The state that follows. Raises IllegalTransitionError where the table has no row."""
+    """Return the next state. Raises IllegalTransitionError if the table has no row."""
     try:
         return TRANSITIONS[state][by]
     except KeyError:

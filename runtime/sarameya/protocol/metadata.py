@@ -1,4 +1,4 @@
-"""What the cluster looks like: brokers, topics, partitions, leaders. Pure; replaced as a whole by a refresh."""
+"""Cluster metadata: brokers, topics, partitions, leaders. Pure; a refresh replaces it as a whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sarameya.protocol.assignors.base import TopicLayout
 
 @attrs.frozen(slots=True)
 class Broker:
-    """A broker as metadata tells of it; `rack` is None where it has none (KIP-36)."""
+    """A broker in the metadata; `rack` is None if it has none (KIP-36)."""
 
     node_id: int
     host: str
@@ -24,13 +24,13 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """`host:port`, as it is told to clients."""
+        """The advertised `host:port`."""
         return f"{self.host}:{self.port}"
 
 
 @attrs.frozen(slots=True)
 class Partition:
-    """`leader` is None while the partition has none; `leader_epoch` fences stale leaders (KIP-320)."""
+    """A partition. `leader` is None while it has none; `leader_epoch` fences stale leaders (KIP-320)."""
 
     leader: int | None
     leader_epoch: int = NO_LEADER_EPOCH
@@ -39,44 +39,44 @@ class Partition:
 
 @attrs.frozen(slots=True)
 class Topic:
-    """A topic as the cluster described it; `error` other than NONE means that its partitions are not known."""
+    """A topic as the cluster describes it. If `error` is not NONE, its partitions are not known."""
 
     name: str
     error: int
     partitions: Mapping[int, Partition] = attrs.field(factory=dict)
     topic_id: uuid.UUID | None = None
     is_internal: bool = False
-    """Kafka's own, as `__consumer_offsets` is: no pattern matches it."""
+    """True for Kafka's own topics, such as `__consumer_offsets`. No pattern matches them."""
 
 
 @attrs.frozen(slots=True)
 class ClusterMetadata:
-    """One answer to a Metadata request. An unknown topic is absent, or present with its error."""
+    """Contents of one Metadata response. An unknown topic is absent, or present with its error."""
 
     brokers: Mapping[int, Broker] = attrs.field(factory=dict)
     topics: Mapping[str, Topic] = attrs.field(factory=dict)
     has_all_topics: bool = False
-    """All of the cluster's were asked about, so a topic that is absent was not there."""
+    """True if the request covered all topics of the cluster: an absent topic does not exist then."""
     cluster_id: str = ""
-    """The cluster's id (KIP-78); empty where its brokers have none."""
+    """Id of the cluster (KIP-78); empty if its brokers have none."""
 
     def partition(self, partition: TopicPartition) -> Partition | None:
-        """What is known of one partition; None where there is no such topic or partition."""
+        """Return the metadata of one partition, or None if there is no such topic or partition."""
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition) if topic else None
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """The node that leads the partition, if one does and its address is known."""
+        """Return the node id of the partition's leader, or None if it has none or its address is not known."""
         found = self.partition(partition)
         return found.leader if found and found.leader in self.brokers else None
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """topic -> number of its partitions, of those `topics` that exist."""
+        """Return the number of partitions of each of `topics` that exists."""
         known = {name: self.topics.get(name) for name in topics}
         return {name: len(topic.partitions) for name, topic in known.items() if topic and topic.partitions}
 
     def layouts(self, topics: Iterable[str]) -> dict[str, TopicLayout]:
-        """What an assignor may know of those `topics` that exist; a broker without a rack tells none (KIP-881)."""
+        """Return the assignor's view of each of `topics` that exists. Brokers without a rack add none (KIP-881)."""
         return {
             name: TopicLayout(count, self._replica_racks(self.topics[name]))
             for name, count in self.partition_counts(topics).items()
@@ -86,7 +86,7 @@ class ClusterMetadata:
         racks = {node_id: broker.rack for node_id, broker in self.brokers.items() if broker.rack}
         if not racks:
             return {}
-        # A replica that is offline counts where its rack is known: it is likely to be back soon.
+        # An offline replica counts if its rack is known: it is likely to be back soon.
         found = {
             number: frozenset(racks[node_id] for node_id in partition.replicas if node_id in racks)
             for number, partition in topic.partitions.items()
@@ -94,7 +94,7 @@ class ClusterMetadata:
         return {number: names for number, names in found.items() if names}
 
     def missing(self, topics: Iterable[str]) -> dict[str, int]:
-        """topic -> error code, of those `topics` whose partitions are not known."""
+        """Return the error code of each of `topics` whose partitions are not known."""
         found: dict[str, int] = {}
         for name in topics:
             topic = self.topics.get(name)
@@ -106,7 +106,7 @@ class ClusterMetadata:
 
 
 def from_response(response: Any) -> ClusterMetadata:
-    """A MetadataResponse (kafka-python's, any version) as ClusterMetadata."""
+    """Convert a MetadataResponse (kafka-python's, any version)."""
     brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
     topics = {
         t.name: Topic(

@@ -1,19 +1,19 @@
-"""Answers to Metadata requests, merged into one view of the cluster. Pure.
+"""Merging of Metadata responses into one view of the cluster. Pure.
 
-Each broker answers from its own copy of the metadata, and one that lags behind, or is cut off from the controller,
-answers with what is out of date. News is believed at once. What an answer takes back is believed once `CONFIRMATIONS`
-answers in a row have said so; brokers take turns, so those come from different ones where there are several. For a
-topic id they need not be in a row, but so many more than the answers with the known one: of three brokers, one may be
-cut off for days, and a deleted topic's partitions would be waited for as long.
+Each broker answers from its own copy of the metadata. A broker that lags behind, or is cut off from the controller,
+returns stale metadata. Additions are believed at once. A response that takes something back is believed once
+`CONFIRMATIONS` responses in a row agree. Requests go to the brokers in turn, so these come from different brokers if
+there are several. For a topic id they need not be in a row, but must outnumber the responses with the known id by that
+many: of three brokers one may be cut off for days, and for as long a deleted topic's partitions would be waited for.
 
-| an answer has, of a topic | until it is confirmed |
+| a response has, for a topic | until it is confirmed |
 |---|---|
 | fewer partitions than are known | the missing ones are kept |
-| another topic id than the known one | all that is known of the topic is kept |
+| another topic id than the known one | everything known about the topic is kept |
 | an earlier leader epoch of a partition, same id | the known leader is kept, confirmed or not (KIP-320) |
 
-Without this, the leader of a group would assign anew with every answer: to three partitions, to six, to three again. A
-topic that an answer does not have at all is not kept: who needs it looks several times (`TopicWatch`). Tests:
+Without this, the leader of a group would reassign with every response: to three partitions, to six, to three again. A
+topic that is absent from a response is not kept: `TopicWatch` looks several times. Tests:
 `tests/protocol/test_metadata_merger.py`.
 """
 
@@ -27,24 +27,24 @@ import attrs
 from sarameya.protocol.metadata import ClusterMetadata, Partition, Topic
 
 CONFIRMATIONS = 3
-"""Answers in a row that must agree before what they take back is believed."""
+"""Responses in a row that must agree before something is taken back."""
 
 
 class MetadataMerger:
-    """The merged view, `current`, of all answers so far."""
+    """Merged view, `current`, of all responses so far."""
 
     def __init__(self) -> None:
         self.current = ClusterMetadata()
         self._doubts: dict[str, tuple[Hashable, int]] = {}
-        """Topic -> what answers take back, and how many have said so."""
+        """Topic -> the fact that responses take back, and the number of them."""
 
     @property
     def has_doubts(self) -> bool:
-        """Whether answers took something back that is not confirmed: ask another broker."""
+        """True if responses took something back that is not confirmed: ask another broker."""
         return bool(self._doubts)
 
     def merge(self, answer: ClusterMetadata) -> ClusterMetadata:
-        """Return what is known after `answer`."""
+        """Merge `answer` and return the new view."""
         doubts = self._doubts
         self._doubts = {}
         topics = {name: self._merged(topic, doubts) for name, topic in answer.topics.items()}
@@ -72,9 +72,9 @@ class MetadataMerger:
 
 
 def _with_later_leaders(told: Topic, known: Topic) -> Topic:
-    """Keep the known leader of each partition of which an earlier one is told.
+    """Keep the known leader of each partition for which `told` has an earlier one.
 
-    Only under the same id: a topic that was created again counts its epochs anew.
+    Only under the same id: a topic that was created again starts its epochs again.
     """
     if told.topic_id is None or told.topic_id != known.topic_id:
         return told

@@ -1,13 +1,13 @@
-"""What has been marked and what has been committed, for each partition of a session. Pure.
+"""Marked and committed offsets of each partition of a session. Pure.
 
-A mark is the next offset to read, with the metadata and leader epoch that go into the commit. Marks move forward,
-resets backward; a mark where the mark is already replaces its metadata, if it has any. Metadata is its handler's word
-on what stands before the mark: no other takes it off, or puts it further ahead.
+A mark is the next offset to read, with the metadata and leader epoch of the commit. Marks move forward, resets move
+them backward. A second mark at the same offset replaces the metadata, if it has any. Metadata is the handler's
+statement about the messages before the mark: nobody else removes it or moves it ahead.
 
-Where a position was moved back, since its log no longer has it, marks for what was read before go no further than
-there. A partition is dirty until the very mark that was sent is acknowledged: one that moved while the request was
-under way stays dirty, and so does one that went back to what was committed before a request whose answer was lost,
-since the coordinator may have taken it.
+If a position was moved back, since its log no longer has it, marks for messages read before stop there. A partition is
+dirty until exactly the mark that was sent is acknowledged. It stays dirty if the mark moves while the request is
+pending. It also stays dirty if the mark returns to the committed offset after a request without a response, since the
+coordinator may have stored that one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ import attrs
 from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition
 
 Reach: TypeAlias = Callable[[], int | None]
-"""How far messages have been handed out since a position was moved: None before any of them were."""
+"""Position of the messages handed out since a position was moved: None before the first."""
 
 
 @attrs.frozen(slots=True)
 class _MovedBack:
-    """The offsets from `start` to `end` were handed out, or may have been, before the position was moved to `start`;
-    what stands there now is something else."""
+    """A move of the position back to `start`.
+
+    The offsets from `start` to `end` were handed out before the move, or may have been; the log has other records there
+    now.
+    """
 
     start: int
     end: int
@@ -34,13 +37,15 @@ class _MovedBack:
 
     @property
     def is_over(self) -> bool:
-        """Whether marks can no longer mean what was there before."""
+        """True once marks can no longer refer to messages from before the move."""
         reached = self.reach()
         return reached is not None and reached >= self.end
 
     def bounded(self, offset: CommittedOffset) -> CommittedOffset:
-        """The same, or where the position was moved to, if what is marked has not been handed out since: then it is
-        something of before, with all that stands before `start`."""
+        """Return the offset or, if it was not handed out since the move, the offset of the move.
+
+        In that case the mark is for a message from before the move, and covers everything before `start`.
+        """
         reached = self.reach()
         is_known = offset.offset <= (self.start if reached is None else reached)
         return offset if is_known else CommittedOffset(self.start, offset.metadata)
@@ -51,16 +56,16 @@ class _Entry:
     marked: CommittedOffset | None = None
     committed: CommittedOffset | None = None
     sent: CommittedOffset | None = None
-    """What the coordinator may have taken, or may take yet, instead of `committed`."""
+    """Offset that the coordinator may have stored, or may still store, instead of `committed`."""
     moved_back: _MovedBack | None = None
     is_noted: bool = False
-    """The handler says in metadata of its own how far it has come, also where no mark has any yet."""
+    """True if the handler records its progress in metadata of its own, even if no mark has any yet."""
     is_void: bool = False
-    """The topic is another one now: no mark is taken."""
+    """True if the topic was replaced by another: no mark is accepted."""
 
 
 class OffsetLedger:
-    """Marks and commits of the partitions that are owned. Raises KeyError for one that is not."""
+    """Marks and commits of the owned partitions. Methods raise KeyError for one that is not owned."""
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset | None] | None = None) -> None:
         self._entries: dict[TopicPartition, _Entry] = {}
@@ -68,8 +73,7 @@ class OffsetLedger:
         self.add(committed or {})
 
     def add(self, committed: Mapping[TopicPartition, CommittedOffset | None]) -> None:
-        """Partitions are owned from now on, with what the group has committed for each; where one is owned already, a
-        mark that is still to be committed stands."""
+        """Add owned partitions, with the group's committed offset of each. Uncommitted marks of owned ones stay."""
         dirty = self.dirty()
         for partition, offset in committed.items():
             if partition in dirty and not self._entries[partition].is_void:
@@ -79,13 +83,16 @@ class OffsetLedger:
                 self._entries[partition] = _Entry(offset, offset)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions are not owned any more; what is still dirty of them will not be committed."""
+        """Remove partitions; their uncommitted marks will not be committed."""
         for partition in partitions:
             self._entries.pop(partition, None)
 
     def mark(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
-        """Move the mark forward to `offset`, or give it other metadata where it is; False, and nothing done, if it lies
-        before the mark, or says nothing new."""
+        """Move the mark forward to `offset`, or replace its metadata.
+
+        Returns:
+            False, without a change, if `offset` is before the mark or adds nothing to it.
+        """
         entry = self._entries[partition]
         if entry.is_void:
             return False
@@ -97,17 +104,17 @@ class OffsetLedger:
         if (marked := entry.marked) is not None and offset.offset <= marked.offset:
             if offset.offset < marked.offset or offset.metadata in ("", marked.metadata):
                 return False
-            if offset.leader_epoch == NO_LEADER_EPOCH:  # what stands before it is the same as it was
+            if offset.leader_epoch == NO_LEADER_EPOCH:  # the message before the mark is the same
                 offset = attrs.evolve(offset, leader_epoch=marked.leader_epoch)
         self._set(entry, offset)
         return True
 
     def note(self, partition: TopicPartition) -> None:
-        """The handler says in metadata of its own how far it has come: marks with it are still to come."""
+        """Note that the handler records its progress in metadata of its own: marks with it will follow."""
         self._entries[partition].is_noted = True
 
     def reset(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
-        """Move the mark back to `offset`; False, and nothing done, if it does not lie before the mark."""
+        """Move the mark back to `offset`. Return False, without a change, if it is not before the mark."""
         entry = self._entries[partition]
         if entry.is_void or entry.marked is None or offset.offset >= entry.marked.offset:
             return False
@@ -115,11 +122,11 @@ class OffsetLedger:
         return True
 
     def topic_gone(self, partition: TopicPartition) -> None:
-        """The partition's topic is gone, and another one has its name: no mark of any of its partitions, made or to be
-        made, is committed before the partition is owned anew.
+        """Void the partition, since its topic was deleted and another has its name.
 
-        The mark is where the new topic begins, so that whoever reads it next misses nothing, whatever the policy. Not
-        where marks have metadata: then its handler says where to begin.
+        No mark of any partition of the topic, past or future, is committed before the partition is owned again. The
+        mark becomes the start of the new topic, so that the next reader misses nothing, whatever the policy. Marks with
+        metadata are only removed: their handler decides where to start.
         """
         entry = self._entries.get(partition)
         if entry is None or entry.is_void:
@@ -134,19 +141,28 @@ class OffsetLedger:
 
     @property
     def begun_anew(self) -> frozenset[TopicPartition]:
-        """Partitions whose topic was deleted, and created again."""
+        """Partitions whose topic was deleted and created again."""
         return frozenset(partition for partition, entry in self._entries.items() if entry.is_void)
 
     def position_moved(
         self, partition: TopicPartition, before: int, after: int, *, is_first: bool, reach: Reach
     ) -> bool:
-        """The log no longer has `before`, and is read on at `after`; True if that moves the mark.
+        """Record that the log no longer has the offset `before` and that reading continues at `after`.
 
-        Forward: what lies between is gone, and counts as dealt with, but where the mark has metadata: it stays, since
-        that is not said by whoever wrote it (a sink, whose note is held against its table), and who reads next comes to
-        the same gap. Back: the mark is not beyond `after`, nor is it moved beyond by marks for what was handed out
-        before; `reach` tells those from others. What its metadata says of what stands before `after` still holds.
-        `is_first`: nothing has been read, so that reading begins at `after`.
+        Forward: the records between are gone and count as processed. A mark with metadata stays, since only its writer
+        (a sink, which compares it with its table) may change that; the next reader meets the same gap. Back: the mark
+        moves to `after` at most, and marks for messages handed out before do not move it beyond; `reach` tells those
+        from others. The metadata still holds for the messages before `after`.
+
+        Args:
+            partition: The partition.
+            before: The offset that the log does not have.
+            after: The new position.
+            is_first: Nothing has been read yet: reading starts at `after`.
+            reach: Position of the messages handed out since.
+
+        Returns:
+            True if the mark has moved.
         """
         entry = self._entries[partition]
         marked, moved = entry.marked, entry.moved_back
@@ -169,7 +185,7 @@ class OffsetLedger:
             self._tell()
 
     def tell_of_next_mark(self, on_mark: Callable[[], None] | None) -> None:
-        """Call `on_mark` once, when a mark is moved next, by whoever moves it; None: do not."""
+        """Call `on_mark` once, at the next move of any mark; None cancels that."""
         self._on_mark = on_mark
 
     def _tell(self) -> None:
@@ -178,7 +194,7 @@ class OffsetLedger:
             on_mark()
 
     def dirty(self) -> dict[TopicPartition, CommittedOffset]:
-        """The marks that are not committed as they stand."""
+        """Return the marks that are not committed in their present form."""
         return {
             tp: entry.marked
             for tp, entry in self._entries.items()
@@ -186,26 +202,26 @@ class OffsetLedger:
         }
 
     def send(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """`offsets` go out: until one is acknowledged, nobody knows what the group has committed for its partition."""
+        """Record that `offsets` are being sent: until the response it is not known which offset the group has."""
         for partition, offset in offsets.items():
             if (entry := self._entries.get(partition)) is not None:
                 entry.sent = offset
 
     def acknowledge(self, sent: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """The coordinator has taken `sent`; it tells nothing of partitions dropped since, even if owned anew."""
+        """Record that the coordinator has stored `sent`. Partitions dropped since are ignored, even if owned again."""
         for partition, offset in sent.items():
             if (entry := self._entries.get(partition)) is not None and entry.sent == offset:
                 entry.committed, entry.sent = offset, None
 
     def known(self, partition: TopicPartition) -> tuple[int, int]:
-        """The offsets that are marked and committed, -1 for none; also of a partition that is not owned."""
+        """Return the marked and the committed offset, -1 for none; also for a partition that is not owned."""
         entry = self._entries.get(partition) or _Entry()
         return tuple(-1 if one is None else one.offset for one in (entry.marked, entry.committed))  # type: ignore[return-value]
 
     def marked(self, partition: TopicPartition) -> CommittedOffset | None:
-        """The mark as it stands, committed or not."""
+        """Return the present mark, committed or not."""
         return self._entries[partition].marked
 
     def committed(self, partition: TopicPartition) -> CommittedOffset | None:
-        """What the group has committed, as far as this session knows."""
+        """Return the group's committed offset, as far as this session knows."""
         return self._entries[partition].committed

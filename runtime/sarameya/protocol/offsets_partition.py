@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` keeps a group: its leader coordinates the group. Pure arithmetic.
+"""Partition of `__consumer_offsets` that stores a group: its leader coordinates the group. Pure arithmetic.
 
 partition_for("KafkaConsumerDemo")      # 35
 """
@@ -8,21 +8,26 @@ from __future__ import annotations
 import struct
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Where group coordinators keep what they must not forget."""
+"""Topic in which coordinators store commits and group metadata."""
 
 DEFAULT_OFFSETS_PARTITIONS = 50
-"""Partitions of `__consumer_offsets` unless the brokers are told otherwise (offsets.topic.num.partitions)."""
+"""Partitions of `__consumer_offsets` by default (the brokers' offsets.topic.num.partitions)."""
 
 
 def partition_for(group_id: str, count: int = DEFAULT_OFFSETS_PARTITIONS) -> int:
-    """The partition of `__consumer_offsets` that keeps the group, if that topic has `count` partitions."""
+    """Return the partition of `__consumer_offsets` that stores the group.
+
+    Args:
+        group_id: The group.
+        count: Number of partitions of `__consumer_offsets`.
+    """
     value = java_hash(group_id)
     # As Kafka's Utils.abs: the one int without a positive counterpart becomes 0.
     return (0 if value == -(2**31) else abs(value)) % count
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: 31 * h + unit over the UTF-16 units, in 32 bits with a sign."""
+    """Return Java's `String.hashCode`: 31 * h + unit over the UTF-16 units, as a signed 32-bit number."""
     value = 0
     for (unit,) in struct.iter_unpack("<H", text.encode("utf-16-le", "surrogatepass")):
         value = (31 * value + unit) & 0xFFFFFFFF

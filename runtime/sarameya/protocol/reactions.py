@@ -1,4 +1,4 @@
-"""How each Kafka error code is met in the answers of a coordinator: a table. Pure."""
+"""Reactions to Kafka's error codes in the responses of a coordinator: one table. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from sarameya.error_codes import ErrorCode
 
 
 class Reaction(Enum):
-    """What the membership does about an answer of the coordinator."""
+    """Reaction of the membership to a response of the coordinator."""
 
     PROCEED = auto()
     """No error."""
     FORGET_MEMBER = auto()
-    """Everything owned is lost; forget the member id and join anew at once."""
+    """Everything owned is lost; forget the member id and join again at once."""
     DROP_GENERATION = auto()
     """Everything owned is lost; keep the member id, drop the generation, rejoin at once."""
     ADOPT_MEMBER_ID = auto()
-    """Join again with the member id that came with the answer (KIP-394)."""
+    """Join again with the member id of the response (KIP-394)."""
     REBALANCE = auto()
     """The group rebalances. Heartbeat: end the session, go on heartbeating. Join, sync: rejoin after backoff."""
     FIND_COORDINATOR = auto()
@@ -25,13 +25,13 @@ class Reaction(Enum):
     RETRY = auto()
     """Send the same request after backoff."""
     RAISE = auto()
-    """Raised to whoever asked (the caller of `commit()`, the claim); the membership goes on."""
+    """Raise to the caller (of `commit()`, or the claim); the membership goes on."""
     FATAL = auto()
-    """`consume()` raises; nothing will help but another configuration."""
+    """`consume()` raises; only another configuration can help."""
 
 
 class Request(Enum):
-    """The requests whose answers the reaction table tells apart."""
+    """Requests that the reaction table distinguishes."""
 
     FIND_COORDINATOR = auto()
     JOIN = auto()
@@ -59,7 +59,7 @@ _FOR: dict[tuple[Request, ErrorCode], Reaction] = {
     (Request.JOIN, ErrorCode.MEMBER_ID_REQUIRED): Reaction.ADOPT_MEMBER_ID,
     (Request.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE): Reaction.RETRY,
     (Request.COMMIT, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
-    # Said while the coordinator's metadata lags behind; raised after some tries (`OffsetManager`).
+    # Returned while the coordinator's metadata lags behind; raised after some attempts (`OffsetManager`).
     (Request.COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
     (Request.COMMIT, ErrorCode.OFFSET_METADATA_TOO_LARGE): Reaction.RAISE,
     (Request.COMMIT, ErrorCode.INVALID_COMMIT_OFFSET_SIZE): Reaction.RAISE,
@@ -68,7 +68,7 @@ _FOR: dict[tuple[Request, ErrorCode], Reaction] = {
     (Request.OFFSET_FETCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
     (Request.OFFSET_FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED): Reaction.RAISE,
     (Request.OFFSET_FETCH, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
-    # We are leaving: whoever no longer knows us has nothing left to be told.
+    # We are leaving: a coordinator that no longer knows us needs no message.
     (Request.LEAVE, ErrorCode.UNKNOWN_MEMBER_ID): Reaction.PROCEED,
     (Request.LEAVE, ErrorCode.ILLEGAL_GENERATION): Reaction.PROCEED,
     (Request.LEAVE, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.PROCEED,
@@ -76,7 +76,7 @@ _FOR: dict[tuple[Request, ErrorCode], Reaction] = {
 
 
 def reaction_to(request: Request, code: int) -> Reaction:
-    """How the membership meets `code` in the answer to `request`; an unknown code is fatal."""
+    """Return the reaction to `code` in the response to `request`; an unknown code is fatal."""
     try:
         known = ErrorCode(code)
     except ValueError:

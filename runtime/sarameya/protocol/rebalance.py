@@ -1,7 +1,7 @@
-"""The bytes members and leader exchange through the broker, which does not read them: subscriptions, assignments.
+"""Subscriptions and assignments: bytes that members and leader exchange through the broker.
 
-Kafka's "consumer" embedded protocol, written as today's Java client writes it. A reader meets a version newer
-than it knows by reading the fields it knows: later versions only append.
+The broker does not read them. The format is Kafka's "consumer" embedded protocol, written as today's Java client writes
+it. A reader of a newer version reads the fields that it knows: later versions only append.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sarameya.protocol.assignors.base import Subscription
 from sarameya.protocol.assignors.sticky import Claim, decode_claim, encode_claim
 
 PROTOCOL_TYPE = "consumer"
-"""The protocol type of a consumer group, as JoinGroup names it."""
+"""Protocol type of consumer groups in JoinGroup."""
 
 # 1: owned partitions (KIP-429), 2: generation (KIP-792), 3: rack (KIP-881).
 _VERSION = 3
@@ -27,7 +27,7 @@ _VERSION = 3
 
 @attrs.frozen(slots=True)
 class Change:
-    """What a new assignment means for what is owned; each part ascending."""
+    """Difference between owned and assigned partitions; each part ascending."""
 
     kept: tuple[TopicPartition, ...] = ()
     revoked: tuple[TopicPartition, ...] = ()
@@ -35,13 +35,16 @@ class Change:
 
 
 def diff(owned: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> Change:
-    """From `owned` to `assigned` (KIP-429). Under an eager assignor nothing is owned any more, and all is added."""
+    """Compare `owned` with `assigned` (KIP-429).
+
+    Under an eager assignor nothing is owned any more, and all is added.
+    """
     before, after = frozenset(owned), frozenset(assigned)
     return Change(tuple(sorted(before & after)), tuple(sorted(before - after)), tuple(sorted(after - before)))
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """A member's metadata for one assignor, as JoinGroup carries it. `group_instance_id` is not part of it."""
+    """Encode a member's metadata for one assignor, for JoinGroup. `group_instance_id` is not part of it."""
     message = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
         user_data=subscription.user_data,
@@ -53,7 +56,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """What another member wrote, in any version. Raises ProtocolError for bytes that are no subscription."""
+    """Decode a subscription in any version. Raises ProtocolError for malformed bytes."""
     message = _decode(ConsumerProtocolSubscription, data)
     return Subscription(
         topics=tuple(map(_topic, message.topics or ())),
@@ -65,16 +68,21 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(assignment: Assignment, user_data: bytes | None = None) -> bytes:
-    """One member's partitions, as the leader's SyncGroup carries them."""
+    """Encode one member's partitions, for the leader's SyncGroup."""
     rows = _rows(ConsumerProtocolAssignment, assignment)
     return bytes(ConsumerProtocolAssignment(assigned_partitions=rows, user_data=user_data).encode(version=_VERSION))
 
 
 def decode_assignment(data: bytes) -> tuple[Assignment, bytes | None]:
-    """(partitions, user data) as the leader wrote them, in any version.
+    """Decode an assignment in any version.
 
-    No bytes at all are an empty assignment: the broker sends them to a member the leader has left out.
-    Raises ProtocolError for bytes that are no assignment.
+    No bytes at all are an empty assignment: the broker sends them to a member that the leader has left out.
+
+    Returns:
+        The partitions and the assignor's user data.
+
+    Raises:
+        ProtocolError: The bytes are malformed.
     """
     if not data:
         return {}, None
@@ -83,20 +91,22 @@ def decode_assignment(data: bytes) -> tuple[Assignment, bytes | None]:
 
 
 _ADDED = "~sarameya:added"
-"""Stands behind the last topic's name, where our leaders say in user data which partitions were added. No topic's name
-may begin with a tilde."""
+"""Name that sorts after all topics, under which our leaders list the added partitions in user data.
+
+No topic name may start with a tilde.
+"""
 
 _TAIL = struct.Struct(f">h{len(_ADDED)}siii")
-"""How such user data ends: that name, one number (how much of it is the assignor's), no generation."""
+"""End of such user data: that name, one number (the length of the assignor's part), no generation."""
 
 
 def encode_user_data(own: bytes | None, added: Iterable[TopicPartition]) -> bytes | None:
-    """The user data of an assignment: what the assignor sends along, and behind it which partitions were added.
+    """Encode the user data of an assignment: the assignor's own, then the partitions that were added.
 
-    What nobody but us need know comes last, and only where something was added: other clients' assignors of the same
-    name read theirs in front of it. It is written as a claim of Kafka's sticky assignor, to the partitions that are
-    named: Sarama's members send the user data they got back with their next subscription, where any leader must be
-    able to read it. Other clients' own assignors pay the user data of an assignment no heed.
+    Our part comes last, and only if partitions were added: assignors of the same name in other clients read theirs in
+    front of it. It is written as a claim of Kafka's sticky assignor to the named partitions. Sarama's members send the
+    user data that they got with their next subscription, and any leader must be able to read it there. The assignors of
+    other clients ignore the user data of an assignment.
     """
     rows = by_topic(sorted(added))
     if not rows and decode_user_data(own) == (own, []):
@@ -106,9 +116,9 @@ def encode_user_data(own: bytes | None, added: Iterable[TopicPartition]) -> byte
 
 
 def decode_user_data(data: bytes | None) -> tuple[bytes | None, list[TopicPartition]]:
-    """(what the assignor sent along, which partitions were added) as one of our leaders wrote it.
+    """Split the user data of an assignment into the assignor's own and the added partitions.
 
-    From anybody else all is the assignor's, and nothing was added.
+    In the user data of other clients' leaders everything is the assignor's, and nothing was added.
     """
     if data is None or len(data) < _TAIL.size:
         return data, []
@@ -129,7 +139,7 @@ def _rows(message: Any, assignment: Assignment) -> list[Any]:
 
 
 def _partitions(rows: Iterable[Any] | None) -> dict[str, tuple[int, ...]]:
-    """A topic may come in several rows, and some clients write a null array where nothing is meant."""
+    """Convert rows. A topic may come in several rows, and some clients write null for an empty array."""
     numbers: dict[str, set[int]] = {}
     for row in rows or ():
         numbers.setdefault(_topic(row.topic), set()).update(row.partitions or ())

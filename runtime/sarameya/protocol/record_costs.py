@@ -1,8 +1,8 @@
-"""What the records of a batch will take in memory, found out before any is made; and what messages do take. Pure.
+"""Memory that the records of a batch take as Python objects, estimated before any is made. Pure.
 
-A record of seven bytes takes two hundred as a message, and a header of two bytes eighty: so a few kilobytes from a
-broker, decompressed within bounds, could still become gigabytes of objects. What is counted here is rough and on the
-high side; batches of an ordinary size are not looked into at all.
+A record of seven bytes takes two hundred bytes as a message, and a header of two bytes takes eighty. A few kilobytes
+from a broker, decompressed within bounds, could therefore still become gigabytes of objects. The estimate is rough and
+on the high side. Batches of an ordinary size are not inspected at all.
 """
 
 from __future__ import annotations
@@ -13,23 +13,32 @@ from sarameya.model import Message
 from sarameya.protocol.compression import TooLargeError
 
 RECORD_BYTES, LEGACY_RECORD_BYTES, HEADER_BYTES = 200, 400, 100
-"""What one takes as an object, without what stands in it."""
+"""Bytes of one such object, without its contents."""
 _TIMES, _AT_LEAST = 4, 2**20
 _SLICE = 1000
 _SMALLEST_HEADER = 2
-"""The lengths of its key and of its value."""
+"""Bytes of the smallest header: the lengths of its key and of its value."""
 _LOOKED_AT = 8
 
 
 def allowance(limit: int) -> int:
-    """Bytes that the records of one batch may take as objects, where `limit` bytes may be decompressed."""
+    """Return the bytes that the records of one batch may take as objects.
+
+    Args:
+        limit: Bytes to which one batch may be decompressed.
+    """
     return _TIMES * limit + _AT_LEAST
 
 
 def check_records(records: memoryview, count: int, limit: int) -> None:
-    """Raise TooLargeError if the `count` records (v2) would take more than their allowance.
+    """Raise TooLargeError if the records (v2) would take more than their allowance.
 
-    Bytes that are no records are let pass: whoever decodes them finds out.
+    Malformed bytes pass: the decoder reports them.
+
+    Args:
+        records: Uncompressed records, without the batch header.
+        count: Number of records, as the batch header states it.
+        limit: Bytes to which one batch may be decompressed.
     """
     left = allowance(limit) - count * RECORD_BYTES
     if left < 0 or (
@@ -39,9 +48,17 @@ def check_records(records: memoryview, count: int, limit: int) -> None:
 
 
 def slices(records: memoryview, count: int, limit: int) -> Iterator[int]:
-    """How many of the `count` records (v2) to make at a time: no more than a thousand, nor than their allowance.
+    """Yield the number of records (v2) to decode at a time: at most a thousand, and no more than their allowance.
 
-    Raises TooLargeError before a record that would take more alone. Bytes that are no records are let pass.
+    Malformed bytes pass: the decoder reports them.
+
+    Args:
+        records: Uncompressed records, without the batch header.
+        count: Number of records, as the batch header states it.
+        limit: Bytes to which one batch may be decompressed.
+
+    Raises:
+        TooLargeError: The next record alone would take more than the allowance.
     """
     most_bytes = allowance(limit) // HEADER_BYTES * _SMALLEST_HEADER
     if len(records) <= most_bytes:
@@ -64,7 +81,7 @@ def slices(records: memoryview, count: int, limit: int) -> Iterator[int]:
 
 
 def content_bytes(messages: Sequence[Message]) -> int:
-    """What keys, values and headers of these, one at least, take, about: a few of them are looked at."""
+    """Estimate the bytes of the keys, values and headers of `messages` (at least one), from a sample of them."""
     some = messages[:: len(messages) // _LOOKED_AT + 1]
     size = 0
     for message in some:
@@ -74,7 +91,7 @@ def content_bytes(messages: Sequence[Message]) -> int:
 
 
 def _headers(data: bytes, count: int) -> int:
-    """How many headers there are, as far as the records' lengths lead."""
+    """Count the headers, as far as the lengths of the records lead."""
     found = at = 0
     try:
         for _ in range(count):
@@ -91,7 +108,7 @@ def _headers(data: bytes, count: int) -> int:
                     at += length
             if data[at]:
                 number, at = _varint(data, at)
-                # The decoder makes those that are there before it sees where the record should have ended.
+                # The decoder makes all headers that are present before it sees where the record should have ended.
                 found += max(min(number, (len(data) - at) // _SMALLEST_HEADER), 0)
             if end < at:
                 break
@@ -102,7 +119,7 @@ def _headers(data: bytes, count: int) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The signed number that begins here, and where it ends. Raises IndexError where it does not."""
+    """Return the signed number at `at` and the position after it. Raise IndexError if it does not end."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1

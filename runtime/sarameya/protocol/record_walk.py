@@ -1,9 +1,9 @@
-"""Record batches -> Arrow columns, many batches at a time and without a Python object a record. Pure.
+"""Conversion of many record batches at a time to Arrow columns, without a Python object for each record. Pure.
 
-Where a record begins only the one before it tells. That walk is done by an AwkwardForth machine, a small compiled
-machine made for reading columns out of binary formats, which sees to its bounds itself; what it has found is checked
-all at once, by numpy. Whatever is not exactly as it should be is refused without a word about it: `records` then reads
-batch by batch, and says what is wrong. Needs awkward-cpp, numpy and pyarrow (`sarameya[spark]`).
+Only the end of one record tells where the next one starts. An AwkwardForth machine finds them: a small compiled machine
+for reading columns out of binary formats, which checks its own bounds. numpy then checks all results at once. If
+anything is unusual the walk returns None, and `records` reads batch by batch and reports the error. Needs awkward-cpp,
+numpy and pyarrow (`sarameya[spark]`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _Ints = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]
 
 _LONGEST_OF = (1 << 6) - 1, (1 << 13) - 1, (1 << 20) - 1, (1 << 27) - 1
-"""The largest length that a zigzag varint of 1, 2, 3, 4 bytes has room for."""
+"""The largest length that fits in a zigzag varint of 1, 2, 3 or 4 bytes."""
 _OUTPUTS = 4096
-"""How many of each there is room for to begin with; it doubles. More is let go and asked for anew each time."""
+"""Initial capacity of each output; it doubles as needed. Larger ones would be freed and allocated again each time."""
 
 
 def walks() -> list[RecordWalk]:
-    """The leanest first: each reads what the one before it refuses for having keys, or headers."""
+    """Return all walks, the leanest first. Each reads batches that the one before refuses for their keys or headers."""
     return [RecordWalk(keys=keys, headers=headers) for keys, headers in ((False, False), (True, False), (True, True))]
 
 
 class RecordWalk:
-    """Reads batches of records that may have `keys`, `headers`, or else have none. One thread at a time may use it."""
+    """Reader of batches whose records have keys and headers, or have none. Only one thread at a time may use it."""
 
     def __init__(self, *, keys: bool, headers: bool) -> None:
         self._keys, self._headers = keys, headers
@@ -46,8 +46,13 @@ class RecordWalk:
     def columns(
         self, raws: Sequence[RawBatch], plain: Sequence[memoryview], partition: TopicPartition
     ) -> MessageColumns | None:
-        """The messages of v2 batches, at least one, alike in timestamp type and leader epoch; None if there is anything
-        odd about any of them. `plain` are the batches without compression, CRCs checked."""
+        """Convert v2 batches to columns, or return None if any of them is unusual.
+
+        Args:
+            raws: At least one batch, all with the same timestamp type and leader epoch.
+            plain: The same batches without compression, CRCs checked.
+            partition: The partition.
+        """
         if any((raw.record_count or 0) <= 0 for raw in raws):
             return None
         batches, found = _joined(raws, plain), self._machine
@@ -92,11 +97,11 @@ class RecordWalk:
 
 
 def _program(keys: bool, headers: bool) -> str:
-    """Reads all records of all batches.
+    """Return the Forth program that reads all records of all batches.
 
-    `fields` are of each record: length, attributes, timestamp delta, offset delta, and where there are no keys the
-    length that the key would have; `ends` is where it ends. A negative length (null) reads no bytes. Each word in a
-    record's path costs ten nanoseconds: so none is there for what is not.
+    `fields` holds of each record the length, the attributes, the timestamp delta and the offset delta; without keys
+    also the length that the key would have. `ends` holds its end. A negative length (null) reads no bytes. Each word on
+    the path of a record costs ten nanoseconds, so the program has no words for absent fields.
     """
     front = "4 batches #zigzag-> fields batches zigzag-> stack dup key_lengths <- stack batches #B-> keys"
     end = "batches zigzag-> stack dup if headers else header_counts <- stack then"
@@ -136,7 +141,7 @@ def _program(keys: bool, headers: bool) -> str:
 
 
 def _joined(raws: Sequence[RawBatch], plain: Sequence[memoryview]) -> npt.NDArray[np.uint8]:
-    """The batches one behind the other: where they stand already if they do so there."""
+    """Return the bytes of the batches in one array, without a copy if they are adjacent already."""
     first, last = raws[0], raws[-1]
     if all(batch.obj is first.log for batch in plain) and sum(map(len, plain)) == last.end - first.start:
         return np.frombuffer(first.log, np.uint8, last.end - first.start, first.start)
@@ -146,7 +151,7 @@ def _joined(raws: Sequence[RawBatch], plain: Sequence[memoryview]) -> npt.NDArra
 def _lengths_are_right(
     batches: npt.NDArray[np.uint8], lengths: _Ints, ends: _Ints, last: _Ints, ends_of_batches: _Ints
 ) -> bool:
-    """Whether each record is as long as it says and each batch ends where its last record does."""
+    """Return whether each record has its stated length and each batch ends with its last record."""
     if not np.array_equal(ends[last], ends_of_batches):
         return False
     begins = np.empty_like(ends)
@@ -159,12 +164,12 @@ def _lengths_are_right(
     for limit in _LONGEST_OF:
         if longest > limit:
             sizes += lengths > limit
-    # The last condition: the length is not written in more bytes than it needs, which none of Kafka's clients does.
+    # The last condition: no length takes more bytes than it needs. None of Kafka's clients writes one that does.
     return bool((begins + sizes + lengths == ends).all()) and bool((batches[begins + sizes - 1] < 0x80).all())
 
 
 def _offsets(raws: Sequence[RawBatch], deltas: _Ints, counts: _Ints, last: _Ints) -> _Ints | None:
-    """The offsets, if each is higher than the one before and in its batch's bounds."""
+    """Return the offsets, or None if one is not higher than the one before or is outside its batch."""
     bases = np.array([raw.base_offset for raw in raws], np.int64)
     lasts = np.array([raw.last_offset for raw in raws], np.int64)
     offsets: _Ints = deltas + bases.repeat(counts)
@@ -174,7 +179,7 @@ def _offsets(raws: Sequence[RawBatch], deltas: _Ints, counts: _Ints, last: _Ints
 
 
 def _timestamps(raws: Sequence[RawBatch], deltas: _Ints, counts: _Ints) -> _Ints:
-    """Milliseconds."""
+    """Return the timestamps in milliseconds."""
     if raws[0].timestamp_type is TimestampType.LOG_APPEND_TIME:
         return np.array([raw.max_timestamp for raw in raws], np.int64).repeat(counts)
     timestamps: _Ints = deltas + np.array([raw.base_timestamp for raw in raws], np.int64).repeat(counts)

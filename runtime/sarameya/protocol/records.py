@@ -1,12 +1,12 @@
-"""Record batches: bytes as they stand in the log <-> messages. One seam around the compiled decoder.
+"""Conversion of record batches, as the log holds them, to messages and back. One seam around the compiled decoder.
 
-The decoder is `aiokafka.record` (compiled; 20 x the speed of a pure-Python one). It is trusted with nothing
-that a broker's bytes could abuse: lengths, magic and codec are checked first (`batches`), the CRC before
-anything is read, decompression is bounded by us and its result handed over as uncompressed, and whatever the
-decoder raises becomes a RecordError that names topic, partition and offset.
+The decoder is `aiokafka.record` (compiled; 20 times as fast as a pure-Python one). It gets nothing that a broker's
+bytes could abuse. `batches` checks lengths, magic and codec first, and the CRC is checked before anything is read. This
+module bounds the decompression and passes the result on as uncompressed. Each exception of the decoder becomes a
+RecordError that names topic, partition and offset.
 
-`split` reads batch headers only; `decode` turns one batch into messages, `decode_columns` into columns of what
-is in them; `build` makes a batch (v2, KIP-98).
+`split` reads batch headers only. `decode` converts one batch to messages, `decode_columns` converts it to columns, and
+`build` makes a batch (v2, KIP-98).
 """
 
 from __future__ import annotations
@@ -62,28 +62,37 @@ if "_crecords" not in DefaultRecordBatch.__module__:
 
 _ATTRIBUTES = struct.Struct(">h")
 _ATTRIBUTES_AT, _ATTRIBUTES_END = 21, 23
-# length, attributes, two deltas, key and value lengths, header count; a byte each
+# A byte each: length, attributes, two deltas, key length, value length, header count.
 _SMALLEST_RECORD = 7
-# The decoder looks for the end of a varint without looking for the end of its buffer, and checks that only after at
-# most two of them, of ten bytes each: so many bytes behind a batch must be ours. What they hold is all the same, since
-# whatever is decoded from behind the end leaves the decoder there, which it then says.
+# The decoder searches for the end of a varint without checking the end of its buffer. It checks that only after at most
+# two varints of ten bytes each, so this many bytes after a batch must belong to us. Their content does not matter: the
+# decoder then stands behind the end of the batch, and reports that.
 _READ_BEYOND = 32
 _PADDING = bytes(_READ_BEYOND)
 
 # Looked up once: an enum's members take as long to look up as a record to decode.
 _NONE = Codec.NONE
 
-# They are called the same in the decoder's records and in a Message.
+# The decoder's records and Message use the same names.
 _FIELDS = attrgetter("offset", "timestamp", "key", "value", "headers")
 
 
 def decode(
     raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
 ) -> list[Message]:
-    """The messages of one batch, in offset order, control records included (see `RawBatch.is_control`).
+    """Decode one batch to messages, in offset order, including control records (see `RawBatch.is_control`).
 
-    `limit` bounds the decompressed size in bytes. Raises CorruptRecordError, UnsupportedFormatError or
-    DecompressionLimitError, each naming topic, partition and the batch's first offset.
+    Args:
+        raw: The batch.
+        partition: Topic and partition, for the messages and for errors.
+        check_crc: Compare the checksum first.
+        limit: Bytes to which the batch may be decompressed.
+
+    Raises:
+        CorruptRecordError: The CRC or the structure is wrong.
+        UnsupportedFormatError: The compression codec is unknown.
+        DecompressionLimitError: The batch decompresses to more than `limit`. Each error names topic, partition and the
+            first offset of the batch.
     """
     return _guarded(_messages, raw, partition, check_crc, limit)
 
@@ -91,9 +100,10 @@ def decode(
 def decode_slices(
     raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
 ) -> Slices:
-    """The same messages, a thousand at most at a time: a batch of a few kilobytes may hold millions of small ones.
+    """Decode one batch like `decode`, in lists of at most a thousand messages.
 
-    Raises as `decode` does, here or when it comes to what is wrong.
+    A batch of a few kilobytes may hold millions of small messages. The exceptions are those of `decode`; they are
+    raised here, or by the iterator when it reaches the fault.
     """
     if raw.magic != 2:
         return Slices(0, iter([decode(raw, partition, check_crc=check_crc, limit=limit)]))
@@ -102,8 +112,10 @@ def decode_slices(
 
 
 class Slices:
-    """An iterator over the messages of a batch, list by list. `size_bytes`: what it holds in the meantime, beside the
-    bytes that were fetched."""
+    """An iterator over the messages of one batch, list by list.
+
+    `size_bytes` is the memory that the iterator holds beside the fetched bytes.
+    """
 
     def __init__(self, size_bytes: int, lists: Iterator[list[Message]]) -> None:
         self.size_bytes = size_bytes
@@ -119,14 +131,14 @@ class Slices:
 def decode_columns(
     raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
 ) -> MessageColumns:
-    """The same messages, held by field: none is made before it is asked for. Raises as `decode` does."""
+    """Decode one batch to columns: no message object is made before it is needed. Raises as `decode` does."""
     return _guarded(_columns, raw, partition, check_crc, limit)
 
 
 def uncompressed(
     raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
 ) -> memoryview:
-    """A v2 batch without compression, its header in front, its records not looked into. Raises as `decode`."""
+    """Return a v2 batch without compression, header first, records unchecked. Raises as `decode` does."""
 
     def read(raw: RawBatch, partition: TopicPartition, _: bool, limit: int) -> memoryview:
         return _checked(raw, partition, limit)
@@ -141,7 +153,7 @@ def _guarded(
     check_crc: bool,
     limit: int,
 ) -> _T:
-    """What `read` makes of a batch, its CRC checked before; all it fails with as a RecordError."""
+    """Check the CRC, call `read`, and convert each of its exceptions to a RecordError."""
     if check_crc and not crc_matches(raw):
         raise CorruptRecordError(*partition, raw.base_offset, "the CRC does not match the bytes")
     try:
@@ -158,7 +170,7 @@ def _guarded(
     except BrokenDataError as error:
         raise CorruptRecordError(*partition, raw.base_offset, str(error)) from error
     except UnicodeDecodeError as error:
-        # Kafka's own clients write nothing else; which bytes they are, is told.
+        # Kafka's own clients write UTF-8 only. The error shows the bytes.
         raise CorruptRecordError(
             *partition,
             raw.base_offset,
@@ -186,7 +198,10 @@ def _messages(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: 
 
 
 def _begin_slices(raw: RawBatch, partition: TopicPartition, _: bool, limit: int) -> tuple[int, Iterator[list[Message]]]:
-    """What can be found out about the whole batch is, before this returns. With how much it was decompressed to."""
+    """Return the bytes held for the decompressed batch, and its lists of messages.
+
+    Faults that concern the whole batch are raised here, not by the iterator.
+    """
     plain = _plain(raw, partition, limit)
     made = _slices(plain, slices(plain[V2_HEADER.size :], raw.record_count or 0, limit), raw, partition)
     return len(plain) if raw.is_compressed else 0, made
@@ -195,7 +210,7 @@ def _begin_slices(raw: RawBatch, partition: TopicPartition, _: bool, limit: int)
 def _slices(
     plain: memoryview, sizes: Iterable[int], raw: RawBatch, partition: TopicPartition
 ) -> Iterator[list[Message]]:
-    records, behind = chain(DefaultRecordBatch(plain)), raw.base_offset - 1  # it may be asked for an iterator once
+    records, behind = chain(DefaultRecordBatch(plain)), raw.base_offset - 1  # The decoder can be iterated only once.
     for size in sizes:
         messages = _made(islice(records, size), size, raw, partition, behind)
         behind = messages[-1].offset
@@ -205,7 +220,7 @@ def _slices(
 
 
 def _made(records: Iterable[Any], count: int, raw: RawBatch, partition: TopicPartition, behind: int) -> list[Message]:
-    """The next `count` records of a batch, whose offsets must rise from `behind` on, as messages."""
+    """Make messages of the next `count` records. Their offsets must rise, starting above `behind`."""
     topic, number = partition
     kind, epoch = raw.timestamp_type, raw.leader_epoch
     offset = behind
@@ -222,7 +237,7 @@ def _made(records: Iterable[Any], count: int, raw: RawBatch, partition: TopicPar
             epoch,
         )
         for record in records
-        if offset < (offset := record.offset)  # those that do not rise are left out here, and missed below
+        if offset < (offset := record.offset)  # skips offsets that do not rise; the count below finds them missing
     ]
     if len(messages) != count:
         raise ValueError("an offset is not higher than the one before")
@@ -257,14 +272,14 @@ def _columns(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: i
 
 
 def _checked(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
-    """A v2 batch without compression, of no more records and headers than may be made at once."""
+    """Return a v2 batch without compression whose records and headers stay within their allowance."""
     plain = _plain(raw, partition, limit)
     check_records(plain[V2_HEADER.size :], raw.record_count or 0, limit)
     return plain
 
 
 def _plain(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
-    """A v2 batch without compression, which may hold as many records as it says."""
+    """Return a v2 batch without compression that is long enough for its record count."""
     plain = _uncompressed(raw, partition, limit)
     count = raw.record_count or 0
     if not 0 <= count * _SMALLEST_RECORD <= len(plain) - V2_HEADER.size:
@@ -273,7 +288,7 @@ def _plain(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
 
 
 def _uncompressed(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
-    """A v2 batch that says it is not compressed, with as much behind it as the decoder may read."""
+    """Return a v2 batch marked as uncompressed, followed by the padding that the decoder may read."""
     codec = codec_of(raw, partition)
     if codec is not _NONE:
         header = bytearray(raw.log[raw.start : raw.start + V2_HEADER.size])
@@ -286,7 +301,7 @@ def _uncompressed(raw: RawBatch, partition: TopicPartition, limit: int) -> memor
 
 
 def estimated_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Bytes that a v2 batch of this record alone has at most, without compression."""
+    """Return the upper bound of the bytes of an uncompressed v2 batch with this record alone."""
     return int(DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, list(headers)))
 
 
@@ -301,7 +316,18 @@ def build(
     leader_epoch: int = NO_LEADER_EPOCH,
     transactional: bool = False,
 ) -> bytes:
-    """One v2 batch of (timestamp ms, key, value, headers) records, as a producer sends it."""
+    """Build one v2 batch as a producer sends it.
+
+    Args:
+        records: (timestamp in ms, key, value, headers) of each record.
+        base_offset: Offset of the first record.
+        codec: Compression.
+        producer_id: Id of an idempotent producer (KIP-98), -1 for none.
+        producer_epoch: Epoch of that id.
+        base_sequence: Sequence number of the first record.
+        leader_epoch: Epoch of the partition's leader.
+        transactional: Mark the batch as part of a transaction.
+    """
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,

@@ -1,4 +1,4 @@
-"""What a member subscribes to, topics by name or by a pattern, and what the cluster makes of it. Pure."""
+"""Subscriptions, by topic names or by pattern, and their match with the cluster's topics. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sarameya.model import TopicPartition
 from sarameya.protocol.metadata import ClusterMetadata
 
 Wanted = tuple[str, ...] | re.Pattern[str]
-"""Topics by their names, or by a pattern that a whole name must match."""
+"""Topics by name, or a pattern that must match a whole name."""
 
 LOOK_UPS = 5
-"""How often a topic that is gone is looked for before that is believed: one failed look-up is not a change."""
+"""Lookups that must miss a topic before it counts as deleted: one failed lookup is not a change."""
 
 
 def checked(topics: Iterable[str] | None, pattern: re.Pattern[str] | None) -> Wanted:
-    """What somebody wants to subscribe to. Raises ConfigError for what cannot be."""
+    """Validate a subscription. Raises ConfigError if it is invalid."""
     if pattern is not None:
         if topics is not None:
             raise ConfigError("pattern", pattern, "is given beside topics: give one of them")
@@ -33,7 +33,7 @@ def checked(topics: Iterable[str] | None, pattern: re.Pattern[str] | None) -> Wa
 
 
 def resolve(wanted: Wanted, metadata: ClusterMetadata) -> tuple[str, ...]:
-    """The topics' names, ascending: those that are wanted by name, or those that exist and match."""
+    """Return the topic names, ascending: the subscribed names, or the existing topics that match."""
     if isinstance(wanted, tuple):
         return wanted
     names = (name for name, topic in metadata.topics.items() if topic.partitions and not topic.is_internal)
@@ -41,15 +41,15 @@ def resolve(wanted: Wanted, metadata: ClusterMetadata) -> tuple[str, ...]:
 
 
 def wants(wanted: Wanted, topic: str) -> bool:
-    """Whether a topic of this name is wanted, whatever the cluster says of it."""
+    """Return whether the subscription includes a topic of this name, existing or not."""
     return topic in wanted if isinstance(wanted, tuple) else wanted.fullmatch(topic) is not None
 
 
 class Growth:
-    """Which partitions were added while the group ran: those are read from their start, whatever the policy.
+    """Partitions that were added while the group ran: those are read from their start, whatever the policy.
 
-    Else what was written between a partition's making and its discovery would be skipped under `newest`. What this
-    member has not seen itself, since it is younger than the partition, the leader tells it (`added`).
+    Otherwise records written between the creation of a partition and its discovery would be skipped under `newest`. A
+    member that is younger than the partition has not seen the change itself; the leader reports it (`added`).
     """
 
     def __init__(self) -> None:
@@ -59,8 +59,11 @@ class Growth:
         self._told: set[TopicPartition] = set()
 
     def look(self, metadata: ClusterMetadata) -> None:
-        """Take note of metadata. Where it has every topic of the cluster, a topic that is new in it is new. One that
-        has another id was deleted and created again, however soon (KIP-516)."""
+        """Compare with new metadata.
+
+        If the metadata covers all topics of the cluster, a topic that appears in it is new. A topic with another id was
+        deleted and created again, however soon (KIP-516).
+        """
         has_all = metadata.has_all_topics
         for name, topic in metadata.topics.items():
             if topic.topic_id is not None and self._ids.setdefault(name, topic.topic_id) != topic.topic_id:
@@ -70,23 +73,26 @@ class Growth:
         self._knew_all = self._knew_all or (has_all and bool(metadata.topics))
 
     def forget(self, topics: Iterable[str]) -> None:
-        """These topics are gone: whatever appears under their names is new."""
+        """Note that these topics are deleted: topics that appear under their names are new."""
         for name in topics:
             if name in self._first_counts:
                 self._first_counts[name] = 0
 
     def tell(self, added: Iterable[TopicPartition]) -> None:
-        """The leader knows these to have been added."""
+        """Note the partitions that the leader reports as added."""
         self._told.update(added)
 
     def is_new(self, partition: TopicPartition) -> bool:
-        """Whether the partition was added while the group ran, as far as this member knows."""
+        """Return whether the partition was added while the group ran, as far as this member knows."""
         first = self._first_counts.get(partition.topic, partition.partition + 1)
         return partition.partition >= first or partition in self._told
 
 
 class TopicWatch:
-    """What the leader has dealt against what the cluster has: topics that grow, appear or vanish are dealt anew."""
+    """Comparison of the assigned topics with the cluster's.
+
+    Topics that grow, appear or vanish cause a new assignment.
+    """
 
     def __init__(self) -> None:
         self._dealt: Mapping[str, int] = {}
@@ -94,15 +100,15 @@ class TopicWatch:
         self._looked_at: ClusterMetadata | None = None
 
     def dealt_from(self, counts: Mapping[str, int]) -> None:
-        """The leader has dealt each subscribed topic's partitions, 0 where it saw none."""
+        """Record the partition counts of the last assignment, 0 for topics that did not exist."""
         self._dealt = dict(counts)
         self._unseen = {}
         self._looked_at = None
 
     def changes(self, metadata: ClusterMetadata) -> dict[str, int]:
-        """topic -> its partitions now, of the topics for which that is no longer what was dealt."""
+        """Return the present partition count of each topic that has changed since the assignment."""
         changed: dict[str, int] = {}
-        is_another_look = metadata is not self._looked_at  # one answer may be asked about several times
+        is_another_look = metadata is not self._looked_at  # the same metadata may be passed several times
         self._looked_at = metadata
         for name, dealt in self._dealt.items():
             topic = metadata.topics.get(name)
@@ -118,5 +124,5 @@ class TopicWatch:
 
     @property
     def doubts(self) -> bool:
-        """Whether a topic has not been seen, but not often enough to believe that: look again soon."""
+        """True if a topic is missing, but not often enough to believe it: look again soon."""
         return any(times < LOOK_UPS for times in self._unseen.values())

@@ -1,15 +1,19 @@
-"""Tagged fields of headers, on either side of the wire (KIP-482). Nobody has defined any for a header yet. Pure."""
+"""Tagged fields of headers, on either side of the wire (KIP-482). None is defined for a header yet. Pure."""
 
 from __future__ import annotations
 
 NO_TAGS = b"\0"
-"""How none are written."""
+"""Encoding of no tagged fields."""
 
 
 def behind_tags(frame: bytes | memoryview, at: int) -> int:
-    """Where the tagged fields end that begin here: as a rule one byte on.
+    """Return the position after the tagged fields that start at `at`; usually one byte on.
 
-    Raises ValueError or IndexError for bytes that are none; does not look whether the last one ends in the frame.
+    Does not check that the last field ends inside the frame.
+
+    Raises:
+        ValueError: The bytes are no tagged fields.
+        IndexError: The frame is too short.
     """
     count, at = unsigned_varint(frame, at)
     for _ in range(count):
@@ -20,7 +24,12 @@ def behind_tags(frame: bytes | memoryview, at: int) -> int:
 
 
 def unsigned_varint(frame: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The number that begins here and where it ends. Raises ValueError beyond five bytes, IndexError at the end."""
+    """Return the number at `at` and the position after it.
+
+    Raises:
+        ValueError: The number has more than five bytes.
+        IndexError: The frame is too short.
+    """
     value = 0
     for shift in range(0, 35, 7):
         byte = frame[at]
@@ -32,7 +41,7 @@ def unsigned_varint(frame: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def as_unsigned_varint(number: int) -> bytes:
-    """How a number of at least 0 is written."""
+    """Encode a number of at least 0."""
     if number < 0x80:
         return bytes((number,))
     return bytes((number & 0x7F | 0x80,)) + as_unsigned_varint(number >> 7)

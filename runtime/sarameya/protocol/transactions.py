@@ -1,7 +1,8 @@
-"""Which batches of a fetch belong to aborted transactions (KIP-98). Pure; only headers and markers are read.
+"""Aborted transactions in a fetch (KIP-98): finds the batches that belong to them. Pure.
 
-Under read_committed a broker sends the aborted transactions that overlap what it sends, each with its producer
-and first offset. From there on that producer's transactional batches are aborted, until its ABORT marker.
+Under read_committed a broker sends, with the records, the aborted transactions that overlap them: producer id and first
+offset of each. From that offset on, the producer's transactional batches are aborted, up to its ABORT marker. Only
+batch headers and markers are read.
 """
 
 from __future__ import annotations
@@ -14,18 +15,24 @@ from sarameya.model import TopicPartition
 from sarameya.protocol.records import RawBatch, decode
 
 ISOLATION_LEVELS: Mapping[IsolationLevel, int] = {"read_uncommitted": 0, "read_committed": 1}
-"""As requests number them."""
+"""Isolation levels, as requests number them."""
 
 _MARKER = struct.Struct(">hh")  # version, type
 _ABORT = 0
 _MARKER_BATCH_BYTES = 4096
-"""More than any marker needs. Brokers never compress one, so nothing large can be meant by it."""
+"""Limit for the size of a marker batch. Brokers never compress markers, so a larger one is not legitimate."""
 
 
 def aborted_batches(
     batches: Sequence[RawBatch], aborted: Iterable[tuple[int, int]], partition: TopicPartition
 ) -> frozenset[int]:
-    """The base offsets of aborted batches, given (producer id, first offset) of the aborted transactions."""
+    """Return the base offsets of aborted batches.
+
+    Args:
+        batches: The fetched batches, in offset order.
+        aborted: (producer id, first offset) of the aborted transactions.
+        partition: The partition, for errors.
+    """
     waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
     producers: set[int] = set()
     found: set[int] = set()

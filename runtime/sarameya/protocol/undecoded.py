@@ -1,8 +1,9 @@
-"""The record batches of one partition that were fetched and not decoded yet, and what they become. Pure.
+"""Fetched record batches of one partition that are not decoded yet, and their decoding. Pure.
 
-One record batch at a time becomes messages, or a part of one that has very many; or a few become the columns of one
-batch. Which of the two is asked for may change at any time: a batch begun in parts goes on, either way, behind what was
-handed out of it. What cannot be decoded stays the next one, so that it fails again.
+One record batch at a time becomes messages (or a part of it, if it has very many), or a few batches become the columns
+of one `MessageBatch`. The caller may change between the two at any time. A batch that was begun in parts continues, in
+either form, after the messages that were handed out of it. A batch that cannot be decoded stays the next one, so that
+the next call fails in the same way.
 """
 
 from __future__ import annotations
@@ -20,56 +21,66 @@ from sarameya.protocol.records import RawBatch, Slices, decode, decode_slices
 _Read = TypeVar("_Read")
 
 _SLICED_FROM = 1000
-"""Record batches of more messages than this are not decoded all at once."""
+"""Record batches with more messages than this are decoded in parts."""
 
 
 class Decoded(NamedTuple):
-    """What comes next: these messages, which may be none."""
+    """Result of one decoding step: messages (possibly none), and what they cover."""
 
     messages: Sequence[Message]
     raws: Sequence[RawBatch]
-    """What has been dealt with by that."""
+    """The record batches that are finished with this step."""
     behind: int
-    """The position behind them."""
+    """The position after the messages."""
     beside: int = 0
-    """Bytes that are kept beside them for those that follow."""
+    """Bytes that stay in memory for the rest of a batch that is decoded in parts."""
 
 
 class Undecoded:
-    """What one claim has to decode, in order. `limit` bounds the decompressed size of a record batch, in bytes."""
+    """Queue of the record batches of one claim, in offset order."""
 
     def __init__(self, partition: TopicPartition, *, check_crc: bool, limit: int) -> None:
+        """Create an empty queue.
+
+        Args:
+            partition: The partition of the claim.
+            check_crc: Compare checksums.
+            limit: Bytes to which one record batch may be decompressed.
+        """
         self._partition = partition
         self._check_crc = check_crc
         self._limit = limit
         self._columns = ColumnReader(partition, check_crc=check_crc, limit=limit)
         self._raws: deque[RawBatch] = deque()
-        # Of the first of them, if it has very many messages.
+        # The rest of the first batch, while it is decoded in parts.
         self._slices: Slices | None = None
         self._aborted: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
-        """How many record batches."""
+        """Return the number of record batches."""
         return len(self._raws)
 
     def add(self, records: Records) -> None:
-        """What was fetched next; there must be nothing left of what was before."""
+        """Add the record batches of the next fetch. The queue must be empty."""
         self._raws.extend(records.batches)
         self._aborted = records.aborted
 
     def put_back(self, raws: Sequence[RawBatch]) -> None:
-        """What was decoded last is not dealt with after all: it stays the next, and so do these."""
+        """Put the batches of the last step back to the front: they were not processed after all."""
         self._raws.extendleft(reversed(raws))
         self._slices = None
 
     def clear(self) -> None:
-        """None of it is wanted any more."""
+        """Discard everything."""
         self._raws.clear()
         self._slices = None
 
     def next_messages(self, position: int) -> Decoded:
-        """The next record batch's messages from `position` on; there must be one. Raises as `decode`."""
-        # Taken out only once it is decoded: a batch that cannot be decoded stays the next one.
+        """Decode the messages of the next record batch from `position` on. There must be one.
+
+        Raises as `records.decode` does.
+        """
+        # Removed only after it is decoded: a batch that cannot be decoded stays the next one.
         raw = self._raws[0]
         if self._slices is not None or ((raw.record_count or 0) > _SLICED_FROM and self._is_shown(raw)):
             return self._next_slice(raw, position)
@@ -78,7 +89,7 @@ class Undecoded:
         return Decoded(_wanted(messages, position), (raw,), raw.next_offset)
 
     def next_columns(self, position: int) -> Decoded:
-        """The columns of the next record batches, as many as the reader reads together; there must be one batch."""
+        """Decode the columns of the next record batches, as many as the reader takes together. There must be one."""
         raws = self._pop_hidden()
         columns: Sequence[Message] = ()
         if not raws:
@@ -93,10 +104,10 @@ class Undecoded:
         return Decoded(columns, raws, raws[-1].next_offset)
 
     def _next_slice(self, raw: RawBatch, position: int) -> Decoded:
-        """The next messages of a record batch that has very many."""
+        """Decode the next part of a record batch that has very many messages."""
         if self._slices is None:
             self._slices = self._decoded(decode_slices, raw)
-        slices, self._slices = self._slices, None  # where anything is wrong it is begun anew, up to here
+        slices, self._slices = self._slices, None  # after an error the batch is decoded from its start again
         messages = next(slices, [])
         if messages:
             self._slices = slices
@@ -106,7 +117,7 @@ class Undecoded:
         return Decoded((), (raw,), raw.next_offset)
 
     def _pop_hidden(self) -> list[RawBatch]:
-        """The next record batches, as long as they are not shown."""
+        """Remove and return the batches at the front that no handler sees: control batches and aborted ones."""
         hidden: list[RawBatch] = []
         while self._raws and not self._is_shown(self._raws[0]):
             hidden.append(self._raws.popleft())
@@ -120,7 +131,7 @@ class Undecoded:
 
 
 def _wanted(messages: list[Message], position: int) -> list[Message]:
-    """The broker begins at the batch that holds the position, not at the position itself."""
+    """Drop the messages before `position`: a broker sends whole batches, from the one that holds the position."""
     if messages and messages[0].offset < position:
         return [message for message in messages if message.offset >= position]
     return messages

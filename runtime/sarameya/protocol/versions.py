@@ -1,7 +1,7 @@
-"""Which version of which API is spoken: the newest one that both sides know. The only place that decides it.
+"""Version negotiation: the newest version of an API that both sides know. Decided only here.
 
-`CLIENT_VERSIONS` is what our client's code is written for; the embedded broker has a table of its own
-(`embedded/apis`), so that the two are negotiated like strangers.
+`CLIENT_VERSIONS` lists the versions that this client implements. The embedded broker has a table of its own
+(`embedded/apis`), so that the two negotiate like strangers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sarameya.errors import UnsupportedVersionError
 
 
 class Api(IntEnum):
-    """API keys, as they travel in a request's header (int16)."""
+    """API keys, as request headers carry them (int16)."""
 
     PRODUCE = 0
     FETCH = 1
@@ -44,7 +44,7 @@ class Api(IntEnum):
 
 
 class VersionRange(NamedTuple):
-    """The versions low..high of one API, both included."""
+    """Versions `low` to `high` of one API, both included."""
 
     low: int
     high: int
@@ -54,15 +54,15 @@ class VersionRange(NamedTuple):
 
 
 CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
-    # From 3 on, it takes our record format; from 13 on, topics go by their ids.
+    # From 3 on, it takes our record format; from 13 on, requests name topics by id.
     Api.PRODUCE: VersionRange(3, 12),
     Api.FETCH: VersionRange(4, 17),
     Api.LIST_OFFSETS: VersionRange(1, 7),
     Api.METADATA: VersionRange(1, 12),
     Api.OFFSET_COMMIT: VersionRange(2, 9),
-    # From 8 on, one request asks for several groups.
+    # From 8 on, one request covers several groups.
     Api.OFFSET_FETCH: VersionRange(1, 7),
-    # From 4 on, one request asks for several coordinators.
+    # From 4 on, one request covers several coordinators.
     Api.FIND_COORDINATOR: VersionRange(0, 3),
     Api.JOIN_GROUP: VersionRange(2, 9),
     Api.HEARTBEAT: VersionRange(0, 4),
@@ -70,11 +70,11 @@ CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
     Api.SYNC_GROUP: VersionRange(0, 5),
     Api.DESCRIBE_GROUPS: VersionRange(0, 6),
     Api.LIST_GROUPS: VersionRange(0, 5),
-    # With 0, what follows would be no Kafka requests.
+    # After version 0, the authentication would not travel in Kafka requests.
     Api.SASL_HANDSHAKE: VersionRange(1, 1),
     Api.API_VERSIONS: VersionRange(0, 3),
     Api.CREATE_TOPICS: VersionRange(2, 7),
-    # From 6 on, topics may go by their ids.
+    # From 6 on, requests may name topics by id.
     Api.DELETE_TOPICS: VersionRange(1, 5),
     Api.INIT_PRODUCER_ID: VersionRange(0, 4),
     Api.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
@@ -90,9 +90,15 @@ CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
 def negotiate(
     api: Api, broker: Mapping[int, VersionRange], client: Mapping[Api, VersionRange] = CLIENT_VERSIONS
 ) -> int:
-    """The newest version of `api` that both sides know.
+    """Return the newest version of `api` that both sides know.
 
-    Raises UnsupportedVersionError, which names both ranges.
+    Args:
+        api: The API.
+        broker: The broker's versions, by API key.
+        client: The client's versions.
+
+    Raises:
+        UnsupportedVersionError: There is none. The error names both ranges.
     """
     ours = client[api]
     theirs = broker.get(api)
@@ -105,5 +111,5 @@ def negotiate(
 
 
 def broker_versions(rows: Iterable[tuple[int, int, int]]) -> dict[int, VersionRange]:
-    """(api key, low, high) rows of an ApiVersions answer as a table; APIs we do not know stay in it."""
+    """Convert the (api key, low, high) rows of an ApiVersions response to a table, including unknown APIs."""
     return {key: VersionRange(low, high) for key, low, high in rows}

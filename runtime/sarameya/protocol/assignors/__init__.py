@@ -1,4 +1,4 @@
-"""The assignors that come with Sarameya, by the names Kafka knows them under."""
+"""Assignors that come with Sarameya, by Kafka's names for them."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ ASSIGNORS: Mapping[RebalanceStrategy, type[Assignor]] = {
     "sticky": StickyAssignor,
     "cooperative-sticky": CooperativeStickyAssignor,
 }
-"""Every value that `Config.rebalance_strategies` may name (`config.RebalanceStrategy`), and what it means."""
+"""Assignor class for each value of `Config.rebalance_strategies` (`config.RebalanceStrategy`)."""

@@ -1,9 +1,9 @@
-"""The balance that the sticky assignors share: loads as even as can be, and everybody keeps what the balance allows.
+"""Balance of the sticky assignors: loads as even as possible, and each member keeps what the balance allows.
 
-"As even as can be": there is no way to hand partitions on, from one subscriber to another and through however many
-hands, that would bring a member with two or more partitions less than the first giver up by one. So with equal
-subscriptions loads differ by at most one. Of partitions new to their owner as many as possible are moved before
-any that has a home. Pure; racks are the matter of `rack_matching`.
+"As even as possible" means: there is no way to move partitions, from one subscriber to another and through however many
+members, that would relieve one member in favour of another with two or more partitions less. With equal subscriptions
+loads therefore differ by at most one. As many partitions as possible without a previous owner are moved before any that
+has one. Pure; `rack_matching` handles racks.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from sarameya.protocol.assignors.roster import NOBODY, Roster
 
 
 def balanced(roster: Roster, homes: Sequence[int], anchors: Sequence[int] | None = None) -> list[int]:
-    """Partition -> owner. `homes` has each partition's member so far, which must be one of its takers, or NOBODY.
+    """Return the owner of each partition.
 
-    Of those that a member must give, the last is what `anchors` says should stay with it: what is at home, if None.
+    Args:
+        roster: The numbering of members and partitions.
+        homes: Previous owner of each partition, which must be one of its takers, or NOBODY.
+        anchors: Member with which each partition should stay: a member that must give partitions gives these last.
+            Default: `homes`.
     """
     hands = Hands(len(roster.members), roster.pool_of, homes if anchors is None else anchors)
     for home in homes:
@@ -26,7 +30,8 @@ def balanced(roster: Roster, homes: Sequence[int], anchors: Sequence[int] | None
             hands.keep(home)
     _deal(hands, roster.takers, (partition for partition, home in enumerate(homes) if home == NOBODY))
     _even_out(hands, roster)
-    # A member that must give from home gives the partitions with the highest numbers, so a little of every topic.
+    # A member that must give previously owned partitions gives those with the highest numbers, so a little of every
+    # topic.
     for partition in roster.by_number():
         if homes[partition] != NOBODY:
             hands.release(homes[partition], partition)
@@ -35,7 +40,7 @@ def balanced(roster: Roster, homes: Sequence[int], anchors: Sequence[int] | None
 
 
 def _deal(hands: Hands, takers: Sequence[frozenset[int]], partitions: Iterable[int]) -> None:
-    """Each partition to the least loaded of its takers; those with the fewest takers first."""
+    """Give each partition to the least loaded of its takers; those with the fewest takers first."""
     dealt: dict[int, list[int]] = {}
     for partition in partitions:
         dealt.setdefault(hands.pool_of[partition], []).append(partition)
@@ -49,10 +54,10 @@ def _deal(hands: Hands, takers: Sequence[frozenset[int]], partitions: Iterable[i
 
 
 def _even_out(hands: Hands, roster: Roster) -> None:
-    """Hand on what is in hand until loads are as even as can be.
+    """Move movable partitions until loads are as even as possible.
 
-    Bring as many members as possible to the mean; whoever is left above it can then hand nothing on to the others,
-    and whoever is left below it can be given nothing by them, so that both parts are evened out for themselves.
+    Bring as many members as possible to the mean. A member left above it can then pass nothing on to the others, and a
+    member left below it can get nothing from them. Both parts are then evened out separately.
     """
     everybody = [member for member, pools in enumerate(roster.pools) if pools]
     parts = [everybody]
@@ -65,7 +70,7 @@ def _even_out(hands: Hands, roster: Roster) -> None:
         within = [takers & members for takers in roster.taker_bits]
         mean, rest = divmod(sum(loads), len(part))
         top = mean + bool(rest)
-        # From the fullest to the emptiest first: it takes the fewest hands.
+        # From the fullest to the emptiest first: that takes the fewest moves.
         for most, least in ((top, mean), (top, top), (mean, mean)) if rest else ((mean, mean),):
             hand_on(
                 hands,

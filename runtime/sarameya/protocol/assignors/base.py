@@ -1,7 +1,7 @@
-"""What an assignor is: given who subscribes to what, it says who reads what. Pure; runs on the group's leader.
+"""Base class of assignors, which divide the partitions among the members. Pure; runs on the group's leader.
 
-The leader assigns, not the broker, because how partitions are dealt is the application's choice; so this is
-a public base class. What travels on the wire is the matter of `protocol.rebalance`.
+The leader assigns, not the broker, because the choice of assignment belongs to the application. This is therefore a
+public base class. `protocol.rebalance` has the bytes that travel.
 """
 
 from __future__ import annotations
@@ -17,88 +17,94 @@ from sarameya.model import NO_GENERATION, Assignment
 
 
 class RebalanceProtocol(Enum):
-    """What members do with their partitions when the group rebalances (KIP-429)."""
+    """Treatment of owned partitions when the group rebalances (KIP-429)."""
 
     EAGER = auto()
-    """Every member gives up everything before it joins."""
+    """Each member revokes all partitions before it joins."""
     COOPERATIVE = auto()
-    """Members keep what they own; only what moves is given up, in a second round."""
+    """Members keep what they own; only partitions that move are revoked, in a second rebalance."""
 
 
 @attrs.frozen(slots=True)
 class Subscription:
-    """What one member tells the leader: its topics and, for assignors that care, what it owns and where it runs."""
+    """One member's subscription: its topics and, for assignors that need it, its owned partitions and its rack."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
-    """The assignor's own, from `Assignor.subscription_user_data`."""
+    """The assignor's own bytes, from `Assignor.subscription_user_data`."""
     owned_partitions: Assignment = attrs.field(factory=dict)
-    """What the member owned in `generation_id` and has not given up; empty under an eager assignor."""
+    """Partitions assigned in `generation_id` and not revoked since; empty under an eager assignor."""
     generation_id: int = NO_GENERATION
     rack_id: str = ""
     group_instance_id: str | None = None
-    """Set for a static member (KIP-345). Travels beside the subscription, not in it."""
+    """Instance id of a static member (KIP-345). It travels beside the subscription, not in it."""
 
 
 @attrs.frozen(slots=True)
 class TopicLayout:
-    """What an assignor may know of a topic: how many partitions it has, and where their replicas are."""
+    """Partitions of a topic, and the racks of their replicas, as assignors see them."""
 
     partitions: int
     racks: Mapping[int, frozenset[str]] = attrs.field(factory=dict)
-    """Partition -> the racks its replicas are in, as far as the cluster tells (KIP-881); without an entry: unknown."""
+    """Partition -> the racks of its replicas, as far as brokers report racks (KIP-881). No entry: unknown."""
 
     def replica_racks(self) -> list[frozenset[str]]:
-        """The racks of partition 0, 1, ...; empty where unknown."""
+        """Return the racks of partition 0, 1, ...; empty if unknown."""
         unknown: frozenset[str] = frozenset()
         return [self.racks.get(number, unknown) for number in range(self.partitions)]
 
 
 class Assignor(ABC):
-    """Divides the partitions of the subscribed topics among a group's members.
+    """Base class for dividing the partitions of the subscribed topics among a group's members.
 
-    `assign` may be slow: it is run in a worker thread, and must not touch what other threads use.
+    `assign` may be slow: it runs in a worker thread, and must not touch state that other threads use.
     """
 
     name: ClassVar[str]
-    """As the group knows it; members of one group can only agree on assignors of the same name."""
+    """Name in the group protocol. Members of a group can agree only on assignors of the same name."""
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
-    """The rebalance protocols this assignor's results are fit for."""
+    """Rebalance protocols that this assignor's results are valid for."""
 
     @abstractmethod
     def assign(
         self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]
     ) -> Mapping[str, Assignment]:
-        """Member id -> its partitions; who is left out gets nothing.
+        """Return the partitions of each member; an absent member gets none.
 
-        A subscribed topic that is not in `topics` does not exist (yet) and is left out. A partition goes to one member
-        at most, which subscribes to its topic; under a cooperative assignor not to one while another owns it. Anything
-        else is an AssignorError, and is given to nobody. The result depends on the arguments alone, not on their
-        order, so that whichever member leads decides alike.
+        A subscribed topic that is absent from `topics` does not exist (yet) and is left out. A partition goes to at
+        most one member, which must subscribe to its topic. Under a cooperative assignor it must not go to a member
+        while another owns it. Any violation is an AssignorError, and nobody gets an assignment. The result must depend
+        on the arguments alone, not on their order, so that every member would decide alike as leader.
+
+        Args:
+            members: Subscription of each member, by member id.
+            topics: Partitions and racks of each existing topic, by name.
         """
 
     def subscription_user_data(self) -> bytes | None:
-        """What this member adds to its subscription, for the leader's `assign` to read."""
+        """Return bytes to add to this member's subscription, for the leader's `assign` to read."""
         return None
 
     def assignment_user_data(self, member_id: str, assignment: Assignment) -> bytes | None:
-        """What the leader sends along with `assignment` to that member, for its `on_assignment` to read.
+        """Return bytes to send with `assignment` to that member, for its `on_assignment` to read.
 
-        Asked for after `assign`, once for each member of its result, in the same thread. Where the leader has
-        something to add for its like, that stands behind these bytes, and is taken off before `on_assignment`; other
-        clients' members see it.
+        Called after `assign`, once for each member of its result, in the same thread. The leader may append bytes for
+        other Sarameya members. They are removed before `on_assignment`, but members with other clients see them.
         """
         return None
 
     def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
-        """This member has got `assignment` in `generation`; `user_data` is what the leader sent with it.
+        """Take note of this member's assignment. Runs in the event loop, so it must not be slow.
 
-        Called in the event loop, so it must not be slow.
+        Args:
+            assignment: This member's partitions.
+            user_data: Bytes that the leader sent with it.
+            generation: Generation of the assignment.
         """
 
 
 def in_order(members: Mapping[str, Subscription]) -> list[str]:
-    """Member ids as Kafka's assignors sort them: static members by instance id, then the others by member id.
+    """Return member ids as Kafka's assignors sort them: static members by instance id, then the others by member id.
 
     A static member keeps its place, and so its partitions, when it restarts under a new member id.
     """
@@ -111,5 +117,5 @@ def in_order(members: Mapping[str, Subscription]) -> list[str]:
 
 
 def subscribed_topics(members: Iterable[Subscription], topics: Mapping[str, TopicLayout]) -> list[str]:
-    """The topics that exist and that somebody subscribes to, by name."""
+    """Return the existing topics that somebody subscribes to, sorted by name."""
     return sorted({topic for member in members for topic in member.topics if topic in topics})

@@ -1,7 +1,8 @@
-"""How an assignor is called. It may be its user's code: what it raises names it, what it gives back is checked.
+"""Calls of assignors, which may be user code: exceptions name the assignor, and results are checked.
 
-A group believes its leader: a partition assigned twice is read twice, one that does not exist fails a member far away.
-So whatever cannot be is met here, before it is sent. What is an assignor at all is asked when a group is made.
+A group believes its leader. A partition assigned twice is read twice, and one that does not exist makes a distant
+member fail. Invalid results are therefore refused here, before they are sent. The assignors themselves are checked when
+a group is created.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscr
 
 
 def usable(assignors: Sequence[Assignor]) -> tuple[Assignor, ...]:
-    """The assignors of one member, best first. Raises ConfigError for what is none, or cannot go with the others."""
+    """Return the assignors of one member, best first. Raises ConfigError for invalid or incompatible ones."""
     if not isinstance(assignors, Sequence):
         raise ConfigError("assignors", assignors, "must be a list of assignors, best first")
     for assignor in assignors:
         if isinstance(assignor, type) and issubclass(assignor, Assignor):
             raise ConfigError("assignors", assignor, f"is a class: give an instance of it, {assignor.__name__}(...)")
         if not isinstance(assignor, Assignor):
-            raise ConfigError("assignors", assignor, "is no instance of a subclass of sarameya.Assignor")
+            raise ConfigError("assignors", assignor, "is not an instance of a subclass of sarameya.Assignor")
         name = getattr(assignor, "name", None)
         if not isinstance(name, str) or not name:
             raise ConfigError("assignors", assignor, f"its `name` must be a non-empty string, not {name!r}")
@@ -35,7 +36,7 @@ def usable(assignors: Sequence[Assignor]) -> tuple[Assignor, ...]:
     if len(set(names)) < len(names):
         raise ConfigError("assignors", names, "names an assignor twice; members agree on assignors by name")
     if assignors and not frozenset.intersection(*(frozenset(assignor.protocols) for assignor in assignors)):
-        raise ConfigError("assignors", names, "support no rebalance protocol that all of them do, eager or cooperative")
+        raise ConfigError("assignors", names, "must all support one rebalance protocol, eager or cooperative")
     return tuple(assignors)
 
 
@@ -46,13 +47,20 @@ def assign(
     *,
     is_cooperative: bool,
 ) -> dict[str, Assignment]:
-    """What the assignor deals. Raises AssignorError for whatever it raises, and for what cannot be given out.
+    """Return the assignor's result.
 
-    `is_cooperative`: members keep what they own meanwhile, so nobody else may be given any of it (KIP-429).
+    Args:
+        assignor: The assignor.
+        members: Subscription of each member, by member id.
+        topics: Layout of each existing topic, by name.
+        is_cooperative: Members keep what they own meanwhile, so nobody else may get any of it (KIP-429).
+
+    Raises:
+        AssignorError: The assignor has raised, or its result is invalid.
     """
     with _blamed(assignor, "assign() raised"):
         dealt = assignor.assign(members, topics)
-    with _blamed(assignor, "assign() must give back member id -> topic -> partition numbers; reading that raised"):
+    with _blamed(assignor, "assign() must return member id -> topic -> partition numbers; reading that raised"):
         assignments = {member_id: _tuples(assignment) for member_id, assignment in dealt.items()}
         owners = _owners(assignor.name, assignments, members, topics)
         if is_cooperative:
@@ -61,21 +69,21 @@ def assign(
 
 
 def subscription_user_data(assignor: Assignor) -> bytes | None:
-    """What goes with this member's subscription. Raises AssignorError, as `assign` does."""
+    """Return the user data of this member's subscription. Raises AssignorError, as `assign` does."""
     with _blamed(assignor, "subscription_user_data() raised"):
         user_data = assignor.subscription_user_data()
     return _bytes(assignor, "subscription_user_data()", user_data)
 
 
 def assignment_user_data(assignor: Assignor, member_id: str, assignment: Assignment) -> bytes | None:
-    """What goes with that member's assignment. Raises AssignorError, as `assign` does."""
+    """Return the user data of that member's assignment. Raises AssignorError, as `assign` does."""
     with _blamed(assignor, f"assignment_user_data() for member {member_id} raised"):
         user_data = assignor.assignment_user_data(member_id, assignment)
     return _bytes(assignor, f"assignment_user_data() for member {member_id}", user_data)
 
 
 def on_assignment(assignor: Assignor, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
-    """Tell the assignor what this member has got. Raises AssignorError for whatever it raises."""
+    """Notify the assignor of this member's assignment. Raises AssignorError for whatever it raises."""
     with _blamed(assignor, f"on_assignment() of generation {generation} raised"):
         assignor.on_assignment(assignment, user_data, generation)
 
@@ -93,7 +101,7 @@ def _blamed(assignor: Assignor, doing: str) -> Iterator[None]:
 def _bytes(assignor: Assignor, call: str, user_data: object) -> bytes | None:
     if user_data is None or isinstance(user_data, bytes):
         return user_data
-    raise AssignorError(assignor.name, f"{call} gave {type(user_data).__name__} back, not bytes or None")
+    raise AssignorError(assignor.name, f"{call} returned {type(user_data).__name__}, not bytes or None")
 
 
 def _tuples(assignment: Assignment) -> Assignment:
@@ -106,11 +114,11 @@ def _owners(
     members: Mapping[str, Subscription],
     topics: Mapping[str, TopicLayout],
 ) -> dict[str, list[str | None]]:
-    """Topic -> who has each of its partitions. Raises AssignorError for partitions dealt to whom they cannot be."""
+    """Return the owner of each partition, by topic. Raises AssignorError for an invalid assignment."""
     owners: dict[str, list[str | None]] = {topic: [None] * layout.partitions for topic, layout in topics.items()}
     for member_id, assignment in assignments.items():
         if member_id not in members:
-            raise AssignorError(name, f"it assigns to {member_id!r}, which is no member of the group")
+            raise AssignorError(name, f"it assigns to {member_id!r}, which is not a member of the group")
         subscribed = frozenset(members[member_id].topics)
         for topic, numbers in assignment.items():
             of_topic = owners.get(topic, [])
@@ -133,7 +141,7 @@ def _owners(
 def _check_what_is_owned(
     name: str, owners: Mapping[str, list[str | None]], members: Mapping[str, Subscription]
 ) -> None:
-    """Raises AssignorError where somebody is given what another member still owns."""
+    """Raise AssignorError if a member gets a partition that another member still owns."""
     owned = (
         (member_id, topic, number)
         for member_id, said in members.items()

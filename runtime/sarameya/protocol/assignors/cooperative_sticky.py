@@ -1,8 +1,8 @@
-"""The cooperative sticky assignor (KIP-429): the sticky one, in rounds in which nobody gets what another still has.
+"""Cooperative sticky assignor (KIP-429): the sticky one, in rounds in which no member gets what another still owns.
 
-Members keep what they own while the group rebalances and say so in their subscription (`owned_partitions`, KIP-792).
-A partition that moves is first assigned to nobody; its owner sees it missing, gives it up and joins again, and that
-next round assigns it.
+Members keep what they own while the group rebalances and report it in their subscription (`owned_partitions`, KIP-792).
+A partition that moves is first assigned to nobody. Its owner sees it missing, revokes it and joins again, and that next
+round assigns it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GENERATION = struct.Struct(">i")
 
 
 class CooperativeStickyAssignor(Assignor):
-    """As `StickyAssignor`, but a partition that moves between two members is assigned in the round after."""
+    """Like `StickyAssignor`, but a partition that moves between two members is assigned in the next round."""
 
     name = "cooperative-sticky"
     protocols = frozenset({RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER})
@@ -33,7 +33,7 @@ class CooperativeStickyAssignor(Assignor):
         return result.roster.assignments(result.owners)
 
     def subscription_user_data(self) -> bytes:
-        """The generation, for leaders that know no `generation_id` in subscriptions (before KIP-792)."""
+        """Return the generation, for leaders that know no `generation_id` in subscriptions (before KIP-792)."""
         return _GENERATION.pack(self._generation)
 
     def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
@@ -41,9 +41,9 @@ class CooperativeStickyAssignor(Assignor):
 
 
 def _withhold_what_moves(result: Balance, members: Mapping[str, Subscription]) -> None:
-    """Assign to nobody what goes to another than the member that rightly claims it, while anybody claims it.
+    """Assign a partition to nobody if it moves away from its rightful owner while any member claims it.
 
-    Even a claim that does not count may be true: to a topic that the member has given up, or of an old generation.
+    Even a claim that does not count may be true: for a topic that the member has dropped, or of an old generation.
     """
     for said in members.values():
         for topic, numbers in said.owned_partitions.items():
@@ -57,10 +57,10 @@ def _claim(subscription: Subscription) -> Claim:
 
 
 def _generation(subscription: Subscription) -> int:
-    """The generation in which the member got what it owns.
+    """Return the generation in which the member got its owned partitions.
 
-    Members from before KIP-792 have it in their user data: the Java client as the only number, others behind
-    a previous assignment, as the eager sticky assignor has it.
+    Members from before KIP-792 have it in their user data: the Java client as the only number, others behind a previous
+    assignment, like the eager sticky assignor.
     """
     user_data = subscription.user_data
     if subscription.generation_id != NO_GENERATION or not user_data:

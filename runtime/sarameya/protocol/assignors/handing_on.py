@@ -1,8 +1,8 @@
-"""Handing partitions on: from who has too many to who has room, through as few hands as possible.
+"""Partition moves from members with too many to members with room, through as few members as possible.
 
-Where subscriptions differ, a member with too much may share no topic with the one that has room; a third may take
-from the first what it needs, and give the other something else. That is a flow over members and pools. It is sent in
-rounds of shortest paths (Dinic's algorithm), which is fast, and moves few partitions. Knows nothing of why.
+If subscriptions differ, a member with too much may share no topic with the one that has room. A third member may take
+from the first and give something else to the other. This is a flow over members and pools. It is computed in rounds of
+shortest paths (Dinic's algorithm), which is fast and moves few partitions. The reasons for a move are the caller's.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from functools import reduce
 from operator import or_
 
 Takers = Mapping[int, int] | Sequence[int]
-"""Pool -> the members that may take its partitions, a bit each: what two sets of thousands have in common is asked over
-and over."""
+"""Pool -> the members that may take its partitions, as a bit set.
+
+Bit sets, because the intersection of two sets of thousands is needed again and again.
+"""
 
 
 def bits(members: Iterable[int]) -> int:
-    """The members as a number in which each one's bit is set."""
+    """Return the members as a number with one bit set for each."""
     found = 0
     for member in members:
         found |= 1 << member
@@ -26,12 +28,12 @@ def bits(members: Iterable[int]) -> int:
 
 
 def union(sets: Iterable[int]) -> int:
-    """Whoever is in one of them, a bit each."""
+    """Return the union of bit sets."""
     return reduce(or_, sets, 0)
 
 
 def members_of(found: int) -> Iterator[int]:
-    """The members whose bits are set, ascending."""
+    """Yield the members of a bit set, ascending."""
     text = bin(found)[:1:-1]
     at = text.find("1")
     while at >= 0:
@@ -40,9 +42,9 @@ def members_of(found: int) -> Iterator[int]:
 
 
 class Hands:
-    """Which partitions each member holds and may hand on, and its load: these and those that it keeps for good.
+    """Movable partitions and loads of the members. A load also counts the partitions that a member keeps for good.
 
-    `steps` bounds the work: once as many looks were taken at pools and members, nothing more is handed on.
+    `steps` bounds the work: after as many visits of pools and members nothing more is moved.
     """
 
     def __init__(self, members: int, pool_of: Sequence[int], anchors: Sequence[int], steps: float = math.inf) -> None:
@@ -50,17 +52,17 @@ class Hands:
         self.loads = [0] * members
         self.steps_left = steps
         self.holders: dict[int, int] = {}
-        """Pool -> the members that have some of it in hand, a bit each."""
+        """Pool -> the members that hold movable partitions of it, as a bit set."""
         self._anchors = anchors
-        # Pool -> partitions in hand, the last to be handed on first: what came from elsewhere before what is at home.
+        # Pool -> movable partitions, in reverse order: foreign ones are moved before those that are anchored here.
         self.held: list[dict[int, list[int]]] = [{} for _ in range(members)]
 
     def keep(self, member: int) -> None:
-        """The member has one more partition that is not to be handed on."""
+        """Count one more partition of the member that does not move."""
         self.loads[member] += 1
 
     def release(self, member: int, partition: int) -> None:
-        """What the member keeps at home may be handed on from now on; of several, the last released is the first."""
+        """Make a kept partition of the member movable; of several, the last released moves first."""
         self._hold(member, partition, self.pool_of[partition])
 
     def add(self, member: int, partition: int) -> None:
@@ -68,7 +70,7 @@ class Hands:
         self._hold(member, partition, self.pool_of[partition])
 
     def owners(self, kept: Sequence[int]) -> list[int]:
-        """Partition -> who has it, where `kept` tells that of those which are in nobody's hands."""
+        """Return the owner of each partition; `kept` has those of the partitions that do not move."""
         found = list(kept)
         for member, stacks in enumerate(self.held):
             for stack in stacks.values():
@@ -88,7 +90,7 @@ class Hands:
         self.holders[pool] = self.holders.get(pool, 0) | 1 << member
 
     def give(self, giver: int, pool: int, taker: int) -> None:
-        """Hand on that partition of the pool which the giver can best do without."""
+        """Move the partition of the pool that the giver misses least."""
         stack = self.held[giver][pool]
         partition = stack.pop()
         if not stack:
@@ -98,26 +100,32 @@ class Hands:
         self._hold(taker, partition, pool)
 
     def sort(self, pools: list[int], member: int, takers: Takers) -> None:
-        """Put last those of the pools with one of whose partitions the member, who has some, can best do without.
+        """Sort the pools so that the one with the partition that the member misses least is last.
 
-        What came from elsewhere goes before what has its anchor here, and what few could take before what many could.
+        Foreign partitions go before anchored ones, and those with few possible takers before those with many.
         """
         stacks = self.held[member]
         pools.sort(key=lambda pool: (self._anchors[stacks[pool][-1]] != member, -takers[pool].bit_count(), -pool))
 
     def reached(self, members: Iterable[int], takers: Takers) -> set[int]:
-        """The members, and all whom a partition of theirs could come to, directly or through others' hands."""
+        """Return the members, and all members that their partitions could move to, directly or through others."""
         return {member for layer in _Layers(self, takers, members, 0).members for member in members_of(layer)}
 
 
 def hand_on(hands: Hands, takers: Takers, excess: Mapping[int, int], room: Mapping[int, int]) -> None:
-    """Take up to `excess[member]` from members, bring up to `room[member]` to others, as many as can be at all.
+    """Move as many partitions as possible from members with excess to members with room.
 
-    No member may be in both; what is in neither gets as many as it gives. It is less where the steps are used up.
+    Fewer are moved if the steps are used up. Members in neither mapping get as many partitions as they give.
+
+    Args:
+        hands: Movable partitions and loads.
+        takers: Members that may take partitions of each pool.
+        excess: Partitions that each member should give. No member may be in both mappings.
+        room: Partitions that each member may get.
     """
     surplus = {member: count for member, count in excess.items() if count > 0}
     left = {member: space for member, space in room.items() if space > 0}
-    # The fullest first, so that, where not all can be relieved, the fullest are.
+    # The fullest first: if not all can be relieved, the fullest are.
     sources = sorted(surplus, key=lambda member: (-hands.loads[member], member))
     while left and any(surplus.values()) and hands.steps_left > 0:
         layers = _Layers(hands, takers, (member for member in sources if surplus[member]), bits(left))
@@ -132,13 +140,13 @@ def hand_on(hands: Hands, takers: Takers, excess: Mapping[int, int], room: Mappi
 
 
 class _Layers:
-    """How many hands away from the sources members and pools are, up to the first layer with an end in it."""
+    """Distances of members and pools from the sources, up to the first layer with an end in it."""
 
     def __init__(self, hands: Hands, takers: Takers, sources: Iterable[int], ends: int) -> None:
         self.members: list[int] = [bits(sources)]
-        """Hands away -> the members, a bit each."""
+        """Distance -> the members, as a bit set."""
         self.pools: dict[int, int] = {}
-        """Pool -> how many hands away those are of whom partitions of it can be had."""
+        """Pool -> the distance of the members that can give its partitions."""
         self._holders, self._takers, self._ends = hands.holders, takers, ends
         unseen = ((1 << len(hands.loads)) - 1) & ~self.members[0]
         waiting = [pool for pool, holders in hands.holders.items() if holders]
@@ -157,7 +165,7 @@ class _Layers:
             self.members.append(found)
 
     def narrow(self) -> bool:
-        """Leave only those from whom there is a way through the layers to an end; whether there are any."""
+        """Keep only members with a way through the layers to an end. Return whether there are any."""
         self.members[-1] &= self._ends
         by_depth: list[list[int]] = [[] for _ in self.members]
         for pool, depth in self.pools.items():
@@ -174,21 +182,21 @@ class _Layers:
 
 
 class _Search:
-    """Depth-first through the layers, to each dead end once."""
+    """Depth-first search through the layers that visits each dead end once."""
 
     def __init__(self, hands: Hands, takers: Takers, layers: _Layers, room: dict[int, int]) -> None:
         self.end = -1
-        """Where the last path found has ended; one less of its room is left."""
+        """End of the last path found; its room is one less now."""
         self._hands = hands
         self._takers = takers
         self._pools = layers.pools
         self._open = list(layers.members)
-        """Hands away -> the members from whom there may be a way on."""
+        """Distance -> the members that may have a way on, as a bit set."""
         self._room = room
         self._ways: dict[int, list[int]] = {}
 
     def path(self, source: int) -> list[tuple[int, int]]:
-        """(giver, pool) after (giver, pool), from the source to `end`; empty where there is none any more."""
+        """Return (giver, pool) pairs from the source to `end`; empty if there is no way any more."""
         path: list[tuple[int, int]] = []
         at = source
         while len(path) < len(self._open) - 1:
@@ -209,7 +217,7 @@ class _Search:
         return path
 
     def _way(self, at: int, depth: int) -> tuple[int, int] | None:
-        """A pool of which `at` can give, and who is to take: the first who may; None where there is no way on."""
+        """Return a pool that `at` can give from and the first possible taker, or None if there is no way on."""
         stacks = self._hands.held[at]
         if at not in self._ways:
             ways = [pool for pool, stack in stacks.items() if stack and self._pools.get(pool) == depth]

@@ -1,8 +1,7 @@
-"""Rack awareness (KIP-881): partitions to members in a rack of one of their replicas, where the balance stays as it is.
+"""Rack awareness (KIP-881): assigns partitions to members in a rack of one of their replicas, without loss of balance.
 
-A *mismatch* is a partition whose replicas' racks are known, with a member whose rack is known and is none of them.
-Balance comes first, then few mismatches, then everybody's keeping what it had: a partition with a mismatch may
-move to end it, and others may change hands on the way.
+A *mismatch* is a partition with known replica racks whose owner's rack is known and none of them. Balance comes first,
+then few mismatches, then stickiness: a partition with a mismatch may move to end it, and others may move for it.
 """
 
 from __future__ import annotations
@@ -15,36 +14,42 @@ from sarameya.protocol.assignors.handing_on import Hands, bits, hand_on, union
 from sarameya.protocol.assignors.roster import NOBODY, Roster
 
 _STEPS, _STEPS_A_PARTITION = 200_000, 250
-"""How much work matching may be, as `Hands` counts it: for 10,000 partitions about a second's. Hardly a group needs it
-all: only large ones in many racks, with few replicas and hundreds of different subscriptions."""
+"""Bound for the work of matching, as `Hands` counts it: about a second for 10,000 partitions.
+
+Hardly any group needs all of it: only large ones in many racks, with few replicas and hundreds of different
+subscriptions.
+"""
 
 
 def worthwhile(member_racks: Iterable[str], replica_racks: Collection[frozenset[str]]) -> bool:
-    """Kafka's rule for heeding racks at all: some member could match, and not every partition is in every rack."""
+    """Return whether racks matter (Kafka's rule).
+
+    They do if some member could match, and not every partition is in every rack.
+    """
     everywhere = frozenset[str]().union(*replica_racks)
     return not everywhere.isdisjoint(member_racks) and any(racks != everywhere for racks in replica_racks)
 
 
 def rack_matched(roster: Roster, homes: Sequence[int], replica_racks: Sequence[frozenset[str]]) -> list[int]:
-    """Partition -> owner, as even as `balanced` makes it and with few mismatches."""
+    """Return the owner of each partition, as even as `balanced` makes it and with few mismatches."""
     matching = _Matching(roster, replica_racks)
     renewed = best = matching.renewed(homes)
     mismatches = matching.mismatches(best)
     while mismatches:
         found = matching.rearranged(best)
         fewer = matching.mismatches(found)
-        # A move for no gain, or for one that is lost when what moves is nobody's in the next round, would be made over
-        # and over again.
+        # A move without a gain would be repeated in every round, and so would one whose gain is lost when the next
+        # round assigns the moved partitions.
         kept = [before if before == after else NOBODY for before, after in zip(best, found, strict=True)]
         if fewer >= mismatches or matching.mismatches(matching.renewed(kept)) > fewer:
             break
         best, mismatches = found, fewer
-    # Some of the moves are worse than none: the next round would make some more, and so on.
+    # A part of the moves is worse than none: the next round would make some more, and so on.
     return renewed if matching.is_exhausted else best
 
 
 class _Matching:
-    """Partitions of one pool with replicas in the same racks are of one *kind*: they match the same members."""
+    """Matching of partitions to racks. Partitions of one pool with replicas in the same racks are of one *kind*."""
 
     def __init__(self, roster: Roster, replica_racks: Sequence[frozenset[str]]) -> None:
         self._roster = roster
@@ -61,7 +66,7 @@ class _Matching:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no more is tried, as it has been enough work."""
+        """True if the work has reached its bound, so that no more is tried."""
         return self._steps_left <= 0
 
     def mismatches(self, owners: Sequence[int]) -> int:
@@ -71,7 +76,7 @@ class _Matching:
         return member != NOBODY and self._takers[self._kind_of[partition]] >> member & 1 == 1
 
     def renewed(self, homes: Sequence[int]) -> list[int]:
-        """Balanced, with those partitions matched that the balance moves; the others stay at home."""
+        """Balance, and match those partitions that the balance moves; the others stay."""
         anchors = [home if self._fits(partition, home) else NOBODY for partition, home in enumerate(homes)]
         owners = balanced(self._roster, homes, anchors)
         at_home = [home == owner for home, owner in zip(homes, owners, strict=True)]
@@ -82,7 +87,7 @@ class _Matching:
         return found if self.mismatches(found) < self.mismatches(owners) else owners
 
     def rearranged(self, owners: Sequence[int]) -> list[int]:
-        """Partitions with a mismatch placed anew, and others moved for it where that helps."""
+        """Place partitions with a mismatch again, and move others for them if that helps."""
         fits = [self._fits(partition, owner) for partition, owner in enumerate(owners)]
         partitions = self._roster.by_number()
         return self._place(
@@ -97,9 +102,9 @@ class _Matching:
         movable: Sequence[int],
         loose: Sequence[int],
     ) -> list[int]:
-        """`owners`, with what is `loose` placed anew, for which what is `movable` may change hands.
+        """Return `owners` with the `loose` partitions placed again; `movable` ones may move for them.
 
-        `owners` as it is if that turns out to be too much work.
+        Returns `owners` unchanged if that turns out to be too much work.
         """
         nobody = len(self._roster.members)
         quotas = _Quotas(self._roster, owners)
@@ -119,7 +124,7 @@ class _Matching:
         quotas.fill(hands, self._takers, nobody, rearrange=True)
         self._steps_left += hands.steps_left - half
 
-        # What is loose still matches nowhere: it stays where it was, or goes wherever there is room.
+        # Partitions that are still loose match nowhere: they stay, or go wherever there is room.
         placed = hands.owners(owners)
         held = [p for p in (*movable, *loose) if placed[p] != nobody]
         hands = in_hand(self._roster.pool_of, placed, held, self._steps_left)
@@ -136,7 +141,7 @@ class _Matching:
 
 
 class _Quotas:
-    """The loads that keep a balance what it is: each member's, and how many members may have one more."""
+    """Loads that keep a balance as it is: each member's, and the number of members that may have one more."""
 
     def __init__(self, roster: Roster, owners: Sequence[int]) -> None:
         self._more = 0
@@ -149,13 +154,14 @@ class _Quotas:
         return self._loads[member]
 
     def spare(self, hands: Hands) -> int:
-        """How many members may still be given one more than their load."""
+        """Return the number of members that may still get one more than their load."""
         return self._more - sum(hands.loads[member] > load for member, load in self._loads.items())
 
     def fill(self, hands: Hands, takers: Sequence[int], source: int, *, rearrange: bool = False) -> None:
-        """Hand on as much as possible of what `source` holds, without anybody's getting too much.
+        """Move as much as possible of the partitions of `source`, without overloading anybody.
 
-        With `rearrange`, whoever has one more passes it on where that is possible, so that another can have one more.
+        With `rearrange`, members that have one more pass it on where that is possible, so that others can have one
+        more.
         """
         self._bring(hands, takers, {source: hands.loads[source]}, 0)
         if rearrange:

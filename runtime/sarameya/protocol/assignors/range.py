@@ -1,8 +1,8 @@
-"""The range assignor: topic by topic, each member gets one run of neighbouring partitions.
+"""Range assignor: for each topic, each member gets one run of adjacent partitions.
 
-Topics with equal partition counts and subscribers are co-partitioned: partition n of each goes to the same
-member. The price: the first members get the extra partition of *every* topic. Where racks are heeded (KIP-881), counts
-and co-partitioning stay as they are, but runs have gaps: partitions that match a member's rack are dealt first.
+Topics with equal partition counts and subscribers are co-partitioned: partition n of each goes to the same member. The
+price: the first members get the extra partition of *every* topic. If racks are used (KIP-881), counts and
+co-partitioning stay, but runs have gaps: partitions that match a member's rack are assigned first.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from sarameya.protocol.assignors.rack_matching import worthwhile
 from sarameya.protocol.assignors.roster import Roster
 
 Racks = Sequence[frozenset[str]]
-"""Partition -> the racks of its replicas, empty where unknown."""
+"""Partition -> the racks of its replicas, empty if unknown."""
 
 
 class RangeAssignor(Assignor):
-    """Of P partitions and C subscribed members, P % C members get P // C + 1, the others P // C.
+    """Assignor that divides each topic evenly: P % C of C members get P // C + 1 of P partitions, the others P // C.
 
-    Without racks those with one more are the first. Assigns exactly as Kafka's own range assignor does.
+    Without racks the first members get one more. The result is exactly that of Kafka's own range assignor.
     """
 
     name = "range"
@@ -49,7 +49,7 @@ class RangeAssignor(Assignor):
 
 
 class _Deal:
-    """Partition numbers to members (by their place in order), the same for all topics that are co-partitioned."""
+    """Assignment of partition numbers to members (by their place in order), for all co-partitioned topics."""
 
     def __init__(self, member_racks: Sequence[str], topics: Sequence[Racks]) -> None:
         self.needs_racks = any(worthwhile(member_racks, racks) for racks in topics)
@@ -60,7 +60,10 @@ class _Deal:
         self._dealt: defaultdict[int, list[int]] = defaultdict(list)
 
     def dealt(self, heed_racks: bool) -> Mapping[int, Sequence[int]]:
-        """Member -> the numbers of its partitions, if any. `heed_racks`: whether any topic of the group needs it."""
+        """Return the partition numbers of each member that has any.
+
+        `heed_racks`: some topic of the group needs racks.
+        """
         if heed_racks and len(self._topics) > 1:
             self._match_numbers()
         elif self.needs_racks:
@@ -72,7 +75,7 @@ class _Deal:
         return self._dealt
 
     def _match_members(self) -> None:
-        """One topic: member after member gets what matches it."""
+        """Give one member after another the numbers that match it (one topic)."""
         matching: dict[str, list[int]] = {"": list(range(len(self._free)))}
         for number, racks in enumerate(self._topics[0]):
             for rack in racks:
@@ -82,7 +85,7 @@ class _Deal:
             self._fill(member, queues.get(rack, iter(())))
 
     def _match_numbers(self) -> None:
-        """Several topics: number after number goes to the first member that it matches in all of them."""
+        """Give one number after another to the first member that matches it in all topics."""
         waiting: dict[str, deque[int]] = {}
         for member, rack in enumerate(self._member_racks):
             waiting.setdefault(rack, deque()).append(member)
@@ -95,7 +98,7 @@ class _Deal:
                 self._take(min(first), number)
 
     def _fill(self, member: int, numbers: Iterator[int]) -> bool:
-        """Give the member, as it has room, what is free among the numbers to come; True when they are at an end."""
+        """Give the member free numbers while it has room. Return True when there are no more numbers."""
         while self._has_room(member):
             number = next((number for number in numbers if self._free[number]), None)
             if number is None:

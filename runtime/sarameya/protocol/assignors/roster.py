@@ -1,8 +1,7 @@
-"""A group as its balancing sees it: members, partitions and topics by number, and who may take what.
+"""Numbering of a group's members, partitions and topics for balancing, and the possible takers of each partition.
 
-Members are numbered in Kafka's order (`base.in_order`), partitions by topic name and number. Topics that the same
-members subscribe to form one *pool*: for balance it does not matter which of them a partition belongs to.
-Decides nothing.
+Members are numbered in Kafka's order (`base.in_order`), partitions by topic name and number. Topics with the same
+subscribers form one *pool*: for balance it does not matter which of them a partition belongs to. Decides nothing.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from sarameya.protocol.assignors.base import Subscription, TopicLayout, in_order
 from sarameya.protocol.assignors.handing_on import bits, union
 
 NOBODY = -1
-"""The owner of a partition that has none."""
+"""Owner of a partition without an owner."""
 
 
 class Roster:
-    """The numbering of one `assign` call. Subscribed topics that do not exist have no part in it."""
+    """The numbering of one `assign` call. Subscribed topics that do not exist are left out."""
 
     def __init__(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> None:
         self.members = in_order(members)
         self.topics = subscribed_topics(members.values(), topics)
         self.racks = [members[member].rack_id for member in self.members]
-        """Member -> its rack, empty where it named none."""
+        """Member -> its rack, empty if it named none."""
         self.takers: list[frozenset[int]] = []
         """Pool -> the members that may take its partitions."""
         self.taker_bits: list[int] = []
-        """Pool -> the same members, a bit each (as `handing_on` has them)."""
+        """Pool -> the same members, as a bit set (see `handing_on`)."""
         self.pools: list[Sequence[int]] = [()] * len(self.members)
-        """Member -> the pools that it may take of."""
+        """Member -> the pools that it may take partitions of."""
         self.pool_of: list[int] = []
         """Partition -> its pool."""
         self._first: dict[str, int] = {}
@@ -65,15 +64,15 @@ class Roster:
                 self.pools[member] = pools_by_sort[sort]
 
     def pool(self, topic: str) -> int:
-        """The pool of one of `topics` that has partitions."""
+        """Return the pool of a topic with partitions."""
         return self.pool_of[self._first[topic]]
 
     def partition(self, topic: str, number: int) -> int | None:
-        """The partition's number here; None where it does not exist or nobody subscribes to it."""
+        """Return the number of the partition here, or None if it does not exist or nobody subscribes to it."""
         return self._first[topic] + number if 0 <= number < self._counts.get(topic, 0) else None
 
     def wanted(self, member: int, assignment: Assignment) -> Iterator[int]:
-        """Those partitions of `assignment` that exist and that the member subscribes to."""
+        """Yield the existing partitions of `assignment` whose topics the member subscribes to."""
         for topic, numbers in assignment.items():
             if topic in self._subscribed[member]:
                 for number in numbers:
@@ -81,16 +80,16 @@ class Roster:
                         yield partition
 
     def by_number(self) -> list[int]:
-        """All partitions, sorted by their number in their topic, then by topic."""
+        """Return all partitions, sorted by their number in their topic, then by topic."""
         numbers = [number for topic in self.topics for number in range(self._counts[topic])]
         return sorted(range(len(numbers)), key=numbers.__getitem__)
 
     def replica_racks(self, topics: Mapping[str, TopicLayout]) -> list[frozenset[str]]:
-        """Partition -> the racks of its replicas, empty where unknown."""
+        """Return the racks of each partition's replicas, empty if unknown."""
         return [racks for topic in self.topics for racks in topics[topic].replica_racks()]
 
     def assignments(self, owners: Sequence[int]) -> dict[str, Assignment]:
-        """Partition -> owner as member id -> its partitions by topic; what NOBODY owns is left out."""
+        """Convert owners to assignments by member id; partitions owned by NOBODY are left out."""
         found: list[dict[str, list[int]]] = [{} for _ in self.members]
         for topic in self.topics:
             first = self._first[topic]

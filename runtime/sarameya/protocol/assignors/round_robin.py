@@ -1,6 +1,6 @@
-"""The round-robin assignor: all partitions of all topics in one order, dealt to the members in turn.
+"""Round-robin assignor: assigns all partitions of all topics, in one order, to the members in turn.
 
-More even than range where several topics are read, at the price of co-partitioning.
+More even than range if several topics are read, at the price of co-partitioning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
 
 
 class RoundRobinAssignor(Assignor):
-    """Deals topic-partitions, sorted by name and number; with equal subscriptions, counts differ by at most one."""
+    """Assignor that gives partitions, sorted by topic and number, to the members in turn.
+
+    With equal subscriptions counts differ by at most one.
+    """
 
     name = "roundrobin"
 
@@ -27,9 +30,9 @@ class RoundRobinAssignor(Assignor):
 
 
 def deal(deck: Iterable[TopicPartition], members: Mapping[str, Subscription]) -> dict[str, list[TopicPartition]]:
-    """`deck` dealt in its order, one to each member in turn; who does not subscribe to the topic is passed over.
+    """Assign `deck` in its order, one to each member in turn. Members that do not subscribe to the topic are skipped.
 
-    A partition to whose topic nobody subscribes is dealt to nobody.
+    A partition whose topic nobody subscribes to is assigned to nobody.
     """
     order = in_order(members)
     takers: dict[str, list[int]] = {}

@@ -1,7 +1,7 @@
-"""The sticky assignor: loads as even as can be, and then as little change as can be (KIP-54, KIP-341).
+"""Sticky assignor: loads as even as possible, and then as few moves as possible (KIP-54, KIP-341).
 
-It is eager: members give everything up before they join, so what a member had travels in its subscription's user
-data, in the bytes of Kafka's own sticky assignor. The balance itself is made in `balancing` and `rack_matching`.
+The assignor is eager: members revoke everything before they join. The previous assignment therefore travels in the
+subscription's user data, in the bytes of Kafka's own sticky assignor. `balancing` and `rack_matching` make the balance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sarameya.protocol.assignors.roster import NOBODY, Roster
 
 @attrs.frozen(slots=True)
 class Claim:
-    """What a member says it had, and in which generation it got it."""
+    """Partitions that a member claims to have had, and the generation in which it got them."""
 
     partitions: Assignment = attrs.field(factory=dict)
     generation: int = NO_GENERATION
@@ -29,7 +29,7 @@ class Claim:
 
 @attrs.frozen(slots=True)
 class Balance:
-    """Who had which partition, and who is to have it, in the roster's numbers."""
+    """Previous and new owner of each partition, in the roster's numbers."""
 
     roster: Roster
     homes: list[int]
@@ -41,7 +41,7 @@ def balance(
     topics: Mapping[str, TopicLayout],
     claim: Callable[[Subscription], Claim],
 ) -> Balance:
-    """Divide all partitions of subscribed topics, given how to read what a member claims to have had."""
+    """Divide all partitions of the subscribed topics. `claim` reads a member's claim from its subscription."""
     roster = Roster(members, topics)
     homes = _homes(roster, [claim(members[member]) for member in roster.members])
     racks = roster.replica_racks(topics)
@@ -50,8 +50,9 @@ def balance(
 
 
 def _homes(roster: Roster, claims: list[Claim]) -> list[int]:
-    """Partition -> the member that had it last: of several, the one of the highest generation, of two such nobody.
+    """Return the previous owner of each partition.
 
+    Of several claims the one of the highest generation counts; if two have the same, there is no previous owner.
     Partitions that do not exist (any more), and those of topics that the member has dropped, are no claim.
     """
     homes = [NOBODY] * len(roster.pool_of)
@@ -66,10 +67,10 @@ def _homes(roster: Roster, claims: list[Claim]) -> list[int]:
 
 
 class StickyAssignor(Assignor):
-    """Balance first, then stickiness; racks are heeded (KIP-881) where that costs no balance.
+    """Balance first, then stickiness; racks are used (KIP-881) if that costs no balance.
 
-    With equal subscriptions, loads differ by at most one, and no fewer partitions could have been moved. With unequal
-    ones no handing on of partitions, through however many hands, would make loads more even.
+    With equal subscriptions loads differ by at most one, and no fewer partitions could have been moved. With unequal
+    ones no moves of partitions, through however many members, would make the loads more even.
     """
 
     name = "sticky"
@@ -89,16 +90,16 @@ class StickyAssignor(Assignor):
 
 
 def encode_claim(claim: Claim) -> bytes:
-    """User data as Kafka's sticky assignor writes it (its version 1)."""
+    """Encode user data as Kafka's sticky assignor does (its version 1)."""
     row = StickyAssignorUserData.TopicPartition
     rows = [row(topic=topic, partitions=sorted(numbers)) for topic, numbers in sorted(claim.partitions.items())]
     data = StickyAssignorUserData(previous_assignment=rows, generation=claim.generation)
-    # Without a header: there is no version number in these bytes.
+    # Without a header: these bytes have no version number.
     return bytes(data.encode(version=1, header=False))
 
 
 def decode_claim(user_data: bytes | None) -> Claim:
-    """What a member claims, from its user data of either version; bytes that are neither claim nothing, as in Kafka."""
+    """Decode the claim in user data of either version. Other bytes claim nothing, as in Kafka."""
     for version in (1, 0):
         try:
             data = StickyAssignorUserData.decode(user_data or b"", version=version, header=False)

@@ -1,5 +1,7 @@
-"""SASL (KIP-43, KIP-152, KIP-368): who we are, told to a broker in a mechanism's own words. Pure, but for mechanisms
-that ask others (Kerberos), whose steps say that they block.
+"""SASL authentication with a broker (KIP-43, KIP-152, KIP-368). Pure, except for mechanisms that ask other servers.
 
-exchange     the requests and answers of one authentication          mechanisms   what is in them, by mechanism
+Those (Kerberos, AWS) mark the steps that block.
+
+    exchange     the requests and responses of one authentication
+    mechanisms   their contents, by mechanism
 """

@@ -1,16 +1,16 @@
-"""One authentication, request by request (KIP-152: in SaslAuthenticate requests, after a SaslHandshake of version 1).
+"""One authentication, request by request (KIP-152: SaslAuthenticate requests after a SaslHandshake of version 1).
 
-| sent             | answered with                      | next                             |
-|------------------|------------------------------------|----------------------------------|
-| SaslHandshake    | UNSUPPORTED_SASL_MECHANISM         | refused: what the broker takes   |
-|                  | ILLEGAL_SASL_STATE                 | refused: it asks nobody; anew,   |
-|                  |                                    | the connection is at its end     |
-|                  | any other error                    | refused                          |
-|                  | no error                           | SaslAuthenticate, the first word |
-| SaslAuthenticate | SASL_AUTHENTICATION_FAILED, others | refused, in the broker's words   |
-|                  | no error, more to say              | SaslAuthenticate, the next word, |
-|                  |                                    | MOST_WORDS of them at most       |
-|                  | no error, all said                 | done: for how long               |
+| sent             | response                           | next                              |
+|------------------|------------------------------------|-----------------------------------|
+| SaslHandshake    | UNSUPPORTED_SASL_MECHANISM         | failed: the broker names its own  |
+|                  | ILLEGAL_SASL_STATE                 | failed: it does not authenticate; |
+|                  |                                    | on renewal: the connection closes |
+|                  | any other error                    | failed                            |
+|                  | no error                           | SaslAuthenticate, first message   |
+| SaslAuthenticate | SASL_AUTHENTICATION_FAILED, others | failed, with the broker's message |
+|                  | no error, not complete             | SaslAuthenticate, next message,   |
+|                  |                                    | at most MOST_WORDS of them        |
+|                  | no error, complete                 | done, with the session's lifetime |
 """
 
 from __future__ import annotations
@@ -27,38 +27,46 @@ from sarameya.errors import AuthenticationError, ConnectionLostError
 from sarameya.protocol.sasl.mechanisms import Mechanism, RefusedError
 
 MOST_WORDS = 8
-"""More than any mechanism takes: a broker that asks for more would never end."""
+"""Bound for the messages of one authentication. No mechanism needs as many: a broker that asks for more never ends."""
 
 _BY_PASSWORD = "correct sasl_username and sasl_password"
 _REMEDIES: Mapping[str, str] = {
     "PLAIN": _BY_PASSWORD,
     "SCRAM-SHA-256": _BY_PASSWORD,
     "SCRAM-SHA-512": _BY_PASSWORD,
-    "OAUTHBEARER": "look at what sasl_token gives: expired, for another audience or issuer?",
-    "GSSAPI": "look whether the broker's keytab is that of sasl_kerberos_service on the host that its listener names",
-    "AWS_MSK_IAM": "allow kafka-cluster:Connect to these credentials, in the cluster's own region",
+    "OAUTHBEARER": "check the token from sasl_token: is it expired, or for another audience or issuer?",
+    "GSSAPI": "check that the broker's keytab is for sasl_kerberos_service on the host name of its listener",
+    "AWS_MSK_IAM": "allow kafka-cluster:Connect for these credentials, in the cluster's own region",
 }
-"""What to do about a refusal, by mechanism."""
+"""Advice after a refusal, by mechanism."""
 
 
 @attrs.define(slots=True)
 class Exchange:
-    """An authentication that is under way. `next_word` is what is to be sent, None when it is done."""
+    """An authentication in progress. `next_word` is the next message to send, None when it is done."""
 
     name: str
-    """The mechanism's."""
+    """Name of the mechanism."""
     user: str
-    """Who we say we are; empty where a mechanism has its own way to say so."""
+    """User name of the client; empty if the mechanism has its own form of identity."""
     address: str
     _mechanism: Mechanism = attrs.field(repr=False)
     next_word: bytes | None = attrs.field(default=None, init=False, repr=False)
     _words: int = attrs.field(default=0, init=False, repr=False)
     lifetime: float = attrs.field(default=math.inf, init=False)
-    """Seconds after which the broker wants to know again (KIP-368)."""
+    """Seconds until the broker requires a renewal (KIP-368)."""
 
     def handshaken(self, answer: Any, *, anew: bool = False) -> None:
-        """The broker's answer to the handshake, on a connection on which it knew us before (`anew`) or not. Raises
-        AuthenticationError, and ConnectionLostError where it takes no renewal on this connection."""
+        """Process the broker's response to the handshake.
+
+        Args:
+            answer: The response.
+            anew: The connection was authenticated before, and this is a renewal.
+
+        Raises:
+            AuthenticationError: The broker refuses.
+            ConnectionLostError: The broker does not renew this connection's session.
+        """
         match answer.error_code:
             case ErrorCode.NONE:
                 self.next_word = self._said(self._mechanism.first)
@@ -66,10 +74,12 @@ class Exchange:
                 raise ConnectionLostError(f"{self.address}: the broker does not renew this connection's session")
             case ErrorCode.UNSUPPORTED_SASL_MECHANISM:
                 takes = ", ".join(sorted(answer.mechanisms)) or "none"
-                raise self._refused(f"it does not take {self.name}, but {takes}", "set sasl_mechanism to what it takes")
+                raise self._refused(
+                    f"the broker supports {takes}, not {self.name}", "set sasl_mechanism to one of these"
+                )
             case ErrorCode.ILLEGAL_SASL_STATE:
                 raise self._refused(
-                    "its listener asks nobody who they are",
+                    "its listener does not authenticate clients",
                     "set security_protocol to PLAINTEXT or SSL, or use another port",
                 )
             case code:
@@ -79,7 +89,7 @@ class Exchange:
         return not answer.error_code and self._mechanism.is_slow(answer.auth_bytes or b"")
 
     def authenticated(self, answer: Any) -> None:
-        """The broker's answer to a word. Raises AuthenticationError."""
+        """Process the broker's response to a message. Raises AuthenticationError."""
         if answer.error_code:
             told = answer.error_message or ErrorCode.describe(answer.error_code)
             raise self._refused(f"{self._who} was refused: {told}", _REMEDIES.get(self.name, ""))
@@ -94,7 +104,7 @@ class Exchange:
             raise self._refused(f"{self._who}: {error}") from error
         self._words += word is not None
         if self._words > MOST_WORDS:
-            raise self._refused(f"{self._who}: the broker has not come to an end after {MOST_WORDS} words")
+            raise self._refused(f"{self._who}: the broker did not finish after {MOST_WORDS} messages")
         return word
 
     @property

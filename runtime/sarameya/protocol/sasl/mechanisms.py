@@ -1,7 +1,7 @@
-"""The mechanisms: words for the broker, made of its own. Kafka-python's do the work; what they leave open is guarded.
+"""SASL mechanisms: the messages for the broker, made from its challenges. kafka-python's classes do the work.
 
-A mechanism is one conversation and made anew for each. What a broker says that makes no sense, or is not safe to go on
-with, raises `RefusedError` in words of ours, never as one of theirs.
+A mechanism is one conversation, so each authentication makes a new one. If a challenge is malformed or unsafe to
+answer, the mechanism raises `RefusedError` with a message of ours, never an exception of kafka-python.
 """
 
 from __future__ import annotations
@@ -22,56 +22,56 @@ from sarameya.secret import Secret
 from sarameya.token import Token
 
 FEWEST_ITERATIONS = 4096
-"""RFC 5802, and Kafka's own least: with fewer, who listens in can find the password by trying."""
+"""Minimum of RFC 5802 and of Kafka: with fewer, an eavesdropper can find the password by trying."""
 MOST_ITERATIONS = 1_000_000
 _QUICK_ITERATIONS = 2**14
-"""More of them take so long (ten milliseconds) that others should not have to wait."""
+"""Iterations that may run in the event loop. More take so long (ten milliseconds) that other tasks should not wait."""
 
 
 class RefusedError(Exception):
-    """The conversation cannot go on; says why."""
+    """The conversation cannot continue; the message says why."""
 
 
 class UnavailableError(Exception):
-    """There is nothing to show a broker now; says why."""
+    """No credentials are available now; the message says why."""
 
 
 class Mechanism(Protocol):
-    """One conversation."""
+    """One conversation with a broker."""
 
     def first(self) -> bytes:
-        """What is said first. Raises RefusedError."""
+        """Return the first message. Raises RefusedError."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """What is said next, None when all has been said. Raises RefusedError."""
+        """Return the next message, or None when the conversation is complete. Raises RefusedError."""
 
     def is_slow(self, challenge: bytes) -> bool:
-        """Whether the answer to this takes its time, or waits for others."""
+        """Return whether the answer to this challenge takes long, or waits for other servers."""
 
 
 @attrs.define(slots=True)
 class _Guarded:
-    """One of kafka-python's."""
+    """Wrapper of one of kafka-python's mechanisms."""
 
     _mechanism: SaslMechanism
 
     def first(self) -> bytes:
         try:
             return bytes(self._mechanism.auth_bytes())
-        # Whatever they raise may have in its text what it was about.
+        # The text of its exceptions may contain the secret.
         except Exception as error:  # noqa: BLE001
-            raise RefusedError(f"there are no words for what is to be shown ({type(error).__name__})") from None
+            raise RefusedError(f"the credentials cannot be encoded ({type(error).__name__})") from None
 
     def answer(self, challenge: bytes) -> bytes | None:
         try:
             self._mechanism.receive(challenge)
-        # What they raise for bytes that make no sense is whatever those led to.
+        # Malformed bytes may lead to any exception.
         except Exception as error:
-            raise RefusedError(f"the broker's answer makes no sense ({error or type(error).__name__})") from error
+            raise RefusedError(f"the broker's response is malformed ({error or type(error).__name__})") from error
         if not self._mechanism.is_done():
             return bytes(self._mechanism.auth_bytes())
         if not self._mechanism.is_authenticated():
-            raise RefusedError("the broker's last answer does not show that it has taken us")
+            raise RefusedError("the broker's last response does not confirm the authentication")
         return None
 
     def is_slow(self, challenge: bytes) -> bool:
@@ -79,15 +79,15 @@ class _Guarded:
 
 
 class _Scram(_Guarded):
-    """SCRAM (RFC 5802), where the broker shows that it knows the password, too."""
+    """SCRAM (RFC 5802), in which the broker proves that it knows the password, too."""
 
     def answer(self, challenge: bytes) -> bytes | None:
         told = _attributes(challenge)
         if "e" in told:
-            raise RefusedError(f"the broker says: {told['e']}")
+            raise RefusedError(f"the broker reports: {told['e']}")
         if "i" in told and not FEWEST_ITERATIONS <= (rounds := _iterations(told)) <= MOST_ITERATIONS:
             raise RefusedError(
-                f"the broker asks for {rounds} iterations; {FEWEST_ITERATIONS} to {MOST_ITERATIONS} are done"
+                f"the broker requires {rounds} iterations; {FEWEST_ITERATIONS} to {MOST_ITERATIONS} are allowed"
             )
         return super().answer(challenge)
 
@@ -101,13 +101,13 @@ def _attributes(message: bytes) -> dict[str, str]:
 
 
 def _iterations(attributes: Mapping[str, str]) -> int:
-    """0 where it says none."""
+    """Return the number of iterations, 0 if there is none."""
     text = attributes.get("i", "")
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 class _Given(AbstractTokenProvider):  # type: ignore[misc]
-    """A token that has been had before."""
+    """Provider of a token that was fetched before."""
 
     def __init__(self, token: Token) -> None:
         self._token = token
@@ -119,18 +119,18 @@ class _Given(AbstractTokenProvider):  # type: ignore[misc]
         return dict(self._token.extensions)
 
 
-# Kafka-python warns in a log of its own where passwords travel in the clear; our configuration has its own word on it.
+# kafka-python logs a warning of its own if passwords travel in the clear; our configuration has its own warning.
 _COMMON: Mapping[str, Any] = {"security_protocol": "SASL_SSL"}
 
 
 def plain(username: str, password: Secret) -> Mechanism:
-    """PLAIN (RFC 4616): the password itself."""
+    """Make PLAIN (RFC 4616), which sends the password itself."""
     return _Guarded(SaslMechanismPlain(sasl_plain_username=username, sasl_plain_password=password.reveal(), **_COMMON))
 
 
 def scram(name: str, username: str, password: Secret) -> Mechanism:
-    """SCRAM-SHA-256 or SCRAM-SHA-512."""
-    # RFC 5802, 5.1: kafka-python sends names as they are.
+    """Make SCRAM-SHA-256 or SCRAM-SHA-512."""
+    # RFC 5802, 5.1: kafka-python does not escape names.
     escaped = username.replace("=", "=3D").replace(",", "=2C")
     return _Scram(
         SaslMechanismScram(
@@ -140,16 +140,16 @@ def scram(name: str, username: str, password: Secret) -> Mechanism:
 
 
 def oauthbearer(token: Token) -> Mechanism:
-    """OAUTHBEARER (RFC 7628, KIP-255)."""
+    """Make OAUTHBEARER (RFC 7628, KIP-255)."""
     return _Guarded(SaslMechanismOAuth(sasl_oauth_token_provider=_Given(token)))
 
 
 _MINOR = re.compile(r"Minor \(\d+\): (.+)", re.DOTALL)
-"""What Kerberos' own library says, behind what GSSAPI makes of it."""
+"""The message of the Kerberos library inside that of GSSAPI."""
 
 
 class _Asked(_Guarded):
-    """One that others than the broker are asked for: whoever makes it, and what is said first, waits for them."""
+    """A mechanism that asks other servers: its construction, which makes the first message, blocks."""
 
     def __init__(self, mechanism: SaslMechanism) -> None:
         super().__init__(mechanism)
@@ -163,22 +163,26 @@ class _Asked(_Guarded):
 
 
 def gssapi(service: str, host: str) -> Mechanism:
-    """GSSAPI (RFC 4752, by Kerberos): a ticket for the broker's service on its host, which a Kerberos server may be
-    asked for. Blocks; raises UnavailableError."""
+    """Make GSSAPI (RFC 4752, with Kerberos): a ticket for the broker's service on its host.
+
+    A Kerberos server may be asked for the ticket. Blocks. Raises UnavailableError.
+    """
     try:
         return _Asked(SaslMechanismGSSAPI(sasl_kerberos_service_name=service, host=host, **_COMMON))
     except Exception as error:
         said = _MINOR.search(str(error))
-        raise UnavailableError(f"Kerberos says: {said[1] if said else error}") from error
+        raise UnavailableError(f"Kerberos reports: {said[1] if said else error}") from error
 
 
 def aws_msk_iam(host: str) -> Mechanism:
-    """AWS_MSK_IAM: a request for leave to connect, signed by what credentials botocore finds, which may ask AWS for
-    them. Blocks; raises UnavailableError."""
+    """Make AWS_MSK_IAM: a request for permission to connect, signed with the credentials that botocore finds.
+
+    botocore may ask AWS for them. Blocks. Raises UnavailableError.
+    """
     mechanism = SaslMechanismAwsMskIam(host=host, **_COMMON)
     try:
         return _Asked(mechanism)
-    except AttributeError as error:  # of the None that kafka-python takes for credentials
-        raise UnavailableError("botocore has found no credentials, in variables, a profile or a role") from error
+    except AttributeError as error:  # kafka-python uses None as credentials
+        raise UnavailableError("botocore found no credentials in environment variables, a profile or a role") from error
     except Exception as error:
-        raise UnavailableError(f"botocore says: {error}") from error
+        raise UnavailableError(f"botocore reports: {error}") from error

@@ -1,6 +1,6 @@
-"""Kafka's messages that kafka-python has no schema of; the schemas stand beside this file, in Kafka's own notation.
+"""Kafka's messages that kafka-python has no schema for. The schemas are beside this file, in Kafka's own notation.
 
-`ConsumerGroupDescribe` describes a group of the broker-led protocol (KIP-848), which `DescribeGroups` does not know.
+`ConsumerGroupDescribe` describes groups of the broker-led protocol (KIP-848), which `DescribeGroups` does not know.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from sarameya._kafka_python import schemas_are_read
 with schemas_are_read():
 
     class ConsumerGroupDescribeRequest(ApiMessage, load_json=__name__):  # type: ignore[misc, call-arg]
-        """Asks the coordinator of some groups for what it knows of them."""
+        """Request for the descriptions of some groups, sent to their coordinator."""
 
     class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):  # type: ignore[misc, call-arg]
-        """Each group's state, and its members with their assignments; GROUP_ID_NOT_FOUND for a classic group."""
+        """State of each group, its members and their assignments; GROUP_ID_NOT_FOUND for a classic group."""
 
 
 __all__ = ["ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"]
