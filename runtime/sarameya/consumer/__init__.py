@@ -1,1 +1,1 @@
-"""Reading partitions: broker consumers fetch and fan out, partition consumers feed claims (sarama's pair)."""
+"""Fetching: broker consumers fetch and distribute, partition consumers feed claims (the same pair as in sarama)."""

@@ -1,9 +1,9 @@
-"""Which handlers fall behind: partitions whose fetched records wait though nobody takes them.
+"""Detection of slow handlers: partitions whose fetched messages nobody takes.
 
-Every `Config.max_processing_time` it is looked whether the handlers of partitions with something buffered have come
-any further; one that has not since the last look is backpressured: its partition is not fetched until all that is
-buffered has been taken (sarama's MaxProcessingTime, but that no neighbour waits). Owns that state, told once a change.
-Nothing is looked at while nothing is buffered.
+Every `Config.max_processing_time` the handlers of partitions with buffered messages are checked. A handler without
+progress since the last check is backpressured: its partition is not fetched until the buffer is empty (sarama's
+MaxProcessingTime, except that no other partition waits). Each change is reported once. Without buffered messages
+nothing is checked.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from sarameya.observe import BackpressureEnded, Observer, PartitionBackpressured
 class _Watched:
     pace: object
     since: float
-    """When `pace` was first seen."""
+    """Time at which `pace` was first seen."""
 
 
 class Backpressure:
-    """Watches the partitions that are told to it."""
+    """Watchdog for the partitions passed to `watch`."""
 
     def __init__(self, max_processing_time: float, observer: Observer) -> None:
         self._interval = max_processing_time
@@ -35,13 +35,13 @@ class Backpressure:
         self._something = trio.Event()
 
     def watch(self, consumer: PartitionConsumer) -> None:
-        """Something has been delivered to it."""
+        """Watch the partition: messages have been delivered to it."""
         if consumer not in self._watched and not consumer.is_backpressured:
             self._watched[consumer] = _Watched(consumer.pace(), trio.current_time())
             self._something.set()
 
     async def run(self) -> None:
-        """Look, until cancelled."""
+        """Check the watched partitions until cancelled."""
         while True:
             await self._something.wait()
             await trio.sleep(self._interval)

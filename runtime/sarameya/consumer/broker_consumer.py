@@ -1,10 +1,10 @@
-"""The partitions read from one broker, fetched together: one task, one connection, one request at a time.
+"""Fetch loop for the partitions read from one broker: one task, one connection, one request at a time.
 
-Owns when a fetch goes out, how much it may bring, and what becomes of its answer; which partitions it names is
-`subscriptions.py`'s. Hand-over never blocks the loop: a partition whose buffer is full, or which is paused, is left out
-of the next fetch, and where that leaves none, none goes out. The next fetch is on the wire before any claim has had its
-turn at what the last one brought, unless that is little. Whatever this broker cannot serve goes back to the dispatcher
-(`fetcher.py`), which finds out where it belongs; on a lost connection that is everything.
+This class decides when to fetch, how much a fetch may bring, and what to do with the response. `subscriptions.py`
+decides which partitions a fetch names. Handing over never blocks the loop. A partition that is paused, or whose buffer
+is full, is left out of the next fetch; if none remains, no fetch is sent. The next fetch is sent before any claim
+processes the last response, unless that is small. Partitions that this broker cannot serve return to the dispatcher
+(`fetcher.py`), which finds their broker; a lost connection returns all of them.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from sarameya.protocol.fetch_session import NO_SESSION_EPOCH, NO_SESSION_ID, Fet
 from sarameya.protocol.transactions import ISOLATION_LEVELS
 
 _NEWEST_WITH_NAMES = 12
-"""From 13 on, Fetch names topics by their ids (KIP-516)."""
+"""Newest version that names topics by name: from 13 on, Fetch uses ids (KIP-516)."""
 _ANSWER_BYTES, _PARTITION_BYTES = 300, 400
-"""The most that an answer, and each partition in it, takes beside records: names are 249 characters at most."""
+"""Bytes that a response, and each partition in it, has at most beside records: names have at most 249 characters."""
 
 _COLD_BYTES = 2**16
-"""The most that a fetch may bring, beside a first batch that is larger, whose partitions had nothing the last time."""
+"""Bytes that a fetch may bring at most if its partitions had nothing last time (a larger first batch comes anyway)."""
 
 _FEW_BYTES = 2**14
-"""An answer that brings fewer is handed out before the next fetch: its messages have come alone, and are waited for."""
+"""Size below which a response is processed before the next fetch: such messages come one by one, and somebody waits."""
 _NEIGHBOURS_WAIT = 0.005
-"""Seconds at most that idle partitions are not asked for while a busy one is about to have room again."""
+"""Seconds at most for which idle partitions are not fetched while a busy one is about to have room again."""
 _SHORT_SECONDS = 5.0
-"""Without any room in the budget for so long, it is told."""
+"""Seconds without any room in the budget after which an event reports it."""
 
 _NO_SUCH_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND})
 _SESSION_BROKEN = frozenset({ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR})
-"""Codes of an answer as a whole that begin another session, unsaid: nothing is lost by it."""
+"""Error codes of a whole response that start another session, silently: nothing is lost."""
 
 GiveBack = Callable[[PartitionConsumer, Elsewhere], None]
 
 
 class BrokerConsumer:
-    """Fetches for its subscribed partitions until cancelled."""
+    """Fetcher of the subscribed partitions of one broker. Runs until cancelled."""
 
     def __init__(
         self,
@@ -68,7 +68,18 @@ class BrokerConsumer:
         give_back: GiveBack,
         on_delivery: Callable[[PartitionConsumer], None],
     ) -> None:
-        """`give_back` is told why a partition is not read here any more; `on_delivery` who was given records."""
+        """Create a consumer without partitions.
+
+        Args:
+            node_id: The broker.
+            pool: Connections.
+            config: Fetch sizes and waits.
+            observer: Receives events.
+            backoff: Delays after useless responses.
+            budget: Byte budget of the member.
+            give_back: Called with a partition that is not read here any more, and the reason.
+            on_delivery: Called with a partition that has got records.
+        """
         self.node_id = node_id
         self._pool = pool
         self._config = config
@@ -78,53 +89,52 @@ class BrokerConsumer:
         self._on_delivery = on_delivery
         self._subscriptions = Subscriptions()
         self._session = self._subscriptions.session
-        # One of these has made an answer too large.
+        # One of these partitions has made a response too large.
         self._suspects: list[TopicPartition] = []
-        # Bytes of records, by the last answer.
+        # Bytes of records in the last response.
         self._delivered = 0
         self.answered_at: float | None = None
-        """When it has last answered a fetch, on trio's clock; None before that."""
-        # Since when there is no fetch on its way; infinite while there is.
+        """Time of the last response to a fetch, on trio's clock; None before the first."""
+        # Time since which no fetch is in flight; infinite while one is.
         self._idle_since = trio.current_time()
         self._slowing_down = SlowingDown(node_id, config, observer, backoff)
         self._something = trio.Event()
-        # Since when there is nothing left of the budget for whoever is wanted here.
+        # Time since which the budget has nothing left for the wanted partitions.
         self._short_since = math.inf
         self._is_told_short = False
 
     @property
     def subscribed(self) -> tuple[PartitionConsumer, ...]:
-        """Whose partitions are read here."""
+        """Partitions that are read here."""
         return tuple(self._subscriptions)
 
     def reads(self, consumer: PartitionConsumer) -> bool:
-        """Whether this partition is read here."""
+        """Return whether this partition is read here."""
         return consumer in self._subscriptions
 
     def unfetched(self, since: float) -> Iterable[PartitionConsumer]:
-        """Those of these partitions that no fetch has asked for since then."""
+        """Return the partitions that no fetch has named since that time."""
         is_idle = self._idle_since <= since
         return [one for one in self._subscriptions if is_idle or one.unfetched_since <= since]
 
     @property
     def hurried(self) -> Attempts | None:
-        """How often it has answered in a hurry, and with nothing, so that the next fetch is put off; None if it has
-        not."""
+        """Early empty responses in a row, for which the next fetch is delayed; None if there are none."""
         return self._slowing_down.attempts
 
     def subscribe(self, consumer: PartitionConsumer) -> None:
-        """Take a partition on; it is in the next fetch that goes out."""
+        """Add a partition to the next fetch."""
         self._subscriptions.add(consumer, trio.current_time())
         consumer.on_change = lambda: self._has_changed(consumer)
         self._has_changed(consumer)
 
     def unsubscribe(self, consumer: PartitionConsumer) -> None:
-        """Let go of a partition, if it is here: an answer on its way is delivered to nobody."""
+        """Remove a partition, if it is here: nobody gets a response on its way."""
         if consumer in self._subscriptions:
             self._subscriptions.remove(consumer)
 
     def unsubscribe_all(self) -> None:
-        """Let go of every partition."""
+        """Remove every partition."""
         for consumer in self._subscriptions:
             self._subscriptions.remove(consumer)
 
@@ -138,7 +148,7 @@ class BrokerConsumer:
     # -- the loop -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Fetch, hand over, again. Blocks while there is nothing to fetch for."""
+        """Fetch and hand over, forever. Waits while no partition is to be fetched."""
         subscriptions, config = self._subscriptions, self._config
         while True:
             self._something = trio.Event()
@@ -150,7 +160,7 @@ class BrokerConsumer:
                 continue
             held = [c for c in subscriptions.holding if c.is_held(now, config.max_processing_time)]
             if not self._session.wanted or (held and not subscriptions.hot):
-                if subscriptions.holding:  # whose room may come from what others give back
+                if subscriptions.holding:  # they may get room when others release bytes
                     self._budget.tell_of_room(self._wake)
                 await self._wait_for_room(held, _NEIGHBOURS_WAIT if self._session.wanted else math.inf)
                 if self._something.is_set() or not self._session.wanted:
@@ -171,8 +181,11 @@ class BrokerConsumer:
                 self._give(consumer, LeaseOver())
 
     def _max_wait(self, held: Sequence[PartitionConsumer]) -> float:
-        """For how long the broker may hold a fetch. While a busy partition is about to have room again, nobody
-        long-polls for the idle ones; and not for long while one is full at all, or it might run dry meanwhile."""
+        """Return the seconds for which the broker may hold a fetch.
+
+        Zero while a busy partition is about to have room again: idle ones must not delay it by a long poll. Short while
+        any partition is full, or it might run dry meanwhile.
+        """
         config = self._config
         if held:
             return 0.0
@@ -181,19 +194,19 @@ class BrokerConsumer:
         return config.fetch_max_wait
 
     def _reserve(self) -> int:
-        """What the next fetch may bring, taken from the budget."""
+        """Reserve the bytes of the next fetch in the budget, and return their number."""
         config, wanted, subscriptions = self._config, self._session.wanted, self._subscriptions
         size = subscriptions.fetch_size
         holding = [c.share for c in subscriptions.holding if c.partition in wanted]
         holds = config.max_response_bytes - _ANSWER_BYTES - len(wanted) * _PARTITION_BYTES
-        # Where little is expected, little is kept from others for as long as the broker may wait for something.
+        # If little is expected, little is withheld from others while the broker waits for records.
         least = max(min(size, _COLD_BYTES), config.fetch_min_bytes)
         likely = max(len(subscriptions.hot) * size, least)
         most = min(config.fetch_max_bytes, max(holds, 1), likely, len(wanted) * size)
         return self._budget.reserve(most, len(wanted) - len(holding), holding)
 
     async def _wait_for_room(self, held: Sequence[PartitionConsumer], at_most: float = math.inf) -> None:
-        """Until there is something else to choose from; no longer than `held` ones deserve patience."""
+        """Wait until another choice is possible, but not past the patience for `held` partitions."""
         with trio.CancelScope() as scope:
             until = [consumer.lease_until for consumer in self._subscriptions.leased]
             if at_most < math.inf:
@@ -205,7 +218,7 @@ class BrokerConsumer:
             await self._something.wait()
 
     async def _wait_for_budget(self, now: float) -> None:
-        """Until something is given back; once that has taken long, it is told."""
+        """Wait until bytes are released. Report an event once that takes long."""
         self._budget.tell_of_room(self._wake)
         self._short_since = min(self._short_since, now)
         if self._is_told_short:
@@ -217,7 +230,7 @@ class BrokerConsumer:
             self._is_told_short = True
             self._observer(FetchBufferFull(self.node_id, self._budget.held, _SHORT_SECONDS))
 
-    # -- asking -------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------
 
     async def _fetch_all(self, size: int, max_wait: float) -> None:
         plan, began = self._session.plan(), trio.current_time()
@@ -227,7 +240,7 @@ class BrokerConsumer:
             self._session.begin_anew()
             self._suspects = list(self._session.wanted)
             await self._slowing_down.slow_down(
-                f"larger than max_response_bytes, so each partition is asked for alone: {error}"
+                f"the response exceeds max_response_bytes, so each partition is fetched alone: {error}"
             )
         except SarameyaError as error:
             self._give_all_back(str(error))
@@ -236,17 +249,17 @@ class BrokerConsumer:
             self.answered_at = self._idle_since
             brought = self._fan_out(plan, answer)
             if 0 < self._delivered < _FEW_BYTES:
-                # What claims do with little is done sooner than the next fetch is sent, which also wakes the broker:
-                # that may have the processor then. One checkpoint is not enough: woken tasks go on in any order.
+                # Claims process a small response sooner than the next fetch is sent, which also wakes the broker: that
+                # may have the processor then. One checkpoint is not enough: woken tasks continue in any order.
                 await trio.lowlevel.checkpoint()
                 await trio.lowlevel.checkpoint()
             if brought or trio.current_time() >= began + max_wait / 2:
                 self._slowing_down.over()
             else:
-                await self._slowing_down.slow_down("an answer that says nothing, before its time")
+                await self._slowing_down.slow_down("an empty response before fetch_max_wait")
 
     async def _fetch_suspect(self) -> None:
-        """Ask for one record batch of one partition, which may be larger than any answer may be."""
+        """Fetch one record batch of one partition, which may exceed the limit for responses."""
         partition = self._suspects.pop()
         consumer = self._subscriptions.get(partition)
         ask = self._session.wanted.get(partition)
@@ -257,7 +270,7 @@ class BrokerConsumer:
             answer = await self._fetch(FetchPlan(NO_SESSION_ID, NO_SESSION_EPOCH, one), 1, 0.0)
         except ResponseTooLargeError as error:
             self._subscriptions.remove(consumer)
-            problem = f"the record batch is larger than an answer may be (max_response_bytes): {error}"
+            problem = f"the record batch does not fit in a response (max_response_bytes): {error}"
             consumer.fail(BatchTooLargeError(*partition, ask.position, problem))
         except SarameyaError as error:
             self._give_all_back(str(error))
@@ -285,12 +298,12 @@ class BrokerConsumer:
                 min_bytes=config.fetch_min_bytes,
                 max_bytes=size,
                 isolation_level=ISOLATION_LEVELS[config.isolation_level],
-                # A leader that is told it may name a nearer replica instead of sending records (KIP-392), and it is
-                # told for all its partitions at once.
+                # A leader that gets it may name a nearer replica instead of sending records (KIP-392), and it is sent
+                # for all partitions at once.
                 rack_id="" if any(c.replica is None for c in self._subscriptions.leased) else config.rack_id,
             )
         except trio.Cancelled:
-            # Whoever fetches here next would wait until the broker has answered this one.
+            # The next fetch on this connection would wait until the broker has answered this one.
             self._pool.close_connection(self.node_id, Purpose.FETCH)
             raise
         finally:
@@ -299,7 +312,7 @@ class BrokerConsumer:
     # -- handing over -------------------------------------------------------------------------------
 
     def _fan_out(self, plan: FetchPlan, answer: Any) -> bool:
-        """Hand the answer over. Whether it brought anything."""
+        """Hand the response over. Return whether it brought anything."""
         if answer.error_code in _NO_SUCH_SESSION | _SESSION_BROKEN and not plan.is_full:
             if answer.error_code in _NO_SUCH_SESSION:
                 self._session.refused()
@@ -310,7 +323,7 @@ class BrokerConsumer:
             self._give_all_back(f"fetch: {ErrorCode.describe(answer.error_code)}")
             return True
         if plan.is_full and not answer.responses and answer.throttle_time_ms:
-            self._session.refused()  # a quota is used up: nothing has been read, nor is there a session
+            self._session.refused()  # a quota is exhausted: the broker has read nothing and keeps no session
             return False
         self._session.answered(answer.session_id)
         subscriptions, cold = self._subscriptions, self._subscriptions.cool()
@@ -324,7 +337,7 @@ class BrokerConsumer:
                 if consumer is not None and ask is not None and partition not in answered:
                     brought = self._hand_over(consumer, part, ask.position) or brought
                 elif ask is not None:
-                    brought = True  # for one that has gone meanwhile: it will not be answered for again
+                    brought = True  # it belongs to a partition removed meanwhile, which will not be answered again
                 answered.add(partition)
         for partition in cold:
             if partition not in answered and (consumer := subscriptions.get(partition)) is not None:
@@ -332,12 +345,12 @@ class BrokerConsumer:
         if plan.is_full:
             for partition in plan.asks:
                 if partition not in answered and (consumer := subscriptions.get(partition)) is not None:
-                    self._give(consumer, Redispatch("left out of the answer to a fetch"))
+                    self._give(consumer, Redispatch("missing in the response to a fetch"))
                     brought = True
         return brought
 
     def _hand_over(self, consumer: PartitionConsumer, part: Any, asked: int) -> bool:
-        """Whether there was anything to hand over, if only news of the log's end."""
+        """Hand over one partition's part. Return whether it had anything, be it only a new log end."""
         cursor = consumer.cursor
         ends = cursor.high_water_mark, cursor.last_stable_offset
         outcome = cursor.take(part, asked)
@@ -358,7 +371,7 @@ class BrokerConsumer:
                 self._subscriptions.remove(consumer)
                 consumer.fail(error)
             case NearerReplica(node_id=self.node_id):
-                self._give(consumer, Redispatch("the broker says that it is nearer than itself"))
+                self._give(consumer, Redispatch("the broker names itself as the nearer replica"))
             case _:
                 self._give(consumer, outcome)
         return True

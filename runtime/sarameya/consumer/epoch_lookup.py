@@ -1,5 +1,7 @@
-"""Where leader epochs end, for who has to know before it goes on: asks until it is told (`net.leader_epochs` has the
-asking). What a claim has read is checked without it, by `epoch_checks`."""
+"""Ends of leader epochs, looked up until they are known (`net.leader_epochs` sends the requests).
+
+`epoch_checks` does the checks of claims, without this module.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ from sarameya.protocol.backoff import Backoff
 
 @attrs.define(slots=True)
 class _Round:
-    """What asking each leader once has brought; what is in neither has to be asked for again."""
+    """Results of one request to each leader. Partitions in neither mapping need another round."""
 
     ends: dict[TopicPartition, int | None] = attrs.field(factory=dict)
     missing: dict[TopicPartition, str] = attrs.field(factory=dict)
-    """Why nothing was told."""
+    """Reason for each missing result."""
     fatal: SarameyaError | None = None
 
 
 class EpochLookup:
-    """Asks the leaders of partitions for the ends of leader epochs; follows them when they move."""
+    """Lookup of the ends of leader epochs with the partitions' leaders. Follows leaders that move."""
 
     def __init__(self, pool: BrokerPool, metadata: MetadataRefresher, observer: Observer, backoff: Backoff) -> None:
         self._pool = pool
@@ -39,15 +41,24 @@ class EpochLookup:
         self._backoff = backoff
 
     async def find(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Where each leader epoch ends in the log of the partition's leader: the offset of the first record of a later
-        one, or the log's end. Where the log does not have the epoch, the end of the last one before it that it has.
-        None where that cannot be told: of no epoch (-1), by a broker that is too old, or whose log has neither.
+        """Return the end of each leader epoch in the log of the partition's leader.
 
-        Retries until all are told; bound it with a cancel scope. Raises TopicAuthorizationError, RetriesExhaustedError.
+        That is the offset of the first record of a later epoch, or the log's end. If the log does not have the epoch,
+        it is the end of the last earlier one that it has. Retries until all are known; bound it with a cancel scope.
+
+        Args:
+            epochs: Leader epoch to look up for each partition.
+
+        Returns:
+            The offsets; None for no epoch (-1), for a broker that is too old, and for a log with neither epoch.
+
+        Raises:
+            TopicAuthorizationError: Access to a topic is denied.
+            RetriesExhaustedError: The user's bounds for retries are reached.
         """
         ends: dict[TopicPartition, int | None] = dict.fromkeys(epochs)
         wanted = {partition: epoch for partition, epoch in epochs.items() if epoch > NO_LEADER_EPOCH}
-        retries = Retries("look-up of leader epochs", self._backoff, self._observer, kind="leader_epochs")
+        retries = Retries("lookup of leader epochs", self._backoff, self._observer, kind="leader_epochs")
         while wanted:
             asked = await self._ask_leaders(wanted)
             if asked.fatal is not None:
@@ -61,7 +72,7 @@ class EpochLookup:
         return ends
 
     async def _ask_leaders(self, wanted: Mapping[TopicPartition, int]) -> _Round:
-        """Ask all of them at once."""
+        """Send the requests to all leaders at once."""
         asked, metadata, leaders = _Round(), self._metadata.current, dict[int, dict[TopicPartition, EpochAsked]]()
         for partition, epoch in wanted.items():
             leader, found = metadata.leader(partition), metadata.partition(partition)
@@ -85,9 +96,9 @@ class EpochLookup:
             return
         for partition in wanted:
             if (part := said.get(partition)) is None:
-                asked.missing[partition] = "left out of the answer"
+                asked.missing[partition] = "missing in the response"
             elif part.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                asked.fatal = kafka_error(part.error_code, f"look-up of leader epochs of {partition}")
+                asked.fatal = kafka_error(part.error_code, f"lookup of leader epochs of {partition}")
             elif part.error_code:
                 asked.missing[partition] = ErrorCode.describe(part.error_code)
             else:

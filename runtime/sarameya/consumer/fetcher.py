@@ -1,10 +1,10 @@
-"""Which broker reads which partition: partition consumers and broker consumers, many to many.
+"""Dispatching of partitions to brokers: partition consumers and broker consumers, many to many.
 
-Owns the broker consumers of a session and sends each partition to the one at its leader, or at the replica that the
-leader says is nearer: at the start, and again whenever a broker gives it back (leadership moved, connection lost).
-Other partitions go on meanwhile. A partition without a leader waits and is looked for with backoff, visibly. A leader
-that is new is asked first whether its log is the one that has been read (`epoch_checks.py`). Positions that are not in
-the log are `resets.py`'s.
+Owns the broker consumers of a session. It sends each partition to the one at its leader, or at the replica that the
+leader names as nearer: at the start, and again whenever a broker returns it (leadership moved, connection lost). Other
+partitions continue meanwhile. The leader of a partition without one is searched for with backoff, visibly to observers.
+A new leader first confirms the records that were read (`epoch_checks.py`). `resets.py` handles positions that are not
+in the log.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from sarameya.status import Activity
 
 @attrs.frozen(slots=True)
 class Feeding:
-    """How a partition is served: FETCHING, RETRYING or RESETTING."""
+    """Present state of a partition's feed: FETCHING, RETRYING or RESETTING."""
 
     activity: Activity
     since: float = -math.inf
-    """On trio's clock."""
+    """Start of the activity, on trio's clock."""
     reason: str = ""
     attempt: int = 0
     broker: int = -1
@@ -61,7 +61,7 @@ class Feeding:
 
 
 class Fetcher:
-    """Reads partitions from whoever leads them, while `run` runs."""
+    """Reader of partitions from their leaders, while `run` runs."""
 
     def __init__(
         self,
@@ -74,7 +74,18 @@ class Fetcher:
         budget: ByteBudget,
         on_recreated: Callable[[TopicPartition], None],
     ) -> None:
-        """`on_recreated` is told of each partition that turns out to be another topic's now."""
+        """Create a fetcher without partitions.
+
+        Args:
+            pool: Connections.
+            metadata: Cluster metadata.
+            resets: Handles positions that are not in the log.
+            config: Fetch settings.
+            observer: Receives events.
+            backoff: Delays between retries.
+            budget: Byte budget of the member.
+            on_recreated: Called with each partition whose topic turns out to be another one now.
+        """
         self._pool = pool
         self._metadata = metadata
         self._resets = resets
@@ -87,13 +98,13 @@ class Fetcher:
         self._ends = LogEnds(pool, metadata, config.isolation_level, self._unfetched)
         self._checks = EpochChecks(pool, self._start, self._checked)
         self._brokers: dict[int, BrokerConsumer] = {}
-        # Whose leaders have to be looked for, by the reason why; and what is done for one partition alone.
+        # Partitions whose leader is searched for, by reason; and the work that is done for one partition alone.
         self._lost: dict[str, list[PartitionConsumer]] = {}
         self._errands: dict[PartitionConsumer, trio.CancelScope] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Carry the broker consumers and the dispatching until `stop`."""
+        """Run the broker consumers and the dispatching until `stop`."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._backpressure.run)
@@ -102,14 +113,14 @@ class Fetcher:
             await self._watch_metadata()
 
     def stop(self) -> None:
-        """Stop reading now. Once this returns, nothing is delivered to any partition consumer any more."""
+        """Stop reading now. Once this returns, no partition consumer gets anything any more."""
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
         for broker in self._brokers.values():
             broker.unsubscribe_all()
 
     def release(self, consumers: Iterable[PartitionConsumer]) -> None:
-        """Stop reading these now; each has ended. The others do not notice."""
+        """Stop reading these partitions now; each has ended. The others do not notice."""
         for consumer in consumers:
             for broker in self._brokers.values():
                 broker.unsubscribe(consumer)
@@ -124,14 +135,20 @@ class Fetcher:
         told_in: int = NO_LEADER_EPOCH,
         topic_id: uuid.UUID | None = None,
     ) -> PartitionConsumer:
-        """A partition's feed, to be read from `offset` on. `last_epoch`: the leader epoch of what stands before it;
-        `told_in`: that of the leader which has just said so, if one has. `topic_id`: the topic that is meant, None for
-        the one that has the name."""
+        """Return the feed of a partition, to be read from `offset` on.
+
+        Args:
+            partition: The partition.
+            offset: Start offset.
+            last_epoch: Leader epoch of the record before it.
+            told_in: Epoch of the leader that has just reported the offset, if one has.
+            topic_id: Id of the intended topic; None for the one that has the name.
+        """
         cursor = FetchCursor(partition, offset, last_epoch, told_in, topic_id)
         return PartitionConsumer(cursor, self._config.channel_buffer_fetches, self._budget.open())
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:
-        """Begin to read these partitions, each from its cursor's position."""
+        """Start reading these partitions, each from its cursor's position."""
         for consumer in consumers:
             leader = self._metadata.current.leader(consumer.partition)
             if leader is None:
@@ -140,7 +157,7 @@ class Fetcher:
                 self._subscribe(consumer, leader)
 
     def feeding(self, consumer: PartitionConsumer) -> Feeding:
-        """How this one is served now."""
+        """Return the present state of this feed."""
         if consumer in self._errands:
             return Feeding(Activity.RESETTING, reason="the position is not in the log")
         broker = next((one for one in self._brokers.values() if one.reads(consumer)), None)
@@ -149,7 +166,7 @@ class Fetcher:
         if tries is not None:
             return Feeding(Activity.RETRYING, tries.since, tries.cause, tries.attempt, node_id, answered_at)
         if broker is None:
-            return Feeding(Activity.RETRYING, reason="its leader is looked for")
+            return Feeding(Activity.RETRYING, reason="looking for its leader")
         return Feeding(Activity.FETCHING, broker=node_id, answered_at=answered_at)
 
     def _unfetched(self, since: float) -> Iterable[PartitionConsumer]:
@@ -160,7 +177,7 @@ class Fetcher:
         self._nursery.start_soon(task, *args)
 
     def _subscribe(self, consumer: PartitionConsumer, leader: int) -> None:
-        """Read from this leader, if its log is the one that has been read until now."""
+        """Read from this leader if its log is the one that was read until now."""
         if self._fails_as_recreated(consumer):
             return
         cursor, found = consumer.cursor, self._metadata.current.partition(consumer.partition)
@@ -176,7 +193,7 @@ class Fetcher:
         self._read_from(consumer, leader)
 
     def _has_waited(self, consumer: PartitionConsumer) -> bool:
-        """Whether metadata has been looked up for so long that it is not what lags behind.
+        """Return whether metadata was looked up for so long that it cannot be stale.
 
         The commit may be of a deleted topic whose name another one has.
         """
@@ -203,7 +220,7 @@ class Fetcher:
         match outcome:
             case Nothing() | Records():
                 consumer.cursor.leader_epoch = leader_epoch
-                self.read([consumer])  # what is known of the leader may have changed meanwhile
+                self.read([consumer])  # the leader may have changed meanwhile
             case Failed(error=error):
                 consumer.fail(error)
             case _:
@@ -215,7 +232,7 @@ class Fetcher:
             case LeaseOver():
                 self.read([consumer])
             case NearerReplica() | Redispatch() | OutOfRange() if was_nearer:
-                # A follower may have less of the log than its leader, who would name it again as long as it is asked.
+                # A follower may have less of the log than its leader, which would name it again with every fetch.
                 consumer.lease_until = trio.current_time() + self._config.metadata_max_age
                 cause = why.cause if isinstance(why, Redispatch) else "it does not have the position"
                 self._observer(ReadReplicaChanged(consumer.partition, None, cause))
@@ -230,21 +247,24 @@ class Fetcher:
                 self._redispatch(consumer, cause)
 
     def _go_nearer(self, consumer: PartitionConsumer, node_id: int) -> None:
-        """Read from this replica for as long as metadata may grow old (KIP-392); not if we do not know where it is."""
+        """Read from this replica for `metadata_max_age` (KIP-392), unless its address is unknown."""
         consumer.lease_until = trio.current_time() + self._config.metadata_max_age
         if node_id not in self._metadata.current.brokers:
             self._metadata.request_refresh()
             self.read([consumer])
             return
         consumer.replica = node_id
-        self._observer(ReadReplicaChanged(consumer.partition, node_id, "the leader says it is nearer"))
+        self._observer(ReadReplicaChanged(consumer.partition, node_id, "the leader names it as nearer"))
         self._read_from(consumer, node_id)
 
-    # -- what metadata tells, and brokers do not ----------------------------------------------------
+    # -- changes that metadata reports and brokers do not ---------------------------------------------
 
     async def _watch_metadata(self) -> None:
-        """A broker that is asked for a topic by its name does not say that it is another one now. Nor does one that was
-        a leader, and is cut off from the others, say that it is not any more."""
+        """Compare the partitions with new metadata.
+
+        A broker that gets a topic by its name does not report that it is another topic now. A former leader that is cut
+        off from the other brokers does not report that it has been replaced.
+        """
         while True:
             await self._metadata.next()
             for broker in tuple(self._brokers.values()):
@@ -253,26 +273,28 @@ class Fetcher:
                         broker.unsubscribe(consumer)
                     elif (leader := self._later_leader(consumer)) not in (None, broker.node_id):
                         broker.unsubscribe(consumer)
-                        self._observer(LeaderChanged(consumer.partition, broker.node_id, leader, "metadata tells"))
+                        self._observer(LeaderChanged(consumer.partition, broker.node_id, leader, "metadata reports it"))
                         self._subscribe(consumer, leader)
 
     def _later_leader(self, consumer: PartitionConsumer) -> int | None:
-        """Who leads the partition in a later epoch than that in which it is being read; None: nobody, or it is not read
-        from a leader."""
+        """Return the partition's leader in a later epoch than the one being read, or None.
+
+        None also if the partition is read from a follower.
+        """
         metadata = self._metadata.current
         found = metadata.partition(consumer.partition)
         is_later = found is not None and found.leader_epoch > consumer.cursor.leader_epoch
         return metadata.leader(consumer.partition) if is_later and consumer.replica is None else None
 
     def _fails_as_recreated(self, consumer: PartitionConsumer) -> bool:
-        """Whether the topic that was read is gone, and another one has its name: then the claim fails."""
+        """Fail the claim if the topic was replaced by another of the same name. Return whether it was."""
         topic, cursor = self._metadata.current.topics.get(consumer.partition.topic), consumer.cursor
         if topic is None or topic.topic_id is None:
             return False
         before, cursor.topic_id = cursor.topic_id, topic.topic_id
         if before in (None, topic.topic_id):
             if before is None:
-                consumer.on_change()  # it is called by it from now on
+                consumer.on_change()  # requests use the id from now on
             return False
         self._on_recreated(consumer.partition)
         consumer.fail(TopicRecreatedError(consumer.partition, cursor.position, before, topic.topic_id))
@@ -281,14 +303,14 @@ class Fetcher:
     # -- finding the leader, and the position -------------------------------------------------------
 
     def _redispatch(self, consumer: PartitionConsumer, cause: str) -> None:
-        """Find the partition's leader anew. Those that are lost for the same reason are looked for together."""
+        """Find the partition's leader again. Partitions lost for the same reason are searched for together."""
         if cause not in self._lost:
             self._lost[cause] = []
             self._start(self._redispatch_lost, cause)
         self._lost[cause].append(consumer)
 
     async def _redispatch_lost(self, cause: str) -> None:
-        await trio.lowlevel.checkpoint()  # so that all which are lost now come along
+        await trio.lowlevel.checkpoint()  # collect all partitions lost at this moment
         lost = self._lost.pop(cause)
         before = {consumer: self._metadata.current.leader(consumer.partition) for consumer in lost}
         for consumer, leader in before.items():
@@ -299,14 +321,17 @@ class Fetcher:
                 return
             metadata, cause = await self._metadata.refresh(), "no leader is known"
             for consumer in tuple(lost):
-                # Released meanwhile, or stopped in the very turn in which this was woken: has_ended.
+                # Released meanwhile, or stopped in the same scheduler round in which this task was woken: has_ended.
                 if not consumer.has_ended and (leader := metadata.leader(consumer.partition)) is not None:
                     lost.remove(consumer)
                     self._observer(LeaderChanged(consumer.partition, before[consumer], leader, "found"))
                     self._subscribe(consumer, leader)
 
     async def _wait_to_look(self, lost: Sequence[PartitionConsumer], cause: str) -> list[PartitionConsumer]:
-        """Wait before the next look, as long as the most often looked for must. Fails those that are given up."""
+        """Wait before the next search, for the delay of the partition with most attempts.
+
+        Fails the partitions whose retries are exhausted, and returns the others.
+        """
         now, waiting = trio.current_time(), []
         for consumer in lost:
             attempts = consumer.attempts.again(cause) if consumer.attempts else Attempts.first(now, cause)
@@ -326,20 +351,20 @@ class Fetcher:
         return [consumer for _, consumer in waiting]
 
     async def _reset(self, consumer: PartitionConsumer) -> None:
-        """The position is not in the log."""
+        """Reset the position: it is not in the log."""
         with self._errand(consumer):
             if await self._resets.out_of_range(consumer):
                 self.read([consumer])
 
     async def _truncated(self, consumer: PartitionConsumer, found: Truncated) -> None:
-        """The log was cut below the position."""
+        """Reset the position: the log was truncated below it."""
         with self._errand(consumer):
             if await self._resets.truncated(consumer, found):
                 self.read([consumer])
 
     @contextmanager
     def _errand(self, consumer: PartitionConsumer) -> Iterator[None]:
-        """What is done for one partition, until it is released."""
+        """Run the body for one partition; `release` cancels it."""
         with trio.CancelScope() as scope:
             self._errands[consumer] = scope
             try:

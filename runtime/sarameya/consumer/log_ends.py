@@ -1,9 +1,9 @@
-"""Where logs end of which no fetch tells: of partitions that are not fetched for long, since they are paused or since
-their handlers take nothing.
+"""Log ends of partitions that are not fetched for long, since they are paused or their handlers take nothing.
 
-A lag that stood still when its handler hangs would say the opposite of what is so. One request a leader (two under
-`read_committed`), each `EVERY` seconds, for those partitions alone that no fetch has asked for in that time; none at
-all where all are fetched. It is only for who watches: a look that fails changes nothing, and the next one asks again.
+Without them the lag of a hanging handler would stand still, the opposite of the truth. One request for each leader (two
+under `read_committed`) every `EVERY` seconds covers only partitions that no fetch has named in that time. Without such
+partitions there is no request. The result serves observers only: a failed lookup changes nothing, and the next one
+follows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sarameya.net.log_offsets import LOG_END, ask_leader, by_leader
 from sarameya.net.metadata_refresher import MetadataRefresher
 
 EVERY = 10.0
-"""Seconds."""
+"""Seconds between two lookups."""
 
 Unfetched = Callable[[float], Iterable[PartitionConsumer]]
-"""Those that no fetch has asked for since a time, on trio's clock."""
+"""Returns the partitions that no fetch has named since a time, on trio's clock."""
 
 
 class LogEnds:
-    """Looks them up while `run` runs."""
+    """Periodic lookup of log ends, while `run` runs."""
 
     def __init__(
         self, pool: BrokerPool, metadata: MetadataRefresher, isolation_level: IsolationLevel, unfetched: Unfetched
@@ -39,7 +39,7 @@ class LogEnds:
         self._asked: set[int] = set()
 
     async def run(self) -> None:
-        """Look, until cancelled. A leader that has not answered yet is not asked again, and holds up no other."""
+        """Look up until cancelled. A leader that has not answered yet gets no second request, and delays no other."""
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.sleep(EVERY)
@@ -61,7 +61,7 @@ class LogEnds:
                 stable = await self._ends(leader, consumers, "read_committed")
         finally:
             self._asked.discard(leader)
-        still = set(self._since_last_look())  # what has been fetched meanwhile is known better
+        still = set(self._since_last_look())  # a fetch since then has a newer result
         for partition in ends.keys() & stable.keys():
             if (consumer := consumers[partition]) in still:
                 consumer.looked_up = ends[partition], stable[partition]

@@ -1,8 +1,7 @@
-"""Offsets by policy or by time, for a consumer: where a log begins and ends, and where a time stands in it
-(ListOffsets). Goes on asking until it is told; `net.log_offsets` has the asking.
+"""Offset lookup by policy or by time (ListOffsets), for a consumer: log start, log end, offset of a timestamp.
 
-Each leader is asked by a task of its own, which also asks again: one that hangs, or has moved, costs the partitions of
-the others nothing.
+Retries until the results are known; `net.log_offsets` sends the requests. Each leader has a task of its own, which also
+retries. A leader that hangs, or has moved, does not delay the partitions of others.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sarameya.offset_policy import OffsetPolicy, timestamp_of
 from sarameya.protocol.backoff import Backoff
 
 Place: TypeAlias = OffsetPolicy | int
-"""What is looked for: a policy (but for `fail`, which has no place), or a time in milliseconds since 1970."""
+"""A policy (except `fail`, which has no offset), or a time in milliseconds since 1970."""
 
 Found: TypeAlias = dict[TopicPartition, LogOffset]
 Take: TypeAlias = Callable[[Mapping[TopicPartition, LogOffset]], Awaitable[None]]
@@ -37,7 +36,7 @@ _FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_
 
 
 class Lookup(Protocol):
-    """Who is asked for places in logs: an `OffsetLookup`, which says what is meant."""
+    """Interface of `OffsetLookup`."""
 
     async def find(self, wanted: Mapping[TopicPartition, Place]) -> Found: ...
 
@@ -47,9 +46,10 @@ class Lookup(Protocol):
 
 
 class OffsetLookup:
-    """Asks the leaders of partitions for offsets; follows them when they move.
+    """Lookup of offsets with the leaders of partitions. Follows leaders that move.
 
-    `wall_clock` is what "so long ago" counts back from, in seconds since 1970: timestamps of messages are wall time.
+    `wall_clock` returns the time, in seconds since 1970, from which durations count back: message timestamps are wall
+    time.
     """
 
     def __init__(
@@ -69,30 +69,35 @@ class OffsetLookup:
         self._wall_clock = wall_clock
 
     async def find(self, wanted: Mapping[TopicPartition, Place]) -> Found:
-        """The offset for each partition: of an end of its log, or of the first message at or after a time; the log's
-        end, as it was before that was asked, where every message is older. Under `read_committed` a log ends at its
-        first open transaction.
+        """Return the offset of each place: an end of the log, or the first message at or after a time.
 
-        Retries until every one is known; bound it with a cancel scope. Raises TopicAuthorizationError, or KafkaError
-        for a log too old to have timestamps, and RetriesExhaustedError.
+        If every message is older than the time, the result is the log's end as it was before the lookup. Under
+        `read_committed` a log ends at its first open transaction. Retries until all are known; bound it with a cancel
+        scope.
+
+        Raises:
+            TopicAuthorizationError: Access to a topic is denied.
+            KafkaError: A log is too old to have timestamps.
+            RetriesExhaustedError: The user's bounds for retries are reached.
         """
         return await self._find(wanted, self._config.isolation_level)
 
     async def find_each(self, wanted: Mapping[TopicPartition, Place], take: Take) -> None:
-        """As `find`, for who does not want one partition to wait for another: `take` is given offsets as they are
-        found, each once. It is called for one thing after another, and what it raises ends the search."""
+        """Look up like `find`, and pass the offsets to `take` as they are found, each once.
+
+        No partition waits for another. The calls of `take` do not overlap, and its exception ends the search.
+        """
         await self._search(wanted, take, self._config.isolation_level)
 
     async def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogRange]:
-        """Where these logs begin, and where they end for who reads all of them, open transactions too. Goes on asking,
-        and raises, as `find`."""
-        # The start first: it only moves forward, and so is never behind the end.
+        """Return start and end of these logs, including open transactions. Retries and raises like `find`."""
+        # The start first: it only moves forward, and so cannot be after the end.
         starts = await self._find(dict.fromkeys(partitions, "oldest"), "read_uncommitted")
         ends = await self._find(dict.fromkeys(starts, "newest"), "read_uncommitted")
         return {partition: LogRange(start.offset, ends[partition].offset) for partition, start in starts.items()}
 
     async def log_range(self, partition: TopicPartition) -> LogRange:
-        """As `log_ranges`, of one."""
+        """Return `log_ranges` of one partition."""
         return (await self.log_ranges([partition]))[partition]
 
     async def _find(self, wanted: Mapping[TopicPartition, Place], isolation: IsolationLevel) -> Found:
@@ -114,7 +119,7 @@ class OffsetLookup:
             try:
                 await search.hand_over(take)
             except SarameyaError as error:
-                failure = error  # raised from here, it would come out of the nursery in a group
+                failure = error  # raised here, it would leave the nursery inside a group
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
@@ -130,11 +135,11 @@ def _timestamp(place: Place, now: float) -> int:
             return timestamp_of(place, now)
         case int():
             return place
-    raise AssertionError(f"{place!r} is no place in a log")
+    raise AssertionError(f"{place!r} is not a place in a log")
 
 
 class _Search:
-    """One look-up. Its tasks put what they find, or what they fail with, into a channel."""
+    """One lookup. Its tasks put results and errors into a channel."""
 
     def __init__(
         self,
@@ -153,12 +158,12 @@ class _Search:
         self._results, self._found = trio.open_memory_channel[Found | SarameyaError](math.inf)
 
     def begin(self, retries: Retries) -> None:
-        # For a time the end first: what is written between two answers is not skipped.
+        # For a time the end comes first: records written between the two responses are not skipped.
         first = {partition: min(at, LOG_END) for partition, at in self._times.items()}
         self._ask(first, retries)
 
     async def hand_over(self, take: Take) -> None:
-        """Give `take` everything, some at a time. Raises what a task failed with."""
+        """Pass all results to `take`, some at a time. Raises the error of a task."""
         left = len(self._times)
         while left:
             found = _some(await self._found.receive())
@@ -169,7 +174,7 @@ class _Search:
 
     def _ask(self, wanted: Mapping[TopicPartition, int], retries: Retries) -> None:
         for leader, of_leader in by_leader(self._metadata.current, wanted).items():
-            # Copies: one leader's failures are not another one's.
+            # Copies: each leader has its own count of failures.
             self._nursery.start_soon(self._ask_leader, leader, of_leader, copy.copy(retries))
 
     async def _ask_leader(self, leader: int | None, wanted: Wanted, retries: Retries) -> None:
@@ -186,14 +191,17 @@ class _Search:
             await self._ask_again({partition: wanted[partition] for partition in missing}, missing, retries)
 
     def _take(self, wanted: Wanted, found: Found, missing: dict[TopicPartition, str]) -> Wanted:
-        """Hand on what is known now; what is to be asked for by time, now that the log's end is known."""
+        """Pass on the results that are final.
+
+        Return the lookups by time that follow, now that the log's end is known.
+        """
         known: Found = {}
         by_time: Wanted = {}
         for partition, place in found.items():
             if wanted[partition] >= 0:
                 known[partition] = place if place.offset >= 0 else self._ends[partition]
             elif place.offset < 0:
-                missing[partition] = "no offset in the answer"
+                missing[partition] = "no offset in the response"
             elif self._times[partition] >= 0:
                 self._ends[partition], by_time[partition] = place, self._times[partition]
             else:

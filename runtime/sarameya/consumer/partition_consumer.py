@@ -1,8 +1,9 @@
-"""One partition's feed: what its broker consumer fetched, handed on to its claim through a bounded buffer.
+"""Feed of one partition: passes fetched batches from its broker consumer to its claim through a bounded buffer.
 
-Nothing here waits. The broker's side (`deliver`, `fail`) tells the claim's side of every arrival, which takes it
-(`receive_nowait`), says when it has dealt with it (`taken`), and tells the broker's side of the room. The cursor is
-moved by the broker's side alone. Whether there is room is decided before a fetch, so a delivery always fits.
+Nothing here waits. The broker's side (`deliver`, `fail`) notifies the claim's side of every arrival. The claim's side
+takes the batches (`receive_nowait`), reports when they are processed (`taken`), and thereby notifies the broker's side
+of the room. Only the broker's side moves the cursor. Whether there is room is decided before a fetch, so a delivery
+always fits.
 """
 
 from __future__ import annotations
@@ -22,43 +23,45 @@ from sarameya.protocol.fetch_cursor import FetchCursor, Records
 
 
 def _nobody() -> None:
-    """Nobody waits."""
+    """Do nothing: nobody waits."""
 
 
 class PartitionConsumer:
-    """The feed of one claim. `cursor` says where it is being read, `share` how much of it may be kept."""
+    """Feed of one claim. `cursor` has the position of the fetches, `share` the part of the byte budget."""
 
     def __init__(self, cursor: FetchCursor, buffer_fetches: int, share: Share) -> None:
         self.cursor = cursor
         self.share = share
         self.began_at = cursor.position
         self.on_change: Callable[[], None] = _nobody
-        """Called when there may be room, or less of it: its broker consumer chooses anew."""
+        """Called when the room may have changed: the broker consumer decides again."""
         self.on_arrival: Callable[[], None] = _nobody
-        """Called when the claim may find something new: records, an error, the end, or that it is resumed."""
+        """Called when the claim may find something new: records, an error, the end, or a resume."""
         self.progress: Callable[[], int] = lambda: self.began_at
-        """How far the claim's handler has come: its position."""
+        """Returns the position of the claim's handler."""
         self.pace: Callable[[], object] = lambda: self.progress()
-        """What changes as long as whoever reads it goes on: its progress or, where one task reads several partitions,
-        that one's."""
+        """Returns a value that changes while the reader makes progress.
+
+        That is the handler's position or, if one task reads several partitions, the progress of that task.
+        """
         self.found_nothing = False
-        """The last fetch brought nothing for this partition."""
+        """True if the last fetch had nothing for this partition."""
         self.unfetched_since = math.inf
-        """Since when no fetch names it, on trio's clock; infinite where they do."""
+        """Time since which no fetch names the partition, on trio's clock; infinite while fetches do."""
         self.looked_up = (-1, -1)
-        """Where the log ends, and where its first open transaction begins, as it was looked up since then, or -1."""
+        """Log end and last stable offset, looked up since the last fetch; -1 if unknown."""
         self.full_since = -math.inf
-        """When the buffer last became full, on trio's clock."""
+        """Time at which the buffer last became full, on trio's clock."""
         self.attempts: Attempts | None = None
-        """How often its broker has been looked for since it was last served."""
+        """Searches for the partition's broker since it was last served."""
         self.replica: int | None = None
-        """The node that its leader said is nearer (KIP-392), where it is read from that one."""
+        """Node id of the nearer replica (KIP-392), if the partition is read from one."""
         self.lease_until = -math.inf
-        """Until when it is read from `replica` or, if that is None, from its leader, whoever is nearer."""
+        """Time until which the partition is read from `replica` or, if that is None, from its leader."""
         self.is_paused = False
         self.has_ended = False
         self.stopped_at = -math.inf
-        """When it was last held back, paused or ended, on trio's clock."""
+        """Time at which it was last held back, paused or ended, on trio's clock."""
         self._buffer_fetches = buffer_fetches
         self._buffer: deque[Records] = deque()
         self._failure: SarameyaError | None = None
@@ -72,45 +75,45 @@ class PartitionConsumer:
 
     @property
     def high_water_mark(self) -> int:
-        """The log's end, as far as it is known: by a fetch or, where there is none, looked up. -1 before either."""
+        """Log end as known by a fetch or a lookup; -1 before either."""
         return max(self.cursor.high_water_mark, self.looked_up[0])
 
     @property
     def last_stable_offset(self) -> int:
-        """Where its first open transaction begins, likewise."""
+        """Offset of the first open transaction, as known by a fetch or a lookup."""
         return max(self.cursor.last_stable_offset, self.looked_up[1])
 
     @property
     def is_backpressured(self) -> bool:
-        """Its handler has come no further for too long: it is not fetched before what is buffered has been taken."""
+        """True if the handler made no progress for too long: no fetch before the buffer is empty."""
         return self._on_drained is not None
 
     @property
     def is_empty(self) -> bool:
-        """Whether the claim has taken all that was fetched."""
+        """True if the claim has taken everything that was fetched."""
         return not self._buffer
 
     @property
     def has_room(self) -> bool:
-        """Whether what a fetch brings can be delivered."""
+        """True if the result of a fetch can be delivered."""
         return len(self._buffer) < self._buffer_fetches and not self.is_backpressured and self.share.has_room
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a fetch should name this partition: there is room, and it is not paused."""
+        """True if a fetch should name this partition: there is room, and it is not paused."""
         return not self.is_paused and self.has_room
 
     @property
     def is_full(self) -> bool:
-        """Whether a fetch should not name this partition because of what it has to be taken, and is being."""
+        """True if only the buffered messages, which are being taken, keep the partition out of a fetch."""
         return not (self.is_paused or self.is_backpressured or self.has_room)
 
     def is_held(self, now: float, patience: float) -> bool:
-        """Whether it may have room any moment: full, but not for longer than `patience`."""
+        """Return whether room is likely soon: the buffer is full, but not for longer than `patience` seconds."""
         return self.is_full and now < self.full_since + patience
 
     def deliver(self, records: Records) -> None:
-        """Hand over fetched records; there must be room. What comes after `end` is for nobody."""
+        """Buffer fetched records; there must be room. Ignored after `end`."""
         if self.has_ended:
             return
         self._buffer.append(records)
@@ -121,15 +124,17 @@ class PartitionConsumer:
         self.on_arrival()
 
     def hold_back(self, on_drained: Callable[[float], None]) -> None:
-        """Fetch no more before all that is buffered, which must be something, has been taken. `on_drained` is told once
-        after how long it is over, if only because the claim is."""
+        """Fetch no more before the buffer, which must not be empty, is taken.
+
+        `on_drained` is called once with the duration in seconds when that is over, also if the claim ends.
+        """
         self._on_drained = on_drained
         self.stopped_at = trio.current_time()
         self._held_back.begin(self.stopped_at)
         self.on_change()
 
     def goes_on(self) -> None:
-        """It is backpressured no longer, if it was."""
+        """End the backpressure, if there is any."""
         if self._on_drained is not None:
             on_drained, self._on_drained = self._on_drained, None
             now = trio.current_time()
@@ -138,26 +143,28 @@ class PartitionConsumer:
             on_drained(lasted)
 
     def backpressured_for(self, now: float) -> float:
-        """For how long it is backpressured, 0 where it is not."""
+        """Return the seconds of the present backpressure, 0 if there is none."""
         return self._held_back.lasting(now)
 
     def backpressure_seconds_until(self, now: float) -> float:
-        """How long it was so in all."""
+        """Return the seconds of backpressure in total."""
         return self._held_back.seconds_until(now)
 
     def reach_from_here(self) -> Callable[[], int | None]:
-        """Tells from now on, in any thread, how far the claim has come in what is delivered from now on: its position,
-        or None before it has got to that."""
+        """Return a function for the claim's position among the records delivered from now on.
+
+        The function returns None until the claim gets there. Any thread may call it.
+        """
         before = self._delivered
         return lambda: self.progress() if self._received > before else None
 
     def fail(self, error: SarameyaError) -> None:
-        """The claim's reads, once it has taken what is buffered, raise `error`. Nothing may follow."""
+        """Let the claim's reads raise `error` once the buffer is taken. Nothing may follow."""
         self._failure = error
         self.on_arrival()
 
     def end(self) -> None:
-        """No more will come, and what is buffered is dropped."""
+        """End the feed and drop the buffer."""
         if not self.has_ended:
             self.stopped_at = trio.current_time()
         self.has_ended = True
@@ -166,13 +173,13 @@ class PartitionConsumer:
         self.on_arrival()
 
     def pause(self) -> None:
-        """Fetch no more for now. What is buffered stays, and so does the place in the log."""
+        """Stop fetching. The buffer and the position stay."""
         self.is_paused = True
         self.stopped_at = trio.current_time()
         self.on_change()
 
     def resume(self) -> None:
-        """Go on: what earlier fetches found, and since when the buffer is full, says nothing any more."""
+        """Fetch again. Results of earlier fetches, and the time of the full buffer, are reset."""
         self.is_paused = self.found_nothing = False
         if not self.has_room:
             self.full_since = trio.current_time()
@@ -180,9 +187,9 @@ class PartitionConsumer:
         self.on_arrival()
 
     def receive_nowait(self) -> Records | None:
-        """The next fetched records, or None if there are none. Say with `taken` when they have been dealt with.
+        """Return the next fetched records, or None. Call `taken` when they are processed.
 
-        Raises, once all that was buffered is taken, the error that `fail` was given: at this and every later call.
+        Raises, once the buffer is empty, the error given to `fail`, in this and every later call.
         """
         if self._buffer:
             records = self._buffer.popleft()
@@ -197,6 +204,6 @@ class PartitionConsumer:
         return None
 
     def taken(self, records: Records) -> None:
-        """All of these have been handed out."""
+        """Record that all of these messages have been handed out."""
         self.share.release(records.size_bytes)
         self.on_change()

@@ -1,8 +1,8 @@
-"""What happens to a position that its log does not have: the policy decides, and says so.
+"""Resets of positions that the log does not have: the policy decides, and an event reports it.
 
-Two faults meet it: the broker answers that the offset is out of range (retention has overtaken it, or the log ends
-before it), and the log was cut below it (KIP-320). Owns the new position, the event and the typed error. Finding the
-faults is the broker consumer's, reading on the fetcher's, and what becomes of marks whoever is told (`on_reset`).
+There are two causes. The broker answers that the offset is out of range (retention has overtaken it, or the log ends
+before it), or the log was truncated below it (KIP-320). This module owns the new position, the event and the typed
+error. The broker consumer detects the faults, the fetcher reads on, and the receiver of `on_reset` corrects the marks.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ TRUNCATED = "the log was truncated"
 
 @attrs.frozen(slots=True)
 class Move:
-    """A position that was not in its log, and where it was moved to."""
+    """A position that was not in its log, and the new one."""
 
     partition: TopicPartition
     before: int
     after: int
     is_first: bool
-    """Nothing has been read: reading begins at `after`."""
+    """True if nothing has been read: reading starts at `after`."""
     reach: Reach
-    """How far the claim has come since; None as long as it is given what was fetched before."""
+    """Returns the claim's position since the move; None while it gets messages fetched before."""
 
 
 OnReset: TypeAlias = Callable[[Move], None]
 
 
 class Resets:
-    """Moves positions by `Config.offset_out_of_range`, or fails their claims.
+    """Resets by `Config.offset_out_of_range`: moves positions, or fails their claims.
 
-    `on_reset` is told of each move, before anything is read from there.
+    `on_reset` is called with each move, before anything is read at the new position.
     """
 
     def __init__(
@@ -66,15 +66,19 @@ class Resets:
         self._on_reset = on_reset
 
     async def out_of_range(self, consumer: PartitionConsumer) -> bool:
-        """A broker says that the position is not in the log. True: it is to be read on from the position, which has
-        been moved where that was so; False: the claim has failed, or ended meanwhile."""
+        """Handle a broker's answer that the position is not in the log.
+
+        Returns:
+            True if reading continues at the position, which has been moved if the broker was right. False if the claim
+            has failed or ended meanwhile.
+        """
         partition, position = consumer.partition, consumer.cursor.position
         policy = self._config.offset_out_of_range_of(partition.topic)
         try:
             log = await self._lookup.log_range(partition)
             start, end = log.start, log.end
             if start <= position <= end:
-                # A replica that lags behind, or a log that was just being replaced: nothing is to be skipped for that.
+                # A lagging replica, or a log that was just being replaced: no reason to skip anything.
                 await self._wait(consumer, f"offset {position} is out of range, but is in the log [{start}, {end}]")
                 return not consumer.has_ended
             if policy == "fail":
@@ -86,9 +90,11 @@ class Resets:
         return self._move(consumer, after, policy, OUT_OF_RANGE, log)
 
     async def truncated(self, consumer: PartitionConsumer, found: Truncated) -> bool:
-        """What was read from there on is no longer what stands in the log: an election has cut it (KIP-320). As
-        `out_of_range`, but that any policy other than `fail` goes on where the log diverges; where that is not known,
-        by the policy."""
+        """Handle a log that an election has truncated below the position (KIP-320).
+
+        Any policy other than `fail` continues at the offset where the logs diverge or, if that is unknown, by the
+        policy. Returns as `out_of_range` does.
+        """
         partition = consumer.partition
         policy = self._config.offset_out_of_range_of(partition.topic)
         try:
@@ -113,7 +119,7 @@ class Resets:
         move = Move(consumer.partition, before, after, before == consumer.began_at, consumer.reach_from_here())
         consumer.cursor.move(after, found.leader_epoch, found.told_in)
         self._on_reset(move)
-        consumer.on_arrival()  # its claim may be waiting, at the old position
+        consumer.on_arrival()  # the claim may be waiting at the old position
         gone = max(log.start - before, 0)
         name = describe_policy(policy)
         self._observer(OffsetReset(consumer.partition, before, after, name, reason, log.start, log.end, gone))

@@ -1,4 +1,4 @@
-"""Fetches that were answered in a hurry, and with nothing: the next one waits, or it would be answered so again."""
+"""Delays after early empty responses to fetches: without a wait the next response would be the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sarameya.protocol.backoff import Attempts, Backoff
 
 
 class SlowingDown:
-    """One broker's."""
+    """Delays of one broker."""
 
     def __init__(self, node_id: int, config: Config, observer: Observer, backoff: Backoff) -> None:
         self._node_id = node_id
@@ -18,14 +18,14 @@ class SlowingDown:
         self._observer = observer
         self._backoff = backoff
         self.attempts: Attempts | None = None
-        """How often, one after the other; None where the last answer said something, or took its time."""
+        """Early empty responses in a row; None after a regular one."""
 
     def over(self) -> None:
-        """An answer said something, or took its time."""
+        """Record a regular response: it had something, or took its time."""
         self.attempts = None
 
     async def slow_down(self, cause: str) -> None:
-        """Say why, and wait: no longer than the broker might have waited, since others may have something meanwhile."""
+        """Report the cause and wait, at most `fetch_max_wait`, since other partitions may have records meanwhile."""
         now = trio.current_time()
         attempts = self.attempts = self.attempts.again(cause) if self.attempts else Attempts.first(now, cause)
         delay = min(self._backoff.delay(attempts.attempt), self._config.fetch_max_wait)

@@ -1,10 +1,10 @@
-"""How long something went on in all, over the times that it did: a handler at work, a partition held back."""
+"""Total time of a repeated activity: a handler at work, a partition held back."""
 
 from __future__ import annotations
 
 
 class Stopwatch:
-    """Seconds on whatever clock its callers read."""
+    """Seconds on the caller's clock."""
 
     __slots__ = ("_before", "_since")
 
@@ -13,19 +13,19 @@ class Stopwatch:
         self._since: float | None = None
 
     def begin(self, now: float) -> None:
-        """It goes on from now."""
+        """Start the activity."""
         self._since = now
 
     def end(self, now: float) -> None:
-        """It goes on no longer, if it did."""
+        """Stop the activity, if it is running."""
         if self._since is not None:
             self._before += now - self._since
             self._since = None
 
     def lasting(self, now: float) -> float:
-        """For how long it is going on this time, 0 where it is not."""
+        """Return the seconds of the present activity, 0 if there is none."""
         return 0.0 if self._since is None else now - self._since
 
     def seconds_until(self, now: float) -> float:
-        """For how long in all."""
+        """Return the seconds in total."""
         return self._before + self.lasting(now)

@@ -1,8 +1,8 @@
-"""The partitions that are read from one broker, and which of them its next fetch names.
+"""Partitions read from one broker, and the choice of those that its next fetch names.
 
-Owns the fetch session's wishes: what changes a partition's room, or place, notes it here (`changed`), and `settle` says
-the news to the session before a fetch. Only these are looked at then: who may have changed, and who has anything that
-is being taken, so that its room depends on the budget. Nothing here waits.
+Owns the contents of the fetch session. Changes of a partition's room or position are noted here (`changed`), and
+`settle` passes them to the session before a fetch. It looks only at changed partitions, and at those with messages that
+are being taken, since their room depends on the budget. Nothing here waits.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from sarameya.protocol.fetch_session import Ask, FetchSession
 
 
 class Subscriptions:
-    """One broker's. `now` is on trio's clock."""
+    """Partitions of one broker. `now` is on trio's clock."""
 
     def __init__(self) -> None:
         self.session = FetchSession()
         self.names_by_id = True
-        """Whether the next fetch may name topics by their ids (KIP-516): those of all are known."""
+        """True if the next fetch may name topics by id (KIP-516): all ids are known."""
         self.fetch_size = 0
-        """What the next fetch asks for of each partition, in bytes."""
+        """Bytes that the next fetch requests of each partition."""
         self.hot: dict[TopicPartition, None] = {}
-        """Wanted, and likely to have something."""
+        """Wanted partitions that are likely to have records."""
         self.holding: dict[PartitionConsumer, None] = {}
-        """Who has anything that is being taken, when last settled."""
+        """Partitions with messages that are being taken, as of the last `settle`."""
         self.leased: dict[PartitionConsumer, None] = {}
-        """Who reads from here, or no nearer, for a time only."""
+        """Partitions that are read from here, or not from a nearer replica, for a limited time."""
         self._subscribed: dict[TopicPartition, PartitionConsumer] = {}
         self._changed: dict[PartitionConsumer, None] = {}
         self._without_topic_id: dict[PartitionConsumer, None] = {}
@@ -43,52 +43,51 @@ class Subscriptions:
         return self._subscribed.get(consumer.partition) is consumer
 
     def get(self, partition: TopicPartition) -> PartitionConsumer | None:
-        """Who reads this partition from here."""
+        """Return the consumer that reads this partition from here."""
         return self._subscribed.get(partition)
 
     def topic(self, topic_id: UUID) -> str:
-        """The name of a topic that is, or was, read here; empty where there is none."""
+        """Return the name of a topic that is, or was, read here; empty if there is none."""
         return self._topics.get(topic_id, "")
 
     def add(self, consumer: PartitionConsumer, now: float) -> None:
-        """Take a partition on. Say then that it has `changed`."""
+        """Add a partition. Call `changed` afterwards."""
         self._subscribed[consumer.partition] = consumer
         if self.session.told(consumer.partition) is not None:
-            # The broker would say nothing of it before there is something that is new to who was here before.
+            # The broker would report nothing until there is something new to the previous reader.
             self.session.begin_anew()
         if consumer.lease_until > now:
             self.leased[consumer] = None
 
     def remove(self, consumer: PartitionConsumer) -> None:
-        """Let go of a partition that is here: an answer on its way is delivered to nobody."""
+        """Remove a partition that is here: nobody gets a response on its way."""
         del self._subscribed[consumer.partition]
         for those in (self._changed, self.holding, self.leased, self._without_topic_id):
             those.pop(consumer, None)
         self._want_no_more(consumer.partition)
 
     def changed(self, consumer: PartitionConsumer) -> bool:
-        """There may be room, or less of it, or it stands elsewhere: it is looked at before the next fetch, if it is
-        read here. Whether it is."""
+        """Note that the room or the position may have changed. Return whether the partition is read here."""
         if self._subscribed.get(consumer.partition) is not consumer:
             return False
         self._changed[consumer] = None
         return True
 
     def expired(self, now: float) -> Iterable[PartitionConsumer]:
-        """Whose lease is over. These are leased no longer."""
+        """Return the partitions whose lease has ended, and remove their leases."""
         over = [consumer for consumer in self.leased if consumer.lease_until <= now]
         for consumer in over:
             del self.leased[consumer]
         return over
 
     def settle(self, fetch_size: int, now: float) -> None:
-        """Say to the session what is wanted now, of each partition so many bytes."""
+        """Pass the wanted partitions to the session, with `fetch_size` bytes for each."""
         again = self._changed | self.holding
         for consumer in again:
             self._note_topic_id(consumer)
         names_by_id = not self._without_topic_id
         if names_by_id != self.names_by_id:
-            self.session.begin_anew()  # what is called otherwise is something else to the broker
+            self.session.begin_anew()  # to the broker, a partition under another name is another partition
         if fetch_size != self.fetch_size or names_by_id != self.names_by_id:
             self.fetch_size, self.names_by_id = fetch_size, names_by_id
             again = dict.fromkeys(self._subscribed.values())
@@ -108,7 +107,7 @@ class Subscriptions:
                 self.hot[partition] = None
 
     def cool(self) -> Iterable[TopicPartition]:
-        """An answer is in: what was likely to have something is not any more, unless it is said anew."""
+        """Return the partitions that were likely to have records, and reset that: a response has arrived."""
         cold, self.hot = self.hot, {}
         return cold
 
