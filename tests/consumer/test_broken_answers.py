@@ -42,7 +42,7 @@ async def test_partition_left_out_of_fetch_answers_is_asked_for_again_with_backo
         member = await start_member(nursery, cluster, handler)
         await handler.received(6)
         causes = retries(member, "leader of orders-0")
-        assert set(causes) == {"left out of the answer to a fetch"}
+        assert set(causes) == {"missing in the response to a fetch"}
         assert 5 < len(causes) < 30
         assert not retries(member, "leader of orders-1")
 
@@ -132,7 +132,7 @@ def tell_no_offset(answer: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "cause"), [(leave_out, "left out of the answer"), (tell_no_offset, "no offset in the answer")]
+    ("edit", "cause"), [(leave_out, "missing in the response"), (tell_no_offset, "no offset in the response")]
 )
 async def test_offset_missing_from_the_answer_is_looked_up_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, edit: Any, cause: str

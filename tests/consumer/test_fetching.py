@@ -296,7 +296,7 @@ async def test_leader_that_is_cut_off_and_goes_on_answering_is_left_for_the_one_
         with trio.fail_after(7):
             await handler.received(10)
         assert handler.offsets("orders", 0) == list(range(10))
-        assert [(e.before, e.after, e.cause) for e in member.seen(LeaderChanged)] == [(0, 1, "metadata tells")]
+        assert [(e.before, e.after, e.cause) for e in member.seen(LeaderChanged)] == [(0, 1, "metadata reports it")]
 
 
 async def test_dropped_connections_are_made_anew_without_loss_or_repetition(autojump_clock: MockClock) -> None:

@@ -112,7 +112,7 @@ async def test_broker_that_answers_nothing_before_its_time_is_not_asked_in_a_hot
         await trio.sleep(10)
         assert 5 < len(fetches.seen) - begun < 40
         (cause,) = {retrying.cause for retrying in member.seen(Retrying)}
-        assert cause == "an answer that says nothing, before its time"
+        assert cause == "an empty response before fetch_max_wait"
         await handler.received(5)
 
 

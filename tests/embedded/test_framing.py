@@ -100,7 +100,7 @@ class TestRequests:
 
     def test_records_cut_off_in_the_last_field_are_refused(self) -> None:
         request = ProduceRequest[3](acks=1, timeout_ms=1, topic_data=[("t", [(0, batch(b"value"))])])
-        with pytest.raises(ProtocolError, match=r"PRODUCE version 3: records: \d+ were announced, \d+ bytes are left"):
+        with pytest.raises(ProtocolError, match=r"PRODUCE version 3: records: \d+ announced, \d+ bytes left"):
             decoded(encoded(request)[:-1])
 
     def test_an_unknown_api_is_refused(self) -> None:

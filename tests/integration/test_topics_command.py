@@ -71,10 +71,10 @@ async def test_topic_s_life_on_apache_kafka(real_kafka_any: RealKafka) -> None:
     ("argv", "code", "told"),
     [
         (["create", "topics-there"], 2, "TOPIC_ALREADY_EXISTS (36); Topic 'topics-there' already exists"),
-        (["create", "topics-new", "--replication-factor", "3"], 2, "there must be as many brokers as copies"),
+        (["create", "topics-new", "--replication-factor", "3"], 2, "there must be at least as many brokers as replicas"),
         (["create", "topics new"], 2, "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -"),
         (["create", "topics-new", "--config", "no.such=1"], 2, "INVALID_CONFIG (40); "),
-        (["describe", "topics-nothing"], 1, "`sarameya topics list` shows which there are"),
+        (["describe", "topics-nothing"], 1, "`sarameya topics list` shows the existing ones"),
     ],
 )
 async def test_what_apache_kafka_refuses_is_a_line_with_its_words_and_the_remedy(
@@ -108,14 +108,14 @@ async def test_who_may_not_is_told_which_acl_it_takes(real_kafka_secured: RealKa
 
     described = await alice("describe", topic)
     assert described.code == 0, described.err
-    assert "it takes the ACL DESCRIBE_CONFIGS on the topic" in described.out
+    assert "it needs the ACL DESCRIBE_CONFIGS on the topic" in described.out
     refused = await alice("grow", topic, "--partitions", "2", "--execute")
     assert refused.code == 2
     warning, line = refused.err.splitlines()
     assert "security_protocol" in warning
     assert "use SASL_SSL" in warning
     assert USERS["alice"] not in warning
-    assert line.endswith("TOPIC_AUTHORIZATION_FAILED (29); it takes the ACL ALTER on the topic"), line
+    assert line.endswith("TOPIC_AUTHORIZATION_FAILED (29); it needs the ACL ALTER on the topic"), line
     assert seen(kafka, topic) == 1
 
 

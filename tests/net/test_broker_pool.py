@@ -124,7 +124,7 @@ async def test_metadata_without_brokers_does_not_replace_what_is_known(
         after = await metadata.refresh()
         assert after.brokers == before.brokers
         causes = [event.cause for event in events if isinstance(event, Retrying)]
-        assert causes == ["the answer to a Metadata request names no broker"] * 2
+        assert causes == ["the response to a Metadata request contains no broker"] * 2
 
 
 async def test_partition_taken_over_does_not_wait_for_the_last_session_s_long_poll(autojump_clock: MockClock) -> None:
@@ -153,4 +153,4 @@ async def test_broker_that_falls_silent_is_told_as_a_lost_connection(autojump_cl
         await handler.until(lambda: bool(handler.sessions))
         transport.alive = False
         await trio.sleep(60)
-        assert any("no answer to" in event.cause for event in member.seen(ConnectionLost))
+        assert any("no response to" in event.cause for event in member.seen(ConnectionLost))

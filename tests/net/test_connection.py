@@ -140,7 +140,7 @@ async def test_late_answer_ends_the_connection_with_a_timeout(autojump_clock: Mo
         behind: list[BaseException] = []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(failing, lambda: connection.request(HeartbeatRequest, 60.0, **HEARTBEAT), behind)
-            with pytest.raises(RequestTimeoutError, match="no answer to HeartbeatRequest in 5 s"):
+            with pytest.raises(RequestTimeoutError, match="no response to HeartbeatRequest in 5 s"):
                 await connection.request(HeartbeatRequest, 5.0, **HEARTBEAT)
         assert trio.current_time() == pytest.approx(5.0)
         assert not connection.is_open
@@ -163,7 +163,7 @@ async def test_each_request_has_its_own_deadline_and_those_of_answered_or_given_
             nursery.start_soon(failing, lambda: connection.request(HeartbeatRequest, 60.0, **HEARTBEAT), failures)
             await trio.sleep(20.0)
             assert connection.is_open
-            with pytest.raises(RequestTimeoutError, match="no answer to HeartbeatRequest in 10 s"):
+            with pytest.raises(RequestTimeoutError, match="no response to HeartbeatRequest in 10 s"):
                 await connection.request(HeartbeatRequest, 10.0, **HEARTBEAT)
             assert trio.current_time() == pytest.approx(31.0)
         assert len(failures) == 1

@@ -193,7 +193,7 @@ async def test_who_may_not_is_told_which_acl_it_takes(api: Api, ask: Any, acl: s
         if api is Api.FIND_COORDINATOR:
             admin._coordinators.clear()
         cluster.fail_next(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        with pytest.raises(GroupAuthorizationError, match=f"; it takes the ACL {acl}$"):
+        with pytest.raises(GroupAuthorizationError, match=f"; it needs the ACL {acl}$"):
             await ask(admin)
 
 
@@ -205,7 +205,7 @@ async def test_answer_that_leaves_the_group_out_is_a_protocol_error(
 
     edit_answers(monkeypatch, Api.DESCRIBE_GROUPS, forget)
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
-        with pytest.raises(ProtocolError, match="leaves out group 'g'"):
+        with pytest.raises(ProtocolError, match="does not contain the requested group 'g'"):
             await admin.describe("g")
 
 

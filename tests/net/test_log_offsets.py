@@ -98,7 +98,7 @@ async def test_partition_left_out_of_an_answer_is_told(
     edit_answers(monkeypatch, Api.LIST_OFFSETS, forget)
     async with orders(2) as cluster, deadline():
         found = await ask(cluster, LOG_END, FIRST, SECOND)
-        assert found == LogOffsets({FIRST: 0}, {SECOND: "left out of the answer"})
+        assert found == LogOffsets({FIRST: 0}, {SECOND: "missing in the response"})
 
 
 async def test_partition_without_a_leader_is_told_and_the_others_are_found(autojump_clock: MockClock) -> None:

@@ -47,7 +47,7 @@ async def test_topic_that_is_missing_is_looked_up_by_the_backoff_and_observers_s
         seen = retries(events)
         assert {(e.what, e.cause) for e in seen} == {
             (
-                "look-up of topics",
+                "lookup of topics",
                 "orderz: UNKNOWN_TOPIC_OR_PARTITION (3), returnz: UNKNOWN_TOPIC_OR_PARTITION (3)",
             )
         }

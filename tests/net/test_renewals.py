@@ -259,7 +259,7 @@ class TestHostileBrokers:
             monkeypatch.setattr(mechanisms, "oauthbearer", endless)
             await trio.sleep(10)
             assert isinstance(connection.cause_of_end, AuthenticationError)
-            assert "has not come to an end after 8 words" in str(connection.cause_of_end)
+            assert "did not finish after 8 messages" in str(connection.cause_of_end)
         assert heard == 8
 
     async def test_request_waits_for_a_renewal_as_long_as_it_may_take(self, autojump_clock: MockClock) -> None:
@@ -330,7 +330,7 @@ class TestNothingToShow:
             async with reached(known(10.0), options) as (pool, _):
                 for _ in range(20):
                     began = trio.current_time()
-                    with pytest.raises(TokenError, match=r"^sasl_token gave nothing within 3 s$"):
+                    with pytest.raises(TokenError, match=r"^sasl_token returned nothing within 3 s$"):
                         await ask(pool)
                     assert trio.current_time() == pytest.approx(began + 3)
 
@@ -375,7 +375,7 @@ class TestNothingToShow:
                 await ask(pool)
                 await trio.sleep(1.1)  # the last try may last to the session's end
                 assert isinstance(connection.cause_of_end, TokenError)
-                assert "sasl_token gave nothing within 3 s" in str(told(events)[0])
+                assert "sasl_token returned nothing within 3 s" in str(told(events)[0])
                 assert not [event for event in told(events) if isinstance(event, ConnectionLost)]
 
 

@@ -111,7 +111,7 @@ async def test_a_group_consumes_over_tls(authority: trustme.CA, ca_file: str) ->
 async def test_certificate_that_nobody_whom_we_trust_has_signed(stranger: trustme.CA, ca_file: str) -> None:
     text = await refusal(server(stranger.issue_cert(HOST)), tls_ca_file=ca_file)
     assert text == (
-        f"{HOST}:9092: nobody whom we trust has signed the broker's certificate; set tls_ca_file to its CA's"
+        f"{HOST}:9092: no trusted CA has signed the broker's certificate; set tls_ca_file to its CA's certificate"
     )
 
 
@@ -131,7 +131,7 @@ def test_certificate_whose_signer_is_not_there(code: int) -> None:
 
     error = ssl.SSLCertVerificationError()
     error.verify_code, error.verify_message = code, "OpenSSL's"
-    assert "nobody whom we trust has signed the broker's certificate; set tls_ca_file" in str(tls_error("a:1", error))
+    assert "no trusted CA has signed the broker's certificate; set tls_ca_file" in str(tls_error("a:1", error))
 
 
 def test_tls_is_1_2_at_least_whatever_the_system_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ async def test_certificate_for_another_host(authority: trustme.CA, ca_file: str)
 
 async def test_listener_that_speaks_no_tls(ca_file: str) -> None:
     async with reached(None, tls_ca_file=ca_file) as (pool, _):
-        with pytest.raises(ConnectionLostError, match=r"ended in the TLS handshake; has this port a TLS listener\?"):
+        with pytest.raises(ConnectionLostError, match=r"ended in the TLS handshake; does this port have a TLS listener\?"):
             await connect(pool)
 
 
@@ -179,7 +179,7 @@ class TestClientCertificates:
         mine = identity(tmp_path, stranger.issue_cert("client.example"))
         context = server(authority.issue_cert(LOOPBACK), authority)
         text = await refused_by(context, tls_ca_file=ca_file, tls_cert_file=mine)
-        assert "it does not know who has signed our certificate" in text
+        assert "the broker does not know the CA of our certificate" in text
 
     async def test_one_that_has_expired(self, authority: trustme.CA, ca_file: str, tmp_path: Path) -> None:
         mine = identity(tmp_path, authority.issue_cert("c.example", not_before=LONG_AGO, not_after=YESTERDAY))
@@ -272,5 +272,5 @@ class TestFiles:
         one, other = (authority.issue_cert("client.example") for _ in range(2))
         cert = written(tmp_path / "cert.pem", one.cert_chain_pems[0].bytes())
         key = written(tmp_path / "key.pem", other.private_key_pem.bytes())
-        with pytest.raises(ConfigError, match=r"tls_key_file = .*: has a key that is not the certificate's"):
+        with pytest.raises(ConfigError, match=r"tls_key_file = .*: has a key that does not match the certificate"):
             make_context(Config(security_protocol="SSL", tls_cert_file=cert, tls_key_file=key))

@@ -68,7 +68,7 @@ def test_copies_that_lag_are_not_in_sync() -> None:
 
 async def test_topic_that_does_not_exist_is_not_described(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
-        with pytest.raises(UnknownTopicError, match=r"topic 'nothing'.*`sarameya topics list` shows which there are"):
+        with pytest.raises(UnknownTopicError, match=r"topic 'nothing'.*`sarameya topics list` shows the existing ones"):
             await admin.describe(["orders", "nothing"])
         assert "nothing" not in await counts(admin), "looking makes none"
 
@@ -107,7 +107,7 @@ async def test_topic_is_made_grown_and_deleted(autojump_clock: MockClock) -> Non
     [
         ("orders", 1, 1, TopicExistsError, "topic 'orders': TOPIC_ALREADY_EXISTS"),
         ("new", 0, 1, TopicError, "topic 'new': INVALID_PARTITIONS"),
-        ("new", 1, 3, TopicError, "INVALID_REPLICATION_FACTOR.*there must be as many brokers as copies"),
+        ("new", 1, 3, TopicError, "INVALID_REPLICATION_FACTOR.*there must be at least as many brokers as replicas"),
         ("no such name", 1, 1, TopicError, "INVALID_TOPIC_EXCEPTION.*1 to 249 of the characters"),
     ],
 )
@@ -153,7 +153,7 @@ async def test_who_may_not_is_told_which_acl_it_takes(
             Api.CREATE_PARTITIONS: lambda: admin.grow("orders", 9),
             Api.DESCRIBE_CONFIGS: lambda: admin.settings(["orders"]),
         }[api]
-        with pytest.raises(TopicAuthorizationError, match=f"it takes the ACL {acl}$"):
+        with pytest.raises(TopicAuthorizationError, match=f"it needs the ACL {acl}$"):
             await change()
 
 

@@ -76,7 +76,7 @@ def test_varint_of_more_than_five_bytes_or_beyond_what_is_there_is_refused(varin
 
 @pytest.mark.parametrize("count", [-2, -(2**31), 2**31 - 1, 1000])
 def test_count_that_cannot_be_is_refused_by_the_name_of_its_field(count: int) -> None:
-    with pytest.raises(ValueError, match=f"brokers: {count} were announced"):
+    with pytest.raises(ValueError, match=f"brokers: {count} announced"):
         body_decoder(MetadataResponse, 1)(count.to_bytes(4, "big", signed=True) + bytes(100))
 
 

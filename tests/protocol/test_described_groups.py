@@ -92,7 +92,7 @@ def test_bytes_that_cannot_be_read_are_said_and_the_member_is_kept(
 
 def test_member_of_a_rebalancing_group_has_an_assignment_nobody_knows() -> None:
     (member,) = classic(classic_member("a", b"", b""), state="PreparingRebalance").members
-    assert (member.assignment, member.problem) == (None, "not told while the group rebalances")
+    assert (member.assignment, member.problem) == (None, "not known while the group rebalances")
 
 
 def test_bytes_of_another_protocol_are_not_taken_for_a_consumer_s() -> None:

@@ -1,6 +1,6 @@
-"""What an administrator asks of one broker about a group: the requests, and what their answers say.
+"""Admin requests about a group to one broker: their encoding and the meaning of the responses.
 
-Whom to ask, and whether to ask again, is `group_admin.py`'s.
+`group_admin.py` chooses the broker, and retries.
 """
 
 from __future__ import annotations
@@ -29,24 +29,29 @@ from sarameya.protocol.schemas import ConsumerGroupDescribeRequest
 
 
 class AdminClient:
-    """An administrator's requests to one broker; each raises as `BrokerPool.request` does, and KafkaError (or one of
-    its kind) for what the broker refuses."""
+    """Admin requests to one broker.
+
+    Each method raises as `BrokerPool.request` does, and KafkaError (or a subclass) if the broker refuses.
+    """
 
     def __init__(self, pool: BrokerPool) -> None:
         self._pool = pool
 
     async def list_groups(self, broker: Broker) -> list[ListedGroup]:
-        """The groups that this broker coordinates."""
+        """Return the groups that this broker coordinates."""
         answer = await self._send(broker, ListGroupsRequest, states_filter=[], types_filter=[])
         _raise_if(answer.error_code, f"groups of broker {broker.node_id}", "DESCRIBE")
         return listed_groups(answer, broker)
 
     async def describe(self, group: str, coordinator: Broker) -> DescribedGroup | None:
-        """The group's state and members; None where no request tells them."""
+        """Return the group's state and members, or None if no request describes it."""
         return await self._describe_broker_led(group, coordinator) or await self._describe_classic(group, coordinator)
 
     async def _describe_broker_led(self, group: str, coordinator: Broker) -> DescribedGroup | None:
-        """None for a group of another type, and where the broker knows of no such type."""
+        """Describe a broker-led group.
+
+        Return None for another type of group, or if the broker does not know this type.
+        """
         message = ConsumerGroupDescribeRequest
         try:
             answer = await self._send(coordinator, message, group_ids=[group], include_authorized_operations=False)
@@ -59,7 +64,7 @@ class AdminClient:
         return broker_led_group(described, coordinator)
 
     async def _describe_classic(self, group: str, coordinator: Broker) -> DescribedGroup | None:
-        """None where there is no such group of this type."""
+        """Describe a classic group. Return None if there is no such group of this type."""
         message = DescribeGroupsRequest
         answer = await self._send(coordinator, message, groups=[group], include_authorized_operations=False)
         described = _only(answer.groups, group)
@@ -69,7 +74,7 @@ class AdminClient:
         return None if described.group_state == DEAD else classic_group(described, coordinator)
 
     async def committed(self, group: str, coordinator: Broker) -> dict[TopicPartition, CommittedOffset]:
-        """All that the group has committed, of topics that this principal may see."""
+        """Return all commits of the group, for topics that this principal may see."""
         answer = await self._send(coordinator, OffsetFetchRequest, group_id=group, topics=None, require_stable=False)
         what = f"committed offsets of group {group!r}"
         _raise_if(answer.error_code, what, "DESCRIBE")
@@ -86,7 +91,7 @@ class AdminClient:
     async def delete_offsets(
         self, group: str, partitions: tuple[TopicPartition, ...], coordinator: Broker
     ) -> dict[TopicPartition, int]:
-        """Take commits away (KIP-496); each partition's error code."""
+        """Delete commits (KIP-496). Return the error code of each partition."""
         row = OffsetDeleteRequest.OffsetDeleteRequestTopic
         topics = [
             row(name=topic, partitions=[row.OffsetDeleteRequestPartition(partition_index=n) for n in numbers])
@@ -98,7 +103,7 @@ class AdminClient:
         return for_each(partitions, codes)
 
     async def delete_group(self, group: str, coordinator: Broker) -> None:
-        """Remove a group without members (KIP-229)."""
+        """Delete a group without members (KIP-229)."""
         answer = await self._send(coordinator, DeleteGroupsRequest, groups_names=[group])
         _raise_if(_only(answer.results, group).error_code, f"deletion of group {group!r}", "DELETE")
 
@@ -112,10 +117,10 @@ def _raise_if(code: int, context: str, operation: str) -> None:
 
 
 def refusal(code: int, context: str, operation: str) -> KafkaError:
-    """The error of a broker's code; `operation` is what the ACL is for."""
+    """Return the error for a broker's code. `operation` is the operation of the missing ACL."""
     needed = {
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: f"it takes the ACL {operation} on the group",
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"it takes the ACL {operation} on the topic",
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: f"it needs the ACL {operation} on the group",
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"it needs the ACL {operation} on the topic",
     }
     return kafka_error(code, context, advice={**ADVICE, **needed})
 
@@ -124,9 +129,9 @@ def _only(rows: Iterable[Any], group: str) -> Any:
     for row in rows:
         if row.group_id == group:
             return row
-    raise ProtocolError(f"the answer leaves out group {group!r}, which was asked for")
+    raise ProtocolError(f"the response does not contain the requested group {group!r}")
 
 
 def for_each(partitions: Iterable[TopicPartition], codes: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The code of each partition; what the answer leaves out has not been done, as far as anybody knows."""
+    """Return the code of each partition. A partition missing in the response counts as UNKNOWN_SERVER_ERROR."""
     return {partition: codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in partitions}

@@ -1,6 +1,7 @@
-"""Who we are to a broker, by SASL: credentials of the options, made into one exchange for each authentication.
+"""SASL credentials from the options, made into one exchange for each authentication.
 
-Owns what may wait for others: a token is asked for anew each time, since the last one may have run out.
+Owns the parts that may wait for other servers. A token is requested anew each time, since the last one may have
+expired.
 """
 
 from __future__ import annotations
@@ -32,18 +33,24 @@ from sarameya.token import Token
 
 
 class Authenticator(Protocol):
-    """Begins authentications."""
+    """Factory of authentications."""
 
     @property
     def source(self) -> str:
-        """What gives it what is shown, in words."""
+        """Option or mechanism that provides the credentials, for error messages."""
 
     async def begin(self, address: str) -> Exchange:
-        """One with the broker at this address. Raises TokenError where there is nothing to show it now."""
+        """Start an authentication with the broker at this address.
+
+        Raises TokenError if no credentials are available now.
+        """
 
 
 def authenticator_of(config: Config) -> Authenticator | None:
-    """By the options; None where nobody asks who we are. Raises ConfigError where a package is missing for it."""
+    """Return the authenticator of the options, or None if they use no SASL.
+
+    Raises ConfigError if a package is missing.
+    """
     if not asks_who(config):
         return None
     assert config.sasl_mechanism is not None
@@ -90,7 +97,7 @@ class _ByToken:
 
 
 class _ByMachine:
-    """By what this machine has: a Kerberos ticket, a role. Others may be asked for it, each time anew."""
+    """Credentials of this machine: a Kerberos ticket, a role. Other servers may be asked for them, each time anew."""
 
     def __init__(self, mechanism: str, make: Callable[[str], Mechanism]) -> None:
         self.source = mechanism
@@ -101,11 +108,11 @@ class _ByMachine:
     async def begin(self, address: str) -> Exchange:
         host = address.rpartition(":")[0].strip("[]")
         try:
-            # Who does not answer is not waited for by who gives up.
+            # A server that does not answer must not block a caller that is cancelled.
             made = await trio.to_thread.run_sync(self._make, host, abandon_on_cancel=True, limiter=self._threads)
         except UnavailableError as error:
             told = masked_text(str(error))
-            raise TokenError(f"there is nothing to show {address} by {self._mechanism}: {told}") from error
+            raise TokenError(f"no {self._mechanism} credentials for {address}: {told}") from error
         return Exchange(self._mechanism, "", address, made)
 
 
@@ -115,13 +122,13 @@ def _need(package: str, mechanism: str, extra: str) -> None:
 
 
 def _threads() -> trio.CapacityLimiter:
-    """A client's own: those that hang, and were given up, take none from others."""
+    """Return a limiter for one client: its hanging, abandoned threads take none from others."""
     return trio.CapacityLimiter(8)
 
 
 async def _ask(source: TokenSource, threads: trio.CapacityLimiter) -> Token:
     try:
-        # What it is asked for may take its time, and an object with an async __call__ is told by what it gives.
+        # The source may block, so it runs in a thread. An object with an async __call__ shows only in its result.
         told = (
             source()
             if inspect.iscoroutinefunction(source)
@@ -137,5 +144,5 @@ async def _ask(source: TokenSource, threads: trio.CapacityLimiter) -> Token:
         try:
             return Token(told)
         except ValueError as error:
-            raise TokenError(f"sasl_token gave what is no token: {error}") from None
-    raise TokenError(f"sasl_token gave a {type(told).__name__}, not a sarameya.Token or a str that is not empty")
+            raise TokenError(f"sasl_token returned an invalid token: {error}") from None
+    raise TokenError(f"sasl_token returned a {type(told).__name__} instead of a sarameya.Token or a non-empty str")

@@ -1,4 +1,4 @@
-"""Bootstrap servers: addresses as users write them."""
+"""Bootstrap servers: parsing of addresses."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ _HOST = re.compile(r"[^\s/,:\[\]]+")
 
 
 def parse_bootstrap(servers: Iterable[str]) -> list[Broker]:
-    """Read `HOST:PORT` strings, each of which may hold several, separated by commas.
+    """Parse `HOST:PORT` strings, each of which may hold several, separated by commas.
+
+    Args:
+        servers: The strings.
 
     Returns:
-        The brokers. Their node ids are negative, since they are not known yet.
+        The brokers. Their node ids are negative, since the real ones are not known yet.
 
     Raises:
-        ConfigError: An address is none, or there is none; names the one that is wrong.
+        ConfigError: An address is malformed, or there is none. The message names the wrong one.
     """
     given = [servers] if isinstance(servers, str) else list(servers)
-    # All of them are named: a comma in a password has parted it.
+    # The message names all of them: a comma in a password has split the address.
     if any("@" in server for server in given if isinstance(server, str)):
         raise ConfigError(_OPTION, given, "must be HOST:PORT each, without a user or password")
     addresses = [part for server in given for part in (server.split(",") if isinstance(server, str) else [server])]

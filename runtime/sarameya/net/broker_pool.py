@@ -1,8 +1,8 @@
-"""The connections to a cluster's brokers, opened when first wanted, kept until they end.
+"""Connections to a cluster's brokers, opened at the first use and kept until they end.
 
-Owns every connection and its tasks. A connection is kept for each (broker, purpose): the coordinator's
-requests never queue behind a long-polling fetch. Knows addresses from the bootstrap list until metadata tells
-better ones. Retrying is the caller's, who knows what it wants.
+Owns every connection and its tasks. Each (broker, purpose) has a connection of its own, so that the coordinator's
+requests never queue behind a long-polling fetch. Addresses come from the bootstrap servers until metadata has better
+ones. Retries are the caller's, which knows their purpose.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sarameya.protocol.metadata import Broker
 
 
 class Purpose(Enum):
-    """What a connection is for; each purpose has one of its own to a broker."""
+    """Purpose of a connection; each has a connection of its own to a broker."""
 
     METADATA = auto()
     COORDINATOR = auto()
@@ -50,14 +50,14 @@ class Purpose(Enum):
     """Commits go on while the broker holds a join: kept partitions are read through a rebalance (KIP-429)."""
     FETCH = auto()
     PRODUCE = auto()
-    """Acknowledgements wait for replicas, and all that stands behind them waits along."""
+    """Acknowledgements wait for replicas, and all responses behind them wait, too."""
     LEAVE = auto()
     """A leave must overtake a join that the broker still holds on the coordinator connection."""
 
 
 @attrs.define(slots=True)
 class _Opening:
-    """A connection attempt under way; everybody who wants the same one waits for it."""
+    """A connection attempt in progress; every caller that needs the same connection waits for it."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
     connection: Connection | None = None
@@ -66,7 +66,7 @@ class _Opening:
 
 @attrs.frozen(slots=True)
 class _Tried:
-    """The outcome of one broker's try: its answer, or the error."""
+    """Outcome of one attempt: the broker's response, or the error."""
 
     broker: Broker
     answer: Any = None
@@ -102,16 +102,15 @@ class BrokerPool:
         self._rotation = BrokerRotation()
 
     def refusals(self, told: Callable[[AuthenticationError], None]) -> AbstractContextManager[None]:
-        """For the length of a block, tell of each broker that does not take us, or is not the one it should be.
+        """Call `told` during a block for each broker that refuses this client, or fails to prove its own identity.
 
-        Whoever wants something of a broker tries again where it fails, as most that fails passes. This does not: who
-        owns them all ends them.
+        Most failures are temporary, so users of brokers retry them. These are not: the owner of those users ends them.
         """
         return self._refusals.listening(told)
 
     @contextmanager
     def until_refused(self) -> Iterator[None]:
-        """A block that a broker's refusal ends, with its AuthenticationError."""
+        """Run a block that a broker's refusal ends with its AuthenticationError."""
         refused: list[AuthenticationError] = []
 
         def told(error: AuthenticationError) -> None:
@@ -124,37 +123,46 @@ class BrokerPool:
             raise refused[0].again()
 
     def update(self, brokers: Mapping[int, Broker]) -> None:
-        """Take over the addresses that metadata told. A broker that moved gets new connections."""
+        """Adopt the addresses in the metadata. A broker that moved gets new connections."""
         for (node_id, _), connection in tuple(self._connections.items()):
             moved = node_id not in brokers or brokers[node_id].address != connection.address
-            # A bootstrap connection has served its purpose once the brokers are known by their ids.
+            # Bootstrap connections are not needed once the brokers are known by their ids.
             if moved and (node_id >= 0 or not connection.in_flight):
                 connection.close()
         self._brokers = dict(brokers)
 
     @property
     def addresses(self) -> list[str]:
-        """Every address that may be asked."""
+        """Addresses of all brokers, in the order in which `request_any` would use them."""
         return [broker.address for broker in self._rotation.order(self._askable, trio.current_time())]
 
     def learn(self, broker: Broker) -> None:
-        """Take over one broker's address, just told by something else than metadata, which may be old."""
+        """Adopt one broker's address, just reported by another source than metadata, which may be stale."""
         for (node_id, _), connection in tuple(self._connections.items()):
             if node_id == broker.node_id and connection.address != broker.address:
                 connection.close()
         self._brokers = {**self._brokers, broker.node_id: broker}
 
     def broker(self, node_id: int) -> Broker | None:
-        """The broker's address, if it is known."""
+        """Return the broker with its address, if it is known."""
         return self._brokers.get(node_id) or self._bootstrap.get(node_id)
 
     async def request(
         self, node_id: int, purpose: Purpose, message: type[ApiMessage], timeout: float | None = None, **fields: Any
     ) -> Any:
-        """Send a request to a broker over its connection for `purpose`, opening it if need be.
+        """Send a request to a broker over its connection for `purpose`, which is opened if necessary.
 
-        `timeout` is in seconds, `Config.request_timeout` if left out; `fields` are those of `Connection.request`.
-        Raises ConnectionLostError, RequestTimeoutError, ProtocolError.
+        Args:
+            node_id: The broker.
+            purpose: Selects the connection.
+            message: The request's class.
+            timeout: Seconds; default `Config.request_timeout`.
+            **fields: Arguments of `Connection.request`.
+
+        Raises:
+            ConnectionLostError: The connection cannot be opened, or ends.
+            RequestTimeoutError: No response in time.
+            ProtocolError: The response is malformed.
         """
         try:
             connection = await self.connection(node_id, purpose)
@@ -166,20 +174,20 @@ class BrokerPool:
             raise
 
     async def request_any(self, message: type[ApiMessage], **fields: Any) -> Any:
-        """Send a request to any broker and return the first answer.
+        """Send a request to any broker and return the first response.
 
-        The brokers take turns. One that does not answer soon is not waited for: the next is asked as well, and so on,
-        until all have been asked. The late one is asked behind the others for a while.
+        The brokers take turns. If one does not answer soon, the next gets the request as well, and so on until all have
+        it. A late one comes after the others for a while.
 
         Raises:
             ConnectError: None answered within `Config.request_timeout`; lists every address with its cause.
             AuthenticationError: A broker refused this client, as the others would.
-            TokenError: There is no token to show to a broker.
+            TokenError: No token is available for the authentication.
         """
         config = self._config
         brokers = self._rotation.next_order(message.__name__, self._askable, trio.current_time())
         patience = seconds_each(len(brokers), min(config.request_timeout, config.bootstrap_timeout))
-        causes = {broker.address: "no answer" for broker in brokers}
+        causes = {broker.address: "no response" for broker in brokers}
         send, receive = trio.open_memory_channel[_Tried](len(brokers))
         unasked, awaited = iter(brokers), 0
         with trio.move_on_after(config.request_timeout):
@@ -194,7 +202,7 @@ class BrokerPool:
                     tried = await receive.receive()
                     if tried.error is None:
                         return tried.answer
-                    # Another broker would refuse this client, too, and a token cannot be shown to it either.
+                    # Another broker would refuse this client, too, and would need the missing token, too.
                     if isinstance(tried.error, AuthenticationError | TokenError):
                         raise tried.error
                     causes[tried.broker.address] = str(tried.error).removeprefix(f"{tried.broker.address}: ")
@@ -210,7 +218,7 @@ class BrokerPool:
     ) -> None:
         """Send a request to one broker and report the outcome.
 
-        Goes on when nobody waits any more: the deadline of the request then closes a connection that is dead.
+        Continues when nobody waits any more: the deadline of the request then closes a dead connection.
         """
         outcome = _Tried(broker, error=ConnectionLostError(f"{broker.address}: the pool was closed"))
         try:
@@ -225,7 +233,7 @@ class BrokerPool:
             self._rotation.failed(broker.address, trio.current_time())
 
     async def connection(self, node_id: int, purpose: Purpose) -> Connection:
-        """The open connection for (node, purpose); one attempt serves all who ask at the same time."""
+        """Return the open connection for (node, purpose); one attempt serves all simultaneous callers."""
         key = (node_id, purpose)
         connection = self._connections.get(key)
         if connection is not None and connection.is_open:
@@ -241,20 +249,23 @@ class BrokerPool:
         raise opening.error.again()
 
     def close_connection(self, node_id: int, purpose: Purpose) -> None:
-        """Close the connection for (node, purpose), if there is one: the broker holds an answer nobody waits for."""
+        """Close the connection for (node, purpose), if there is one.
+
+        Used when the broker holds a response that nobody waits for.
+        """
         connection = self._connections.get((node_id, purpose))
         if connection is not None:
             connection.close()
 
     @property
     def _askable(self) -> list[Broker]:
-        """Every broker that metadata names, and the bootstrap servers whose addresses it does not name."""
+        """All brokers in the metadata, and the bootstrap servers whose addresses it does not have."""
         known = sorted(self._brokers.values(), key=lambda broker: broker.node_id)
         addresses = {broker.address for broker in known}
         return known + [broker for broker in self._bootstrap.values() if broker.address not in addresses]
 
     async def _open(self, key: Key, opening: _Opening) -> None:
-        """Connect, negotiate, then carry the connection until it ends."""
+        """Connect, negotiate, and run the connection until it ends."""
         try:
             connection = await self._connect(key[0])
         except SarameyaError as error:
@@ -282,7 +293,7 @@ class BrokerPool:
             try:
                 stream = await self._transport.connect(broker.host, broker.port)
             except (OSError, ValueError, OverflowError) as error:
-                # ValueError: a name that cannot be encoded; OverflowError: a port that cannot be.
+                # ValueError: the name cannot be encoded. OverflowError: the port is out of range.
                 raise ConnectionLostError(f"{broker.address}: {why_not_connected(error)}") from error
             connection = Connection(stream, broker.address, config.client_id, config.max_response_bytes, self._answered)
             await self._nursery.start(self._carry, broker.node_id, connection)
@@ -291,7 +302,7 @@ class BrokerPool:
         if scope.cancelled_caught:
             raise RequestTimeoutError(f"{broker.address}: no connection within {config.connect_timeout:g} s")
         if self._sasl is not None:
-            # Which has a time of its own: whoever is asked for a token answers when he does.
+            # Authentication has a timeout of its own: the source of a token may be slow.
             with _closed_on_failure(connection):
                 await connection.authenticate(self._sasl)
         return connection
@@ -300,10 +311,12 @@ class BrokerPool:
         self, node_id: int, connection: Connection, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         await connection.run(task_status=task_status)
-        if isinstance(cause := connection.cause_of_end, AuthenticationError):  # of who we still are, or our certificate
+        if isinstance(
+            cause := connection.cause_of_end, AuthenticationError
+        ):  # the broker refuses a renewal, or our certificate
             self._refusals.remember(connection.address, cause)
             self._refusals.tell(cause)
-        if connection.was_waited_on:  # any other that ends is no loss to anybody
+        if connection.was_waited_on:  # the end of an idle connection concerns nobody
             self._observer(ConnectionLost(node_id, connection.address, str(cause)))
         self._connections = {key: c for key, c in self._connections.items() if c is not connection}
 
@@ -325,10 +338,12 @@ async def open_broker_pool(
     transport: Transport | None = None,
     answered: Answered = nobody_asks,
 ) -> AsyncIterator[BrokerPool]:
-    """A pool for the cluster at `bootstrap_servers`; every connection ends with the block.
+    """Open a pool for the cluster at `bootstrap_servers`; every connection ends with the block.
 
-    Raises ConfigError for an address that is not HOST:PORT, and for certificates that cannot be used. No connection is
-    made until one is wanted.
+    No connection is made before the first request.
+
+    Raises:
+        ConfigError: An address is not HOST:PORT, or a certificate is unusable.
     """
     bootstrap = parse_bootstrap(bootstrap_servers)
     secure = await secured(transport or TcpTransport(), config, observer)

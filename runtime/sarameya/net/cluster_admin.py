@@ -1,6 +1,4 @@
-"""A connection to a cluster for an administrator: where its brokers and its logs are. What else is asked or changed,
-`group_admin.py` and `topic_admin.py` know.
-"""
+"""Admin connection to a cluster: metadata and log offsets. Base of `group_admin.py` and `topic_admin.py`."""
 
 from __future__ import annotations
 
@@ -26,11 +24,11 @@ from sarameya.protocol.metadata import ClusterMetadata
 
 
 class ClusterAdmin:
-    """What administrators of groups and of topics have in common: `async with` it.
+    """Base of the admin clients for groups and topics. Use it with `async with`.
 
-    Entering raises ConnectError where no broker answers within `Config.bootstrap_timeout`, and ConfigError for an
-    address that cannot be. Every method raises KafkaError (or one of its kind) for what the cluster refuses, and
-    RetriesExhaustedError for what was tried in vain for `Config.retry_timeout` seconds.
+    Entering raises ConnectError if no broker answers within `Config.bootstrap_timeout`, and ConfigError for a malformed
+    address. Every method raises KafkaError (or a subclass) if the cluster refuses, and RetriesExhaustedError after
+    `Config.retry_timeout` seconds of retries.
     """
 
     def __init__(
@@ -40,7 +38,7 @@ class ClusterAdmin:
         observer: Observer,
         transport: Transport | None = None,
     ) -> None:
-        # A static member's id has nothing to do here: commits under it would be that member's.
+        # Without the id of a static member: commits under it would be that member's.
         self._config = attrs.evolve(config, group_instance_id=None)
         self._observer = observer
         self._backoff = Backoff.of(config)
@@ -60,7 +58,7 @@ class ClusterAdmin:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # What the block raised goes on as it is: through the nursery it would come out in a group.
+        # The block's exception propagates unchanged: through the nursery it would come out in a group.
         await self._lifetime.__aexit__(None, None, None)
 
     @asynccontextmanager
@@ -75,14 +73,14 @@ class ClusterAdmin:
             nursery.cancel_scope.cancel()
 
     async def metadata(self, topics: Iterable[str]) -> ClusterMetadata:
-        """The cluster as it is now, with what it tells of `topics`. Raises RequestTimeoutError."""
+        """Return fresh metadata of the cluster, including `topics`. Raises RequestTimeoutError."""
         self._metadata.follow(topics)
         with self._pool.until_refused(), trio.move_on_after(self._config.request_timeout):
             return await self._metadata.refresh()
         raise RequestTimeoutError(f"no metadata in {self._config.request_timeout:g} s")
 
     async def metadata_of_all(self) -> ClusterMetadata:
-        """As `metadata`, with every topic of the cluster."""
+        """Return fresh metadata with every topic of the cluster."""
         self._metadata.follow_all()
         return await self.metadata(())
 
@@ -92,21 +90,25 @@ class ClusterAdmin:
         timestamp: int,
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> LogOffsets:
-        """Where these logs begin (LOG_START), where they end (LOG_END: the next offset to be written, or that of the
-        first open transaction under `read_committed`), or where the first message stands whose timestamp, in
-        milliseconds since 1970, is at least this one.
+        """Return the offset of each log at a timestamp. The topics must have been passed to `metadata` before.
 
-        What cannot be told is asked for a few times, and has its reason then. The topics must have been named to
-        `metadata` before.
+        Failed lookups are retried a few times; then the result has their reason.
+
+        Args:
+            partitions: The logs.
+            timestamp: LOG_START, LOG_END (the next offset to be written, or that of the first open transaction under
+                `read_committed`), or milliseconds since 1970, for the first message with at least this timestamp.
+            isolation_level: Determines the end of the log.
         """
         reader = LogOffsetReader(self._pool, self._metadata, self._config, self._observer)
         return await reader.find(partitions, timestamp, isolation_level)
 
     async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where each of these leader epochs ends in the log of who leads the partition now: the offset of the first
-        record of a later one, or the log's end (KIP-320). Those that nobody can tell are left out: of no epoch (-1), of
-        a partition without a leader, by a broker that is too old or cannot be asked. The topics must have been named to
-        `metadata` before.
+        """Return the end of each leader epoch in the log of the partition's present leader (KIP-320).
+
+        That is the offset of the first record of a later epoch, or the log's end. Unknown ones are left out: no epoch
+        (-1), a partition without a leader, a broker that is too old or cannot be reached. The topics must have been
+        passed to `metadata` before.
         """
         metadata, leaders = self._metadata.current, dict[int, dict[TopicPartition, EpochAsked]]()
         for partition, epoch in epochs.items():

@@ -1,9 +1,9 @@
 """One connection to one broker: any number of requests in flight, each with its deadline.
 
-Two tasks own the stream, one each way; callers wait for their answer alone, and a third task looks to the deadlines. A
-request is sent in the caller's own step where that takes no waiting, so that it is on the wire before any other task
-has its turn. A connection ends once and for all: on its first transport or protocol error, or on a request's deadline
-(answers come in order, so whatever stands behind a late one is late too). Whoever waits then gets the typed cause.
+Two tasks own the stream, one for each direction. Callers only wait for their response, and a third task watches the
+deadlines. If possible without waiting, a request is sent in the caller's own step, so that it is on the wire before any
+other task runs. A connection ends for good at its first transport or protocol error, or at a request's deadline:
+responses come in order, so all behind a late one are late, too. Every waiting caller then gets the typed cause.
 Reconnecting is the pool's.
 """
 
@@ -38,23 +38,23 @@ from sarameya.protocol.wire import ClientWire
 
 @attrs.define(slots=True)
 class _Waiter:
-    """A caller's place for its answer."""
+    """A caller's slot for its response."""
 
     what: str
     timeout: float
     deadline: float
     is_ours: bool
-    """Whether the connection itself asks, for no caller's sake."""
+    """True for requests of the connection itself, made for no caller."""
     event: trio.Event = attrs.field(factory=trio.Event)
     answer: Any = None
 
 
 Answered = Callable[[str, float], None]
-"""Is told of each answer: to which request (the class's name), and after how many seconds."""
+"""Called with each response: name of the request's class, and seconds until the response."""
 
 
 def nobody_asks(request: str, seconds: float) -> None:
-    """Nobody counts answers."""
+    """Ignore a response: nobody counts them."""
 
 
 class Connection:
@@ -73,11 +73,11 @@ class Connection:
         self._stream = stream
         self._wire = ClientWire(client_id, max_response_bytes)
         self._waiters: dict[int, _Waiter] = {}
-        # Its deadline is when deadlines are looked at next: no later than the first of them.
+        # Its deadline is the next check of the deadlines: no later than the first of them.
         self._patience = trio.CancelScope()
         self._something_to_send = trio.Event()
         self._send_now = sender_now(stream)
-        # What has been begun, and not yet sent.
+        # The rest of a frame that is sent in part.
         self._unsent = b""
         self._is_writing = False
         self._versions: Mapping[int, VersionRange] = {}
@@ -90,7 +90,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests that await their answer."""
+        """Number of requests without a response yet."""
         return self._wire.in_flight
 
     @property
@@ -99,16 +99,16 @@ class Connection:
 
     @property
     def was_waited_on(self) -> bool:
-        """Whether anybody awaited an answer when the connection ended."""
+        """True if any caller waited for a response when the connection ended."""
         return self._was_waited_on
 
     @property
     def cause_of_end(self) -> SarameyaError | None:
-        """Why the connection ended, or None while it is open."""
+        """Reason why the connection ended, or None while it is open."""
         return self._ended
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Carry bytes until the connection ends. Never raises: the cause goes to those who wait."""
+        """Transfer bytes until the connection ends. Never raises: the waiting callers get the cause."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -127,19 +127,22 @@ class Connection:
             await trio.aclose_forcefully(self._stream)
 
     def close(self, cause: SarameyaError | None = None) -> None:
-        """End the connection now; whoever waits gets `cause`."""
+        """End the connection now; waiting callers get `cause`."""
         self._end(cause or ConnectionLostError(f"{self.address}: the connection was closed"))
         self._scope.cancel()
 
     async def negotiate(self, timeout: float) -> None:
-        """Ask which versions the broker serves (KIP-35). Must come before any other request.
+        """Request the broker's API versions (KIP-35). Must come before any other request.
 
-        Raises ConnectionLostError, RequestTimeoutError, or ProtocolError where no Kafka broker answers.
+        Raises:
+            ConnectionLostError: The connection ends.
+            RequestTimeoutError: No response within `timeout` seconds.
+            ProtocolError: The peer is not a Kafka broker.
         """
         version = CLIENT_VERSIONS[Api.API_VERSIONS].high
         try:
             answer = await self._exchange(_api_versions_request(version), timeout)
-        except ResponseTooLargeError as error:  # no Kafka broker's: theirs to this are small
+        except ResponseTooLargeError as error:  # a Kafka broker's response to this is small
             raise ProtocolError(*error.args) from None
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             answer = await self._exchange(_api_versions_request(0), timeout)
@@ -148,11 +151,15 @@ class Connection:
         self._versions = broker_versions((k.api_key, k.min_version, k.max_version) for k in answer.api_keys)
 
     async def authenticate(self, sasl: Sasl) -> None:
-        """Tell the broker who we are, and again before it forgets it, for as long as the connection lives. Must come
-        right behind `negotiate`.
+        """Authenticate, and renew that before it expires, as long as the connection lives.
 
-        Raises AuthenticationError where it does not take us, TokenError where there is nothing to show it, and as
-        `request` does.
+        Must come right after `negotiate`.
+
+        Raises as `request` does, and:
+
+        Raises:
+            AuthenticationError: The broker refuses.
+            TokenError: No credentials are available.
         """
         self._session = SaslSession(sasl, self, partial(self._exchange, is_ours=True))
         await self._session.begin()
@@ -165,21 +172,29 @@ class Connection:
 
     @property
     def busy_until(self) -> float:
-        """The last deadline of the requests that await their answer; now where none does."""
+        """Last deadline of the pending requests; the present time if there are none."""
         return max((waiter.deadline for waiter in self._waiters.values()), default=trio.current_time())
 
     def version_of(self, api: Api) -> int:
-        """The version in which `api` is spoken here. Raises UnsupportedVersionError."""
+        """Return the negotiated version of `api`. Raises UnsupportedVersionError."""
         return negotiate(api, self._versions)
 
     async def request(
         self, message: type[ApiMessage], timeout: float, *, newest: int | None = None, **fields: Any
     ) -> Any:
-        """Send a request in the negotiated version, or an older one that is the `newest` to use here, and wait for its
-        answer, `timeout` seconds at most. `message` is kafka-python's, or one of ours that is used as theirs are.
+        """Send a request and wait for its response. Cancellation drops the response, not the connection.
 
-        Fields that the version does not know are left out. Cancellation gives the answer up, not the
-        connection. Raises ConnectionLostError, RequestTimeoutError, ProtocolError, UnsupportedVersionError.
+        Args:
+            message: Class of the request: kafka-python's, or one of ours that is used in the same way.
+            timeout: Seconds to wait at most.
+            newest: Newest version to use; the negotiated one if left out.
+            **fields: Fields of the request. Those that the version does not know are left out.
+
+        Raises:
+            ConnectionLostError: The connection ends.
+            RequestTimeoutError: No response in time. The connection ends, too.
+            ProtocolError: The request cannot be encoded, or the response is malformed.
+            UnsupportedVersionError: The broker and this client share no version.
         """
         version = self.version_of(Api(message.API_KEY))
         if newest is not None:
@@ -214,7 +229,7 @@ class Connection:
         raise self._ended.again()
 
     def _send(self) -> None:
-        """Send what is to be sent, or have it sent where that takes waiting."""
+        """Send the queued bytes, or wake the writing task if that would block."""
         if not (self._is_writing or self._unsent):
             data = self._wire.data_to_send()
             self._unsent = data[self._send_now(data) :]
@@ -244,24 +259,29 @@ class Connection:
             except ProtocolError as error:
                 raise type(error)(f"{self.address}: {error}") from error
             for correlation_id, answer in answers:
-                # A caller that was cancelled has given its place up; its answer is dropped.
+                # A cancelled caller has removed its slot; its response is dropped.
                 if (waiter := self._waiters.get(correlation_id)) is not None:
                     waiter.answer = answer
                     waiter.event.set()
 
     @property
     def _hint(self) -> str:
-        """What it may be where a broker answers which versions it speaks, and nothing else."""
+        """Probable cause if a broker answers ApiVersions and nothing else."""
         asked_only_that = self._versions and self._session is None and not self._has_answered
-        return "; does its listener ask who we are (SASL)?" if asked_only_that and self._waiters else ""
+        return "; does its listener require SASL?" if asked_only_that and self._waiters else ""
 
     async def _watch(self) -> None:
-        """End the connection once an answer is late. (A cancel scope a request would cost more than to encode it.)"""
+        """End the connection once a response is late.
+
+        (A cancel scope for each request costs more than its encoding.)
+        """
         while True:
             waiting = [waiter for waiter in self._waiters.values() if not waiter.event.is_set()]
             late = [waiter for waiter in waiting if waiter.deadline <= trio.current_time()]
             if late:
-                self.close(RequestTimeoutError(f"{self.address}: no answer to {late[0].what} in {late[0].timeout:g} s"))
+                self.close(
+                    RequestTimeoutError(f"{self.address}: no response to {late[0].what} in {late[0].timeout:g} s")
+                )
             with trio.CancelScope(deadline=min((w.deadline for w in waiting), default=math.inf)) as self._patience:
                 await trio.sleep_forever()
 
@@ -278,7 +298,7 @@ def _api_versions_request(version: int) -> ApiMessage:
 
 
 def _first(group: BaseExceptionGroup[Any]) -> Any:
-    """The first plain exception in a group: the ones behind it are the other task's echo."""
+    """Return the first plain exception in a group: the others are echoes of the other tasks."""
     found: Any = group
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]

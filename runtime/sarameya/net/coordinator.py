@@ -1,7 +1,7 @@
-"""The group coordinator's requests on the wire: commands of the membership machine, commits, offset fetches.
+"""Requests to the group coordinator: commands of the membership machine, commits, offset fetches.
 
-Decides nothing: it builds a request, sends it over the connection that belongs to it, and reports the answer.
-What an answer means is the machine's (`protocol/membership.py`) and the offset manager's.
+Decides nothing: it builds a request, sends it over its connection, and reports the response. The machine
+(`protocol/membership.py`) and the offset manager interpret it.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from sarameya.protocol.rebalance import PROTOCOL_TYPE
 from sarameya.protocol.versions import Api
 
 _PATIENCE = (0.5, 0.5, 1.0, 2.0)
-"""Session timeouts to wait for a join or sync that may be held or lost: at first, after one silence, after two ..."""
+"""Session timeouts to wait for a join or sync that may be held or lost: at first, after one silence, after two, ..."""
 
 _JOIN_MARGIN = 5.0
 """Seconds beyond the rebalance timeout before a held join counts as unanswered; Kafka's own clients use five."""
 
 
 _STATIC_SINCE = 5
-"""The version of JoinGroup that names static members (KIP-345)."""
+"""Version of JoinGroup that knows static members (KIP-345)."""
 
 
 @attrs.frozen(slots=True)
 class Located:
-    """Where the coordinator is, or why it cannot be told (`code` other than 0)."""
+    """Address of the coordinator, or the reason why it is unknown (`code` other than 0)."""
 
     code: int
     message: str = ""
@@ -72,14 +72,14 @@ class Located:
 
 @attrs.frozen(slots=True)
 class FetchedOffsets:
-    """The answer to an offset fetch: the group's own code, and for each partition its code and commit."""
+    """Response to an offset fetch: the group's own code, and the code and commit of each partition."""
 
     code: int
     partitions: Mapping[TopicPartition, tuple[int, CommittedOffset | None]] = attrs.field(factory=dict)
 
 
 class CoordinatorClient:
-    """The requests of one member to its group's coordinator; each raises as `BrokerPool.request` does."""
+    """Requests of one member to its group's coordinator. Each raises as `BrokerPool.request` does."""
 
     def __init__(self, pool: BrokerPool, group: str, config: Config) -> None:
         self._pool = pool
@@ -88,8 +88,10 @@ class CoordinatorClient:
         self._key = {"key": group, "key_type": 0}
 
     async def find(self) -> Located:
-        """Ask any broker where the group's coordinator is; the pool learns the address. Raises ConnectError if none
-        answers."""
+        """Ask any broker for the group's coordinator; the pool learns the address.
+
+        Raises ConnectError if none answers.
+        """
         answer = await self._pool.request_any(FindCoordinatorRequest, **self._key)
         code, message, host = answer.error_code, answer.error_message or "", answer.host or ""
         if not code:
@@ -99,10 +101,12 @@ class CoordinatorClient:
     async def join(
         self, node_id: int, command: SendJoin, protocols: Iterable[tuple[str, bytes]]
     ) -> JoinAnswered | Unanswered:
-        """Join with (assignor name, encoded subscription) pairs, best first. Held until the group is complete.
+        """Join with (assignor name, encoded subscription) pairs, best first.
 
-        A member that goes on reading (`owned`) must hear soon if the join was lost and the group gives it up; one that
-        owns nothing waits, however long the others take to give up theirs.
+        The broker holds it until the group is complete.
+
+        A member that continues to read (`owned`) must learn soon if the join is lost and the group drops it. A member
+        that owns nothing waits as long as the others take to revoke their partitions.
         """
         config = self._config
         if config.group_instance_id is not None:
@@ -137,9 +141,10 @@ class CoordinatorClient:
         )
 
     async def _check_static(self, node_id: int) -> None:
-        """Refuse a broker that knows no static members: it would take this one for a dynamic member, without a word.
+        """Refuse a broker without static members: it would silently treat this one as a dynamic member.
 
-        Raises UnsupportedVersionError.
+        Raises:
+            UnsupportedVersionError: The broker is too old.
         """
         connection = await self._pool.connection(node_id, Purpose.COORDINATOR)
         version = connection.version_of(Api.JOIN_GROUP)
@@ -151,9 +156,9 @@ class CoordinatorClient:
             )
 
     async def sync(self, node_id: int, command: SendSync) -> SyncAnswered | Unanswered:
-        """Send the leader's assignments (a follower's are empty); held until the leader's have come.
+        """Send the leader's assignments (a follower's are empty). The broker holds it until the leader's have arrived.
 
-        Unanswered after half the session timeout, at first: where it was lost, it must be sent again in that time.
+        Unanswered after half the session timeout, at first: a lost sync must be sent again within that time.
         """
         generation = command.generation
         answer = await self._held(
@@ -177,19 +182,24 @@ class CoordinatorClient:
         return SyncAnswered(command.token, answer.error_code, bytes(answer.assignment or b""))
 
     def _patience(self, silences: int) -> float:
-        """Seconds to wait for what may be held, or lost. That it is lost again and again is unlikely, and each leaves
-        the broker a connection that it does not read until it has been idle for long: so the waits grow."""
+        """Return the seconds to wait for a request that may be held or lost.
+
+        Repeated loss is unlikely, and each retry leaves the broker with a connection that it does not read until it has
+        been idle for long. The waits therefore grow.
+        """
         return self._config.session_timeout * _PATIENCE[min(silences, len(_PATIENCE) - 1)]
 
     async def _held(self, token: int, node_id: int, message: type[ApiMessage], patience: float, **fields: Any) -> Any:
-        """The answer to what the coordinator may hold, or Unanswered: that says nothing against it, while a connection
-        that cannot be had does (and is raised)."""
+        """Return the response to a request that the coordinator may hold, or Unanswered.
+
+        A held request is no sign of a fault; a connection that cannot be opened is, and is raised.
+        """
         connection = await self._pool.connection(node_id, Purpose.COORDINATOR)
         lost: list[str] = []
 
         async def watch() -> None:
             lost.append(await self._until_lost(node_id))
-            # The broker reads no more of this connection while it holds the request.
+            # The broker reads nothing else on this connection while it holds the request.
             connection.close(RequestTimeoutError(lost[0]))
 
         async with trio.open_nursery() as nursery:
@@ -203,11 +213,11 @@ class CoordinatorClient:
         return answer
 
     async def _until_lost(self, node_id: int) -> str:
-        """Wait until the group's coordinator is another broker, or does not answer any more; return the reason.
+        """Wait until the group has another coordinator, or this one stops responding; return the reason.
 
         A held request says nothing about the broker that holds it. Every third of `Config.request_timeout` the broker
-        is asked something that it answers at once, and another one who the coordinator is. What else goes wrong with
-        that says nothing about the held request.
+        gets a request that it answers at once, and another broker is asked for the coordinator. Other failures of these
+        requests say nothing about the held one.
         """
         seconds = self._config.request_timeout / 3
         while True:
@@ -223,7 +233,7 @@ class CoordinatorClient:
                     return str(error)
 
     async def heartbeat(self, node_id: int, command: SendHeartbeat) -> HeartbeatAnswered:
-        """One heartbeat; unanswered after half the session timeout, so that another can be tried in time."""
+        """Send one heartbeat. It times out after half the session timeout, so that there is time for another."""
         answer = await self._pool.request(
             node_id,
             Purpose.COORDINATOR,
@@ -237,7 +247,7 @@ class CoordinatorClient:
         return HeartbeatAnswered(command.token, answer.error_code)
 
     async def leave(self, node_id: int, command: SendLeave) -> LeaveAnswered:
-        """Leave the group, telling why (KIP-800)."""
+        """Leave the group and send the reason (KIP-800)."""
         answer = await self._pool.request(
             node_id,
             Purpose.LEAVE,
@@ -259,7 +269,7 @@ class CoordinatorClient:
     async def commit(
         self, node_id: int, generation: int, member_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, int]:
-        """Commit offsets under a generation; the error code for each partition, 0 where it was taken."""
+        """Commit offsets under a generation. Return the error code of each partition, 0 for success."""
         request = OffsetCommitRequest
         answer = await self._pool.request(
             node_id,
@@ -293,7 +303,7 @@ class CoordinatorClient:
         }
 
     async def fetch_offsets(self, node_id: int, partitions: Iterable[TopicPartition]) -> FetchedOffsets:
-        """What the group has committed for all `partitions`, in one request; stable offsets only (KIP-447)."""
+        """Return the group's commits of all `partitions`, in one request; stable offsets only (KIP-447)."""
         request = OffsetFetchRequest
         answer = await self._pool.request(
             node_id,
@@ -324,7 +334,7 @@ class CoordinatorClient:
 
 
 async def _answer_or_error(answer: Awaitable[Any]) -> Any:
-    """Await an answer. Return its error rather than raise it, since a nursery would put it in a group."""
+    """Await a response. Return its error rather than raise it, since a nursery would put it in a group."""
     try:
         return await answer
     except SarameyaError as error:

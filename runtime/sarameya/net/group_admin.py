@@ -1,7 +1,7 @@
-"""What an administrator asks a cluster about its groups, and tells it about them, without being a member of any.
+"""Admin client for groups, without membership in any.
 
-Owns who is asked (each broker for its groups, a group's coordinator for all else), and trying again while a coordinator
-moves. What the answers amount to, and what may be changed, is decided by those who ask.
+Chooses the broker (each broker for its own groups, a group's coordinator for everything else), and retries while a
+coordinator moves. Callers interpret the responses and decide about changes.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _PASSING = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Codes of a coordinator that has just moved, or is about to answer."""
+"""Error codes of a coordinator that has just moved, or is about to answer."""
 
 _OF_ALL = _PASSING | {ErrorCode.GROUP_AUTHORIZATION_FAILED}
-"""Codes that are about the coordinator or the group, and so about the whole commit."""
+"""Error codes about the coordinator or the group, and so about the whole commit."""
 
 T = TypeVar("T")
 
 
 class GroupAdmin(ClusterAdmin):
-    """Asks about groups, and changes those without members: `async with GroupAdmin(servers, config, observer)`.
+    """Descriptions of groups, and changes to those without members.
 
-    It raises what every ClusterAdmin does.
+    Use it as `async with GroupAdmin(servers, config, observer)`. Raises as every ClusterAdmin does.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class GroupAdmin(ClusterAdmin):
     # -- groups -------------------------------------------------------------------------------------
 
     async def list_groups(self) -> Listing:
-        """The groups of every broker. One that does not answer is told among the failures."""
+        """Return the groups of every broker, and the failures of brokers that did not answer."""
         brokers = (await self.metadata(())).brokers.values()
         groups: list[ListedGroup] = []
         failures: list[tuple[Broker, SarameyaError]] = []
@@ -88,36 +88,38 @@ class GroupAdmin(ClusterAdmin):
         return Listing(tuple(by_name[name] for name in sorted(by_name)), tuple(failures))
 
     async def describe(self, group: str) -> DescribedGroup:
-        """The group's state and members."""
+        """Return the group's state and members."""
         return await self._ask_coordinator(group, "description", partial(self._describe, group))
 
     async def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """All that the group has committed, of topics that this principal may see."""
+        """Return all commits of the group, for topics that this principal may see."""
         return await self._ask_coordinator(group, "committed offsets", partial(self._client.committed, group))
 
     async def commit(
         self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
     ) -> dict[TopicPartition, int]:
-        """Commit for a group without members, which is made if it does not exist; each partition's error code.
+        """Commit for a group without members, which is created if it does not exist.
 
-        The coordinator refuses all of it (UNKNOWN_MEMBER_ID) once the group has a member. A commit whose answer was
-        lost is sent again: it says the same.
+        Return the error code of each partition.
+
+        The coordinator refuses the whole commit (UNKNOWN_MEMBER_ID) once the group has a member. A commit whose
+        response was lost is sent again: the result is the same.
         """
         return await self._ask_coordinator(group, "commit", partial(self._commit, group, offsets))
 
     async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Take commits away (KIP-496); each partition's error code. Of a topic that a member reads none is taken."""
+        """Delete commits (KIP-496), except for topics that a member reads. Return the error code of each partition."""
         ask = partial(self._client.delete_offsets, group, tuple(partitions))
         return await self._ask_coordinator(group, "deletion of offsets", ask)
 
     async def delete_group(self, group: str) -> None:
-        """Remove a group without members, and all that it has committed (KIP-229)."""
+        """Delete a group without members, and all its commits (KIP-229)."""
         await self._ask_coordinator(group, "deletion", partial(self._client.delete_group, group))
 
-    # -- whom to ask, and how often -----------------------------------------------------------------
+    # -- brokers and retries -------------------------------------------------------------------------
 
     async def _ask_coordinator(self, group: str, what: str, ask: Callable[[Broker], Awaitable[T]]) -> T:
-        """Do `ask` with the group's coordinator, again and anew while what stops it may pass."""
+        """Call `ask` with the group's coordinator; retry with a new lookup while the failure may pass."""
         retries = Retries(f"{what} of group {group!r}", self._backoff, self._observer, kind="admin")
         while True:
             try:
@@ -151,7 +153,7 @@ class GroupAdmin(ClusterAdmin):
         return described or await self._describe_by_listing(group, coordinator)
 
     async def _describe_by_listing(self, group: str, coordinator: Broker) -> DescribedGroup:
-        """A group that no request describes: it does not exist, or it is of a type that is only listed here."""
+        """Describe a group that no request describes: it does not exist, or its type can only be listed."""
         listed = next((g for g in await self._list(coordinator) if g.group == group), None)
         if listed is None or listed.type in (None, CLASSIC, BROKER_LED):
             return DescribedGroup(group, DEAD, coordinator)
@@ -172,5 +174,5 @@ class GroupAdmin(ClusterAdmin):
 
 
 def _may_pass(error: SarameyaError) -> bool:
-    """Whether the same may succeed a little later, perhaps at another broker."""
+    """Return whether a retry may succeed a little later, perhaps with another broker."""
     return error.retriable or (isinstance(error, KafkaError) and error.code in _PASSING)

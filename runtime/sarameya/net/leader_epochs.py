@@ -1,7 +1,6 @@
-"""Where leader epochs end in the log of who leads now (OffsetForLeaderEpoch, KIP-320): asking a leader once.
+"""Ends of leader epochs in the log of the present leader (OffsetForLeaderEpoch, KIP-320): one request to one leader.
 
-For all who want to know: `consumer.epoch_checks` asks about what a claim has read, `consumer.epoch_lookup` for
-handlers.
+Used by `consumer.epoch_checks`, for records that a claim has read, and by `consumer.epoch_lookup`, for handlers.
 """
 
 from __future__ import annotations
@@ -19,8 +18,10 @@ _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
 
 class EpochAsked(NamedTuple):
-    """`epoch` is the one whose end is asked for; `leader_epoch` that of the leader which is believed in, so that one
-    that was deposed, and has not heard of it, is found out."""
+    """The epoch to look up, and the epoch of the leader that we believe in.
+
+    The latter detects a former leader that does not know that it has been replaced.
+    """
 
     epoch: int
     leader_epoch: int
@@ -29,9 +30,13 @@ class EpochAsked(NamedTuple):
 async def ask_epoch_ends(
     pool: BrokerPool, leader: int, asked: Mapping[TopicPartition, EpochAsked]
 ) -> dict[TopicPartition, Any]:
-    """What this leader says of each (an OffsetForLeaderEpochResponse `EpochEndOffset`); it may leave some out.
+    """Return this leader's answer for each partition (an OffsetForLeaderEpochResponse `EpochEndOffset`).
 
-    Raises UnsupportedVersionError where it knows nothing of epochs, SarameyaError where it cannot be asked.
+    Some may be missing.
+
+    Raises:
+        UnsupportedVersionError: The broker does not know leader epochs.
+        SarameyaError: The request failed.
     """
     answer = await pool.request(
         leader, Purpose.METADATA, OffsetForLeaderEpochRequest, replica_id=_CONSUMER, topics=_topics(asked)

@@ -1,8 +1,8 @@
-"""Where logs begin and end, and where a time stands in them (ListOffsets, KIP-79).
+"""Offsets of log start, log end and timestamps (ListOffsets, KIP-79).
 
-`ask_leaders` asks once, and is for all who want to know. `LogOffsetReader` is for those who look at a cluster and go
-on with what they have got: a partition that cannot be told has its reason beside it. `consumer.offset_lookup` is for a
-consumer, which cannot begin without.
+`ask_leaders` sends one request to each leader, for any caller. `LogOffsetReader` serves observers of a cluster, which
+continue with partial results: a partition without one has a reason. `consumer.offset_lookup` serves consumers, which
+cannot start without.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from sarameya.protocol.metadata import ClusterMetadata
 from sarameya.protocol.transactions import ISOLATION_LEVELS
 
 LOG_END = -1
-"""In place of a time: behind the last message (under read_committed: behind the last one that is decided)."""
+"""In place of a time: the offset after the last message (under read_committed: after the last one that is decided)."""
 LOG_START = -2
 """In place of a time: the first offset that the log still has."""
 
 NO_SUCH_OFFSET = -1
-"""What a time is answered with when every message is older."""
+"""Response for a time if every message is older."""
 
 _CONSUMER = -1
 
 _MOST_ATTEMPTS = 5
-"""Some three seconds with the default backoff."""
+"""About three seconds with the default backoff."""
 
 _FOR_GOOD = frozenset(
     {
@@ -46,46 +46,46 @@ _FOR_GOOD = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-"""Codes that asking again will not change."""
+"""Error codes that a retry does not change."""
 
 
-# -- asking once ------------------------------------------------------------------------------------
+# -- one request ----------------------------------------------------------------------------------
 
 
 @attrs.frozen(slots=True)
 class LogOffset:
-    """A place in a log."""
+    """Place in a log."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
-    """What is told with it: by this it is found out, later, whether the log was cut below it (KIP-320)."""
+    """Leader epoch of that place, by which a later truncation below it is detected (KIP-320)."""
     told_in: int = NO_LEADER_EPOCH
-    """The epoch of the leader that told it, as far as we know: it is not to be asked whether that is so."""
+    """Epoch of the leader that reported it, as far as we know: that leader need not confirm it."""
 
 
 @attrs.define(slots=True)
 class Answers:
-    """What asking each leader once has brought; every partition that was asked for stands in one of these."""
+    """Results of one request to each leader; every requested partition is in one of the mappings."""
 
     found: dict[TopicPartition, LogOffset] = attrs.field(factory=dict)
     refused: dict[TopicPartition, int] = attrs.field(factory=dict)
-    """The broker's error code."""
+    """Error code of the broker."""
     unanswered: dict[TopicPartition, str] = attrs.field(factory=dict)
-    """Why nothing was answered."""
+    """Reason why there is no response."""
 
     def add(self, others: Answers) -> None:
-        """These, too."""
+        """Add the results of another request."""
         self.found |= others.found
         self.refused |= others.refused
         self.unanswered |= others.unanswered
 
 
 Wanted = dict[TopicPartition, int]
-"""For each partition a time (milliseconds since 1970), LOG_START or LOG_END."""
+"""Time of each partition: milliseconds since 1970, LOG_START or LOG_END."""
 
 
 def by_leader(metadata: ClusterMetadata, wanted: Mapping[TopicPartition, int]) -> dict[int | None, Wanted]:
-    """Who is to be asked for what; None for partitions without a leader."""
+    """Group the partitions by leader; None for those without one."""
     leaders: dict[int | None, Wanted] = {}
     for partition, timestamp in wanted.items():
         leaders.setdefault(metadata.leader(partition), {})[partition] = timestamp
@@ -98,8 +98,10 @@ async def ask_leaders(
     wanted: Mapping[TopicPartition, int],
     isolation_level: IsolationLevel = "read_uncommitted",
 ) -> Answers:
-    """Ask each partition's leader, all at once, for the first offset at or after a time; wait for all of them. Under
-    `read_committed` the log ends at the first open transaction."""
+    """Ask all leaders at the same time for the first offset at or after a time, and wait for all of them.
+
+    Under `read_committed` the log ends at the first open transaction.
+    """
     answers = Answers()
 
     async def ask(leader: int | None, of_leader: Wanted) -> None:
@@ -118,7 +120,7 @@ async def ask_leader(
     wanted: Mapping[TopicPartition, int],
     isolation_level: IsolationLevel,
 ) -> Answers:
-    """As `ask_leaders`, one of them."""
+    """Ask one leader, as `ask_leaders` does."""
     answers = Answers()
     if leader is None:
         answers.unanswered = dict.fromkeys(wanted, "the partition has no leader")
@@ -140,8 +142,11 @@ async def ask_leader(
 
 
 def _topics(wanted: Mapping[TopicPartition, int], metadata: ClusterMetadata) -> list[object]:
-    """With the epoch of the leader that is believed in: one that was deposed, and has not heard of it, is found out by
-    others' higher ones, and does not tell where its own log ends (KIP-320)."""
+    """Encode the partitions, each with the epoch of the leader that we believe in.
+
+    A former leader that does not know that it has been replaced sees a higher epoch, and does not return the end of its
+    own log (KIP-320).
+    """
     row = ListOffsetsRequest.ListOffsetsTopic
     return [
         row(
@@ -165,12 +170,12 @@ def _epoch(metadata: ClusterMetadata, partition: TopicPartition) -> int:
 
 
 def _take(answer: Any, wanted: Iterable[TopicPartition], metadata: ClusterMetadata, answers: Answers) -> None:
-    left = dict.fromkeys(wanted, "left out of the answer")
+    left = dict.fromkeys(wanted, "missing in the response")
     for topic in answer.topics:
         for part in topic.partitions:
             partition = TopicPartition(topic.name, part.partition_index)
             if left.pop(partition, None) is None:
-                continue  # not asked for, or told already
+                continue  # not requested, or a duplicate
             if part.error_code:
                 answers.refused[partition] = part.error_code
             else:
@@ -178,21 +183,21 @@ def _take(answer: Any, wanted: Iterable[TopicPartition], metadata: ClusterMetada
     answers.unanswered |= left
 
 
-# -- asking a few times -----------------------------------------------------------------------------
+# -- a few requests -------------------------------------------------------------------------------
 
 
 @attrs.frozen(slots=True)
 class LogOffsets:
-    """The offsets that could be told, and why the others could not."""
+    """Offsets that were found, and the reasons for missing ones."""
 
     found: Mapping[TopicPartition, int]
     missing: Mapping[TopicPartition, str] = attrs.field(factory=dict)
 
 
 class LogOffsetReader:
-    """Asks the leaders of partitions, and again with fresh metadata where that may help.
+    """Lookup with the leaders of partitions, retried with fresh metadata if that may help.
 
-    The log's end is the high watermark, as for a consumer that reads uncommitted, unless another level is asked for.
+    The log's end is the high watermark, as for a consumer that reads uncommitted, unless another level is requested.
     """
 
     def __init__(self, pool: BrokerPool, metadata: MetadataRefresher, config: Config, observer: Observer) -> None:
@@ -209,10 +214,14 @@ class LogOffsetReader:
         timestamp: int,
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> LogOffsets:
-        """The first offset at or after `timestamp` (milliseconds, LOG_START or LOG_END); NO_SUCH_OFFSET if none is.
+        """Return the first offset at or after `timestamp`, or NO_SUCH_OFFSET.
 
-        What cannot be told is asked for again a few times: an election is over by then, and a dead broker is not
-        waited for.
+        Failed lookups are retried a few times: an election is over by then, and a dead broker is not waited for.
+
+        Args:
+            partitions: The logs.
+            timestamp: Milliseconds since 1970, LOG_START or LOG_END.
+            isolation_level: Determines the end of the log.
         """
         found: dict[TopicPartition, int] = {}
         missing: dict[TopicPartition, str] = {}
@@ -239,7 +248,7 @@ class LogOffsetReader:
         missing: dict[TopicPartition, str],
         isolation_level: IsolationLevel,
     ) -> dict[TopicPartition, str]:
-        """Fill `found`, and `missing` with what is hopeless; what to ask for again, and why."""
+        """Fill `found`, and `missing` for permanent failures. Return the causes of the failures to retry."""
         metadata = self._metadata.current
         known = {partition: at for partition, at in wanted.items() if metadata.partition(partition) is not None}
         missing |= {partition: "no such partition" for partition in wanted if partition not in known}

@@ -1,10 +1,9 @@
-"""Keeps `ClusterMetadata` fresh: on demand, and when it has grown old. One task owns it; everyone may read it.
+"""Refresh of `ClusterMetadata`, on demand and by age. One task owns it; everyone may read it.
 
-The brokers take turns (`broker_rotation.py`), and one answer takes nothing back (`protocol/metadata_merger.py`): a
-broker that lags behind the others neither holds up news nor undoes them.
-
-A refresh that fails is tried again with backoff and said to the observer; it never replaces what is known (a
-failed look-up is not a change). One that is refused for who we are is tried again when it is asked for, or old.
+The brokers take turns (`broker_rotation.py`), and one response takes nothing back (`protocol/metadata_merger.py`): a
+broker that lags behind neither delays news nor undoes it. A failed refresh is retried with backoff and reported to the
+observer; it never replaces what is known (a failed lookup is not a change). A refresh that fails in authentication is
+retried on demand, or by age.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from sarameya.protocol.metadata_merger import CONFIRMATIONS, MetadataMerger
 
 
 class MetadataRefresher:
-    """`current` is the newest metadata; `refresh()` waits for a newer one."""
+    """Holder of the newest metadata, `current`; `refresh()` waits for newer."""
 
     def __init__(self, pool: BrokerPool, config: Config, observer: Observer, backoff: Backoff | None = None) -> None:
         self._pool = pool
         self._config = config
         self._observer = observer
-        # Without bounds: this task serves whoever asks, for as long as anybody may; askers have bounds of their own.
+        # Without bounds: this task serves all callers, as long as there may be any; callers have bounds of their own.
         self._backoff = attrs.evolve(backoff or Backoff.of(config), max_attempts=math.inf, max_seconds=math.inf)
         self._merger = MetadataMerger()
         self._topics: set[str] = set()
@@ -50,42 +49,45 @@ class MetadataRefresher:
         return self._merger.current
 
     def follow(self, topics: Iterable[str]) -> None:
-        """From now on look these topics up too."""
+        """Include these topics from now on."""
         self._topics.update(topics)
 
     def follow_all(self, wanted: bool = True) -> None:
-        """From now on look all topics up, as who subscribes by a pattern needs; or no longer."""
+        """Include all topics from now on, for subscriptions by pattern; or stop that."""
         self._all_topics = wanted
 
     def request_refresh(self) -> None:
-        """Ask for a refresh without waiting for it; many askers share one."""
+        """Request a refresh without waiting for it; several callers share one."""
         self._wanted.set()
 
     async def refresh(self) -> ClusterMetadata:
-        """Metadata newer than this call. Retries until it is had; bound it with a cancel scope."""
-        # A refresh on its way may have been sent before whatever the caller has just learnt.
+        """Return metadata newer than this call. Retries until then; bound it with a cancel scope."""
+        # A refresh in flight may have been sent before the event that the caller has just learnt.
         self._wanted.set()
         refreshed = self._refreshed
         await refreshed.wait()
         return self.current
 
     async def next(self) -> ClusterMetadata:
-        """The next metadata that comes, whoever has asked for it; asks for none."""
+        """Return the next metadata that arrives, without a request for it."""
         await self._updated.wait()
         return self.current
 
     async def reach_cluster(self, topics: Iterable[str]) -> ClusterMetadata:
-        """Metadata in which every one of `topics` has its partitions; `Config.bootstrap_timeout` seconds at most.
+        """Return metadata in which all `topics` have partitions, within `Config.bootstrap_timeout` seconds.
 
-        A topic that is missing may be about to be created: it is looked up again, which observers are told. Raises
-        ConnectError, with the last cause, if no broker answered in that time, TokenError if there was nothing to show
-        one, UnknownTopicError (or the topic's own error) if a topic is still unknown at its end, and at once
-        AuthenticationError where a broker does not take us.
+        A missing topic may be about to be created: the lookup is retried, visibly to observers.
+
+        Raises:
+            ConnectError: No broker answered in that time; names the last cause.
+            TokenError: No credentials were available.
+            UnknownTopicError: A topic is still unknown at the end (or another error of that topic).
+            AuthenticationError: A broker refuses this client. Raised at once.
         """
         wanted = tuple(topics)
         self.follow(wanted)
         seen = False
-        retries = Retries("look-up of topics", self._backoff, self._observer, kind="topics")
+        retries = Retries("lookup of topics", self._backoff, self._observer, kind="topics")
         with self._pool.until_refused(), trio.move_on_after(self._config.bootstrap_timeout):
             while True:
                 metadata = await self.refresh()
@@ -107,21 +109,21 @@ class MetadataRefresher:
         return self.current
 
     async def run(self) -> None:
-        """Refresh when asked, and every `Config.metadata_max_age` seconds. Runs until cancelled."""
+        """Refresh on demand, and every `Config.metadata_max_age` seconds. Runs until cancelled."""
         waiting: list[trio.Event] = []
         refusals = 0
         while True:
             with trio.move_on_after(self._config.metadata_max_age):
                 await self._wanted.wait()
             self._wanted = trio.Event()
-            # Whoever asks from here on wants metadata newer than what this round brings.
+            # Requests from here on need metadata newer than the result of this round.
             waiting = [event for event in (*waiting, self._refreshed) if event.statistics().tasks_waiting]
             self._refreshed = trio.Event()
             try:
                 await self._refresh_until_had()
             except AuthenticationError as error:
-                # Who owns the pool has heard of it (`BrokerPool.refusals`), and mostly ends us, with one line. If not,
-                # this is of no use until somebody asks again, who may know better.
+                # The pool's owner is notified (`BrokerPool.refusals`) and usually ends this task, with one line. If
+                # not, retries are useless until the next request, which may know better.
                 self._last_error = error
                 refusals += 1
                 with trio.move_on_after(self._backoff.delay(1)):
@@ -137,13 +139,13 @@ class MetadataRefresher:
             self._updated = trio.Event()
 
     async def _refresh_until_had(self) -> None:
-        """Raises AuthenticationError, which no other try would mend."""
+        """Refresh with retries. Raises AuthenticationError, which no retry would mend."""
         retries = Retries("metadata", self._backoff, self._observer, kind="metadata")
         while True:
             try:
                 await self._ask()
                 for _ in range(CONFIRMATIONS - 1):
-                    if self._merger.has_doubts:  # the next broker confirms or denies
+                    if self._merger.has_doubts:  # the next broker confirms or denies it
                         await self._ask()
             except AuthenticationError:
                 raise
@@ -155,7 +157,7 @@ class MetadataRefresher:
                 return
 
     async def _ask(self) -> None:
-        """One look-up. Raises ConnectError, or ProtocolError where the answer cannot be true."""
+        """Send one request. Raises ConnectError, or ProtocolError if the response cannot be true."""
         asks_for_all = self._all_topics
         # Null means all of them, an empty list none.
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(self._topics)]
@@ -168,10 +170,10 @@ class MetadataRefresher:
         )
         told = from_response(answer)
         if not told.brokers:
-            # As a broker says that has just started; taken for true it would leave us nobody to ask.
-            raise ProtocolError("the answer to a Metadata request names no broker")
+            # A broker that has just started returns this; accepted, it would leave no broker to ask.
+            raise ProtocolError("the response to a Metadata request contains no broker")
         self._merger.merge(attrs.evolve(told, has_all_topics=asks_for_all))
 
 
 _NEVER_APPEARS = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
-"""Errors that waiting does not mend, unlike a topic that somebody is about to create."""
+"""Errors that waiting does not mend, unlike a topic that is about to be created."""

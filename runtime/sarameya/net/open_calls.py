@@ -1,4 +1,4 @@
-"""Calls that wait for an answer, and would wait for ever once whoever gives it is closed."""
+"""Pending calls that would wait for ever after the object that answers them is closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trio
 
 
 class OpenCalls:
-    """All that wait; `closed` is what they are told when they are ended."""
+    """Pending calls. `closed` is the message of the error that ends them."""
 
     def __init__(self, closed: str) -> None:
         self._closed = closed
@@ -17,7 +17,7 @@ class OpenCalls:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """For one that waits inside. Raises RuntimeError if all is closed meanwhile."""
+        """Run a block that waits. Raises RuntimeError if `close` is called meanwhile."""
         with trio.CancelScope() as scope:
             self._scopes.add(scope)
             try:
@@ -28,6 +28,6 @@ class OpenCalls:
             raise RuntimeError(self._closed)
 
     def close(self) -> None:
-        """End those that wait now."""
+        """End all pending calls."""
         for scope in self._scopes:
             scope.cancel()

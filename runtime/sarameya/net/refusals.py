@@ -1,8 +1,7 @@
-"""Brokers that do not take us, or are not shown to be who they should be: who hears of it, and for how long they are
-not asked again.
+"""Authentication failures of brokers, in either direction: notification, and a wait before the next attempt.
 
-Trying the same again cannot help, and locks accounts where it goes on for long. Whoever asks all the same is given the
-last answer, until that has grown old: by a backoff, since passwords and certificates are put right while clients run.
+A retry of the same cannot help, and repeated ones lock accounts. Until the wait is over, attempts get the last error.
+The wait is a backoff, since passwords and certificates are corrected while clients run.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sarameya.errors import AuthenticationError
 from sarameya.protocol.backoff import Backoff
 
 LONGEST = 30.0
-"""Seconds that a refusal is good for, at most."""
+"""Seconds for which a refusal is remembered, at most."""
 
 
 @attrs.frozen(slots=True)
@@ -29,7 +28,7 @@ class _Refusal:
 
 
 class Refusals:
-    """Those of a pool's brokers, by address."""
+    """Refusals of a pool's brokers, by address."""
 
     def __init__(self, config: Config) -> None:
         self._backoff = attrs.evolve(Backoff.of(config), maximum=max(config.retry_backoff_max, LONGEST))
@@ -38,7 +37,7 @@ class Refusals:
 
     @contextmanager
     def listening(self, told: Callable[[AuthenticationError], None]) -> Iterator[None]:
-        """For the length of a block, tell of each refusal, also of those that are told again."""
+        """Call `told` during a block with each refusal, including remembered ones."""
         self._listeners.append(told)
         try:
             yield
@@ -47,7 +46,7 @@ class Refusals:
 
     @contextmanager
     def connecting(self, address: str) -> Iterator[None]:
-        """A block that connects to a broker. Raises AuthenticationError where it has just refused us."""
+        """Run a block that connects to a broker. Raises AuthenticationError if it has just refused us."""
         last = self._last.get(address)
         if last is not None and trio.current_time() < last.until:
             raise last.error.again()
@@ -59,14 +58,14 @@ class Refusals:
         self._last.pop(address, None)
 
     def remember(self, address: str, error: AuthenticationError) -> None:
-        """A broker has refused us."""
+        """Remember that a broker has refused us."""
         now = trio.current_time()
         last = self._last.get(address)
-        if last is None or last.until <= now:  # and it is not the same, told twice
+        if last is None or last.until <= now:  # otherwise it is the same refusal, reported twice
             times = 1 if last is None else last.times + 1
             self._last[address] = _Refusal(error, times, now + self._backoff.delay(times))
 
     def tell(self, error: AuthenticationError) -> None:
-        """Have those who listen hear of it."""
+        """Notify the listeners."""
         for told in tuple(self._listeners):
             told(error)

@@ -1,4 +1,4 @@
-"""Trying the same again: one wait between two tries, by the one backoff, and visible to observers."""
+"""Retry delays: one wait between two attempts, by the common backoff, and visible to observers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sarameya.protocol.backoff import Attempts, Backoff
 
 
 class Retries:
-    """The tries of one thing (`what`, in words, and its `kind`); make one for each time that it is wanted."""
+    """Attempts of one operation (`what`, in words, and its `kind`). Make a new one for each operation."""
 
     def __init__(self, what: str, backoff: Backoff, observer: Observer, *, kind: str) -> None:
         self._what = what
@@ -20,9 +20,13 @@ class Retries:
         self._attempts: Attempts | None = None
 
     async def wait(self, cause: str) -> None:
-        """The last try failed for `cause`: tell it, and wait before the next one.
+        """Report the failure of the last attempt, and wait before the next one.
 
-        Raises RetriesExhaustedError where the options allow no further one.
+        Args:
+            cause: Reason of the failure.
+
+        Raises:
+            RetriesExhaustedError: The options allow no further attempt.
         """
         now = trio.current_time()
         attempts = self._attempts.again(cause) if self._attempts else Attempts.first(now, cause)

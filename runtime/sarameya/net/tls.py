@@ -1,8 +1,7 @@
-"""TLS: brokers are known by their certificates, and this client by its own where it has one.
+"""TLS: certificates identify brokers and, if configured, this client.
 
-Owns the context that connections are made with, and so the files that it comes from: who renews a certificate puts
-another into its place, and the next connection is made with what stands there then. Also what goes wrong in TLS's own
-words (OpenSSL's), said in ours.
+Owns the SSL context of the connections, and so the certificate files: when a file is replaced, the next connection uses
+the new one. Also translates OpenSSL's errors into messages with advice.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _Signature = tuple[tuple[int, ...] | None, ...]
 
 
 async def secured(transport: Transport, config: Config, observer: Observer) -> Transport:
-    """`transport`, with TLS over it where the options ask for that. Raises ConfigError for files that cannot be."""
+    """Wrap `transport` in TLS if the options require it. Raises ConfigError for unusable files."""
     if not speaks_tls(config) or isinstance(transport, TlsTransport):
         return transport
     contexts = TlsContexts(config, observer)
-    await contexts.current()  # what is wrong with them is said before there is anything to give up
+    await contexts.current()  # report faults before there is anything to revoke
     return TlsTransport(transport, contexts)
 
 
@@ -42,10 +41,10 @@ class TlsTransport:
         self._contexts = contexts
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
-        """Raises OSError where nobody answers, TlsError where who answers is not to be spoken to."""
+        """Connect. Raises OSError if nobody answers, TlsError if the peer cannot be trusted."""
         context = await self._contexts.current()
         stream = await self._transport.connect(host, port)
-        # Kafka's brokers close without a word of TLS's, as HTTPS servers do.
+        # Kafka's brokers close without TLS's closing alert, as HTTPS servers do.
         tls = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
         try:
             await tls.do_handshake()
@@ -56,13 +55,13 @@ class TlsTransport:
             if (told := tls_error(f"{host}:{port}", error)) is not None:
                 raise told from error
             raise ConnectionResetError(
-                "the connection ended in the TLS handshake; has this port a TLS listener?"
+                "the connection ended in the TLS handshake; does this port have a TLS listener?"
             ) from error
         return tls
 
 
 class TlsContexts:
-    """The context of the files as they are."""
+    """SSL context of the present files."""
 
     def __init__(self, config: Config, observer: Observer) -> None:
         self._config = config
@@ -73,8 +72,11 @@ class TlsContexts:
         self._looking = trio.Lock()
 
     async def current(self) -> ssl.SSLContext:
-        """Looks at the files, and reads them where they have changed. What cannot be used then is told to the observer,
-        and what was there before stays. Raises ConfigError where there was nothing."""
+        """Return the context, read again if the files have changed.
+
+        Unusable new files are reported to the observer, and the old context stays. Raises ConfigError if there is none
+        yet.
+        """
         async with self._looking:
             seen = await trio.to_thread.run_sync(_signature, self._files)
             if self._context is not None and seen == self._seen:
@@ -90,13 +92,13 @@ class TlsContexts:
                 return self._context
             if self._context is not None:
                 self._observer(TlsFilesRenewed(self._files))
-            # If a file has changed since it was looked at, it is read once more.
+            # If a file has changed since the check, it is read once more.
             self._context, self._seen = context, seen
             return context
 
 
 def _signature(files: tuple[str, ...]) -> _Signature:
-    """What is different once one of them was written, or another one was put into its place."""
+    """Return a value that changes when one of the files is written or replaced."""
     return tuple(_signature_of(file) for file in files)
 
 
@@ -109,12 +111,12 @@ def _signature_of(file: str) -> tuple[int, ...] | None:
 
 
 def make_context(config: Config) -> ssl.SSLContext:
-    """The context of the files that the options name. Blocking. Raises ConfigError, which names the option."""
+    """Make a context of the configured files. Blocking. Raises ConfigError, which names the option."""
     try:
         context = ssl.create_default_context(cafile=config.tls_ca_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError("tls_ca_file", config.tls_ca_file, _unusable(error, "certificates")) from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the system's OpenSSL has for its least
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the minimum of the system's OpenSSL is
     context.check_hostname = config.tls_check_hostname
     if config.tls_cert_file is not None:
         _identify(context, config)
@@ -125,14 +127,14 @@ def _identify(context: ssl.SSLContext, config: Config) -> None:
     password = config.tls_key_password
     was_asked = False
 
-    # A function: without, OpenSSL asks on the terminal for the password of a key that is encrypted.
+    # A function: otherwise OpenSSL asks on the terminal for the password of an encrypted key.
     def tell() -> str:
         nonlocal was_asked
         was_asked = True
         return "" if password is None else password.reveal()
 
     assert config.tls_cert_file is not None
-    # Looked at before, for OpenSSL does not say which of the two it cannot read.
+    # Checked first, since OpenSSL does not say which of the two it cannot read.
     for name in ("tls_cert_file", "tls_key_file"):
         if (file := getattr(config, name)) is not None:
             try:
@@ -148,7 +150,7 @@ def _identify(context: ssl.SSLContext, config: Config) -> None:
             raise ConfigError("tls_key_password", password, "does not decrypt the key") from None
         if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
             name = "tls_cert_file" if config.tls_key_file is None else "tls_key_file"
-            raise ConfigError(name, getattr(config, name), "has a key that is not the certificate's") from None
+            raise ConfigError(name, getattr(config, name), "has a key that does not match the certificate") from None
         raise ConfigError(
             "tls_cert_file",
             config.tls_cert_file,
@@ -162,19 +164,19 @@ def _unusable(error: OSError, what: str) -> str:
     return f"cannot be read: {error.strerror}"
 
 
-# -- what goes wrong -----------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 _UNKNOWN_CA: Final = (2, 18, 19, 20, 21)
-"""OpenSSL's verify codes (X509_V_ERR_...): a certificate signed by itself, or by nobody whom we know."""
+"""OpenSSL's verify codes (X509_V_ERR_...) of certificates that are self-signed, or signed by an unknown CA."""
 
 _VERIFY: Mapping[int, tuple[str, str]] = {
-    9: ("the broker's certificate is not valid yet", "is one of the two clocks wrong?"),
+    9: ("the broker's certificate is not valid yet", "check both clocks"),
     10: (
         "the broker's certificate, or one that has signed it, has expired",
         "renew it, on the broker or in tls_ca_file",
     ),
     **dict.fromkeys(
-        _UNKNOWN_CA, ("nobody whom we trust has signed the broker's certificate", "set tls_ca_file to its CA's")
+        _UNKNOWN_CA, ("no trusted CA has signed the broker's certificate", "set tls_ca_file to its CA's certificate")
     ),
     62: (
         "the broker's certificate is for another host",
@@ -189,44 +191,49 @@ _VERIFY: Mapping[int, tuple[str, str]] = {
 _OURS = "set tls_cert_file (and tls_key_file) to a certificate that the broker's truststore knows"
 _REASONS: Mapping[str, tuple[str, str]] = {
     "WRONG_VERSION_NUMBER": (
-        "it does not speak TLS",
+        "the peer does not speak TLS",
         "give the port of its TLS listener, or set security_protocol to what this one speaks",
     ),
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": ("it asks for a client certificate", _OURS),
-    "SSLV3_ALERT_BAD_CERTIFICATE": ("it asks for a client certificate, and takes none or not ours", _OURS),
-    # Which is all that Kafka's brokers say of one that has expired.
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": ("the broker requires a client certificate", _OURS),
+    "SSLV3_ALERT_BAD_CERTIFICATE": ("the broker requires a client certificate, and got none or refused ours", _OURS),
+    # Kafka's brokers report an expired one in this way, too.
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": (
-        "it does not take our certificate",
-        f"look whether it has expired, and renew it then, or {_OURS}",
+        "the broker refuses our certificate",
+        f"renew it if it has expired, or {_OURS}",
     ),
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": ("our certificate has expired", "renew the one in tls_cert_file"),
     "SSLV3_ALERT_CERTIFICATE_REVOKED": ("our certificate was revoked", _OURS),
-    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": ("it does not take our kind of certificate", _OURS),
-    "TLSV1_ALERT_UNKNOWN_CA": ("it does not know who has signed our certificate", _OURS),
-    "TLSV1_ALERT_ACCESS_DENIED": ("it denies us access", _OURS),
-    "TLSV1_ALERT_DECRYPT_ERROR": ("it cannot verify our certificate", _OURS),
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": ("the broker does not support our type of certificate", _OURS),
+    "TLSV1_ALERT_UNKNOWN_CA": ("the broker does not know the CA of our certificate", _OURS),
+    "TLSV1_ALERT_ACCESS_DENIED": ("the broker denies us access", _OURS),
+    "TLSV1_ALERT_DECRYPT_ERROR": ("the broker cannot verify our certificate", _OURS),
     **dict.fromkeys(
         ("SSLV3_ALERT_HANDSHAKE_FAILURE", "NO_SHARED_CIPHER"),
         (
-            "it does not agree on how to encrypt, or asks for a client certificate",
-            f"look at ssl.cipher.suites there; {_OURS}",
+            "there is no common cipher, or the broker requires a client certificate",
+            f"check the broker's ssl.cipher.suites; {_OURS}",
         ),
     ),
     **dict.fromkeys(
         ("TLSV1_ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"),
-        ("it speaks other versions of TLS only", "look at ssl.enabled.protocols there; here it is TLS 1.2 and newer"),
+        (
+            "the broker supports other versions of TLS only",
+            "check its ssl.enabled.protocols; this client supports TLS 1.2 and newer",
+        ),
     ),
 }
-"""By OpenSSL's reasons; its ALERTs are what the peer has told."""
+"""Message and advice by OpenSSL's reason; ALERTs come from the peer."""
 
 
 def tls_error(address: str, error: BaseException) -> TlsError | None:
-    """What a stream's end says of certificates and the like; None where it has just ended."""
+    """Return the TLS error behind the end of a stream, or None if the stream has just ended."""
     found: BaseException | None = error
     while found is not None and not isinstance(found, ssl.SSLError):
         found = found.__cause__
     if isinstance(found, ssl.SSLCertVerificationError):
-        problem, remedy = _VERIFY.get(found.verify_code, (f"its certificate is no good: {found.verify_message}", ""))
+        problem, remedy = _VERIFY.get(
+            found.verify_code, (f"the broker's certificate is invalid: {found.verify_message}", "")
+        )
         return TlsError(address, problem, remedy)
     if found is None or found.reason not in _REASONS:
         return None

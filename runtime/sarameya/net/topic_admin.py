@@ -1,6 +1,6 @@
-"""What an administrator asks a cluster about its topics, and has it do to them.
+"""Admin client for topics.
 
-Changes go to the controller, and are sent once: an answer that was lost says nothing of what was done.
+Changes go to the controller, and are sent once: after a lost response nobody knows whether they were made.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from sarameya.net.retries import Retries
 from sarameya.protocol.described_topics import DescribedTopic, described_topic, own_settings
 
 BY_DEFAULT = -1
-"""As many partitions, or copies, as the brokers' own setting says."""
+"""Number of partitions, or replicas, by the brokers' own setting."""
 
 _TOPIC = 2
-"""The type of resource, in DescribeConfigs."""
+"""Type of resource in DescribeConfigs."""
 
 _PASSING = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
-"""Nothing was done, and a little later it may be."""
+"""Error codes after which nothing was done, and a retry may succeed."""
 
-_NO_TOPIC = "`sarameya topics list` shows which there are"
+_NO_TOPIC = "`sarameya topics list` shows the existing ones"
 
 _ADVICE: Mapping[ErrorCode, str] = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "`sarameya topics describe` shows it",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -, and is not . or ..",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "there must be as many brokers as copies",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there must be at least as many brokers as replicas",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _NO_TOPIC,
     ErrorCode.TOPIC_DELETION_DISABLED: "set delete.topic.enable on the brokers",
 }
@@ -54,21 +54,21 @@ T = TypeVar("T")
 
 
 class TopicAdmin(ClusterAdmin):
-    """Looks at topics, makes, grows and deletes them: `async with TopicAdmin(servers, config, observer)`.
+    """Descriptions of topics, and their creation, growth and deletion.
 
-    It raises what every ClusterAdmin does, and for topics TopicError, TopicExistsError, UnknownTopicError and
-    TopicAuthorizationError, which names the ACL.
+    Use it as `async with TopicAdmin(servers, config, observer)`. Raises as every ClusterAdmin does, and TopicError,
+    TopicExistsError, UnknownTopicError and TopicAuthorizationError, which names the ACL.
     """
 
-    # -- looking ------------------------------------------------------------------------------------
+    # -- descriptions --------------------------------------------------------------------------------
 
     async def list_topics(self) -> list[DescribedTopic]:
-        """Every topic that this principal may see, by name, those that Kafka keeps for itself among them."""
+        """Return every topic that this principal may see, by name, including Kafka's internal ones."""
         answer = await self._describe(None)
         return sorted((described_topic(row) for row in answer.topics if not row.error_code), key=lambda t: t.name)
 
     async def describe(self, topics: Iterable[str]) -> list[DescribedTopic]:
-        """These topics, in order. Raises UnknownTopicError."""
+        """Return these topics, in order. Raises UnknownTopicError."""
         found, refused = await self.describe_those_there(topics)
         for error in refused.values():
             raise error
@@ -77,7 +77,7 @@ class TopicAdmin(ClusterAdmin):
     async def describe_those_there(
         self, topics: Iterable[str]
     ) -> tuple[list[DescribedTopic], dict[str, SarameyaError]]:
-        """Those of these topics that there are, in order, and why the others are not told of, by name."""
+        """Return the existing ones of these topics, in order, and the errors of the others, by name."""
         names = list(dict.fromkeys(topics))
         rows = {row.name: row for row in (await self._describe(names)).topics}
         found: list[DescribedTopic] = []
@@ -93,8 +93,10 @@ class TopicAdmin(ClusterAdmin):
         return found, refused
 
     async def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str | None]]:
-        """What is set for these topics themselves, by Kafka's names; all else is as the brokers have it. None for what
-        may not be shown."""
+        """Return the settings of the topics themselves, by Kafka's names; None for sensitive values.
+
+        Settings that are absent have the brokers' values.
+        """
         row = DescribeConfigsRequest.DescribeConfigsResource
         answer = await self._pool.request_any(
             DescribeConfigsRequest,
@@ -106,7 +108,7 @@ class TopicAdmin(ClusterAdmin):
             _raise_if(result.error_code, result.resource_name, result.error_message, "DESCRIBE_CONFIGS")
         return {result.resource_name: own_settings(result) for result in answer.results}
 
-    # -- changing -----------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------
 
     async def create(
         self,
@@ -115,7 +117,7 @@ class TopicAdmin(ClusterAdmin):
         replication_factor: int = BY_DEFAULT,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic. Raises TopicExistsError, and TopicError for what it cannot be like."""
+        """Create a topic. Raises TopicExistsError, and TopicError for invalid settings."""
         row = CreateTopicsRequest.CreatableTopic
         wanted = row(
             name=topic,
@@ -129,7 +131,7 @@ class TopicAdmin(ClusterAdmin):
         )
 
     async def grow(self, topic: str, partitions: int) -> None:
-        """Have so many partitions in all (KIP-195), which are more than there are. Raises TopicError."""
+        """Increase the number of partitions to `partitions` (KIP-195). Raises TopicError."""
         row = CreatePartitionsRequest.CreatePartitionsTopic
         wanted = row(name=topic, count=partitions, assignments=None)
         await self._change(
@@ -137,7 +139,7 @@ class TopicAdmin(ClusterAdmin):
         )
 
     async def delete(self, topic: str) -> None:
-        """Delete a topic with all that is in it. Raises UnknownTopicError, TopicError."""
+        """Delete a topic with all its records. Raises UnknownTopicError, TopicError."""
         await self._change(topic, "DELETE", lambda answer: answer.responses, DeleteTopicsRequest, topic_names=[topic])
 
     async def _change(
@@ -175,19 +177,19 @@ class TopicAdmin(ClusterAdmin):
 
 def _named(rows: Mapping[str, Any], topic: str) -> Any:
     if topic not in rows:
-        raise ProtocolError(f"the answer leaves out topic {topic!r}, which was asked for")
+        raise ProtocolError(f"the response does not contain the requested topic {topic!r}")
     return rows[topic]
 
 
 def _raise_if(code: int, topic: str, told: str | None, operation: str) -> None:
-    """Raise what a broker's code means for a topic; `told` are its own words, `operation` is what the ACL is for."""
+    """Raise the error of a broker's code, if any. `told` is its message, `operation` that of the missing ACL."""
     if not code:
         return
     known, context = ErrorCode.of(code), f"topic {topic!r}"
     advice = "; ".join(filter(None, ((told or "").rstrip(" ."), _ADVICE.get(known, ""))))
     match known:
         case ErrorCode.TOPIC_AUTHORIZATION_FAILED | ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            needed = f"it takes the ACL {operation} on the topic{' or on the cluster' * (operation == 'CREATE')}"
+            needed = f"it needs the ACL {operation} on the topic{' or on the cluster' * (operation == 'CREATE')}"
             raise TopicAuthorizationError(code, context, needed)
         case ErrorCode.TOPIC_ALREADY_EXISTS:
             raise TopicExistsError(code, context, advice)

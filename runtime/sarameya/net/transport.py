@@ -1,4 +1,4 @@
-"""How a byte stream to a broker is opened. TCP here; tests bring in-memory streams of the same shape."""
+"""Byte streams to brokers: TCP. Tests use in-memory streams with the same interface."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Protocol
 import trio
 
 _WORTH_A_WAKE = 2**20
-"""Bytes. A broker's large answer comes in pieces of 64 KiB; waking for each takes a twentieth of all time."""
+"""Bytes. A large response comes in pieces of 64 KiB, and a wakeup for each takes a twentieth of all time."""
 
 
 _SOCKETS_ARE_FILES = os.name == "posix"
-"""So that one call of the kernel's does what takes trio, which is ready for everything, many steps."""
+"""True if one system call does the work of many steps in trio, which is prepared for everything."""
 
 
 class Transport(Protocol):
-    """Opens streams. Raises OSError where nobody answers at the address."""
+    """Opener of streams."""
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
-        """A stream of bytes to this address; raises OSError, or a SarameyaError, where there is none."""
+        """Connect to this address. Raises OSError, or a SarameyaError, if that fails."""
         ...
 
 
@@ -31,42 +31,50 @@ class TcpTransport:
     """Plain TCP, with trio's happy eyeballs."""
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
-        """To the first of the host's addresses that answers; raises OSError where none does."""
+        """Connect to the first address of the host that answers. Raises OSError if none does."""
         return await trio.open_tcp_stream(host, port)
 
 
 def why_not_connected(error: BaseException) -> str:
-    """What went wrong, without Python's wrapping, and trio's: it reports all attempts to connect as one group, each
-    with its address, and what TLS says as the cause of a broken stream."""
+    """Return the cause without the wrapping of Python and trio.
+
+    trio reports all attempts to connect as one group, each with its address, and TLS errors as the cause of a broken
+    stream.
+    """
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup):
         return "; ".join(sorted({why_not_connected(attempt) for attempt in cause.exceptions}))
     if isinstance(error, trio.BrokenResourceError) and cause is not None:
         return why_not_connected(cause)
-    # TLS has numbers of its own, which are not the system's.
+    # TLS errors have numbers of their own, which are not the system's.
     if not isinstance(error, OSError) or isinstance(error, ssl.SSLError) or error.errno is None:
         return str(error) or type(error).__name__
-    # Names that are not found have numbers of their own, below 0.
+    # Name resolution errors have numbers of their own, below 0.
     return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
 
 
 Receive = Callable[[memoryview, int], Awaitable[int]]
-"""Receives bytes into a buffer: at least one, as many as it takes; none at the stream's end. The second argument is how
-many are sure to come: none of them is of any use alone, and a stream may wait for many of them together."""
+"""Receives bytes into a buffer: at least one, or none at the stream's end.
+
+The second argument is the number of bytes that are certain to come. None of them is of use alone, so a stream may wait
+for many of them together.
+"""
 
 
 def receiver(stream: trio.abc.ReceiveStream) -> Receive:
-    """How bytes of the stream are received. Raises as the stream does, and OSError."""
+    """Return the function that receives bytes of the stream. It raises as the stream does, and OSError."""
     return _SocketReceiver(stream.socket) if isinstance(stream, trio.SocketStream) else _StreamReceiver(stream)
 
 
 SendNow = Callable[[bytes], int]
-"""Sends as much of it as can be sent without waiting: how many bytes that is. Only while nobody else sends. Never
-raises: what keeps it from sending, whoever sends next meets again."""
+"""Sends as many bytes as possible without waiting, and returns their number.
+
+Only for times when nobody else sends. Never raises: the next regular send meets the same error.
+"""
 
 
 def sender_now(stream: trio.abc.SendStream) -> SendNow:
-    """How bytes are sent at once, where the stream can do that."""
+    """Return the function that sends bytes at once; it sends none if the stream cannot do that."""
     if not isinstance(stream, trio.SocketStream) or not _SOCKETS_ARE_FILES:
         return lambda data: 0
     descriptor = stream.socket.fileno
@@ -91,10 +99,10 @@ class _StreamReceiver:
 
 
 class _SocketReceiver:
-    """Straight from the kernel into the buffer, and not in small pieces, each of which would wake the task: the kernel
-    is told how many bytes are worth it (SO_RCVLOWAT).
+    """Receiver straight from the kernel into the buffer.
 
-    It waits before it asks: a small answer's reader would ask in vain each time, which is slow to find out.
+    Small pieces would each wake the task, so the kernel gets the number of bytes that are worth it (SO_RCVLOWAT). It
+    waits before it reads: a read without data is slow, and would happen for each small response.
     """
 
     def __init__(self, socket: trio.socket.SocketType) -> None:
@@ -105,7 +113,7 @@ class _SocketReceiver:
         worth_it = min(awaited, len(buffer), _WORTH_A_WAKE)
         if worth_it != self._worth_it:
             self._worth_it = worth_it
-            with suppress(OSError):  # where this is not to be had, it is woken more often
+            with suppress(OSError):  # without this option the task is woken more often
                 self._socket.setsockopt(SOL_SOCKET, SO_RCVLOWAT, worth_it)
         if not _SOCKETS_ARE_FILES:
             return await self._socket.recv_into(buffer)
@@ -116,4 +124,4 @@ class _SocketReceiver:
             try:
                 return os.readv(descriptor, (buffer,))
             except BlockingIOError:
-                continue  # woken for nothing
+                continue  # a spurious wakeup

@@ -76,7 +76,7 @@ def test_a_member_that_is_left_out_and_a_topic_with_nothing_are_no_fault():
         ({"A": {"orders": (-1,)}}, "orders--1 to member A: there is no such partition"),
         ({"A": {"gone": (0,)}}, "gone-0 to member A: there is no such partition"),
         ({"A": {"returns": (0,)}}, "returns-0 to member A: the member does not subscribe to the topic"),
-        ({"A": {}, "C": {}}, "it assigns to 'C', which is no member of the group"),
+        ({"A": {}, "C": {}}, "it assigns to 'C', which is not a member of the group"),
         (None, "reading that raised AttributeError"),
         ({"A": None}, "reading that raised AttributeError"),
         ({"A": {"orders": 0}}, "reading that raised TypeError"),
@@ -151,7 +151,7 @@ def test_whatever_it_raises_names_it_and_is_the_cause(call):
 
 @pytest.mark.parametrize("call", [call for call in CALLS if "user_data" in call])
 def test_user_data_is_bytes_or_nothing(call):
-    with pytest.raises(AssignorError, match="str back, not bytes or None"):
+    with pytest.raises(AssignorError, match="returned str, not bytes or None"):
         CALLS[call](Fixed("3"))
     assert [CALLS[call](Fixed(data)) for data in (None, b"", b"3")] == [None, b"", b"3"]
 
@@ -190,7 +190,7 @@ class WithoutName(Assignor):
     [
         (RangeAssignor(), "must be a list"),
         ([RangeAssignor], r"is a class: give an instance of it, RangeAssignor\(...\)"),
-        (["range"], "is no instance of a subclass of sarameya.Assignor"),
+        (["range"], "is not an instance of a subclass of sarameya.Assignor"),
         ("range", "is no instance"),
         ([WithoutName()], "`name` must be a non-empty string, not None"),
         ([Nameless()], "`name` must be a non-empty string, not None"),
@@ -198,7 +198,7 @@ class WithoutName(Assignor):
         ([Empty()], "`name` must be a non-empty string"),
         ([Protocolless()], "`protocols` must be"),
         ([RangeAssignor(), RangeAssignor()], "twice"),
-        ([OnlyCooperative(), RangeAssignor()], "no rebalance protocol"),
+        ([OnlyCooperative(), RangeAssignor()], "must all support one rebalance protocol"),
     ],
 )
 def test_what_is_no_assignor_is_a_config_error(assignors, allowed):

@@ -93,7 +93,7 @@ def test_group_without_members_tells_what_waits(end: int, line: str) -> None:
 
 
 def test_rebalancing_group_is_not_judged_by_what_is_not_told() -> None:
-    waiting = member("a", None, problem="not told while the group rebalances")
+    waiting = member("a", None, problem="not known while the group rebalances")
     report = report_of(group(waiting, state="PreparingRebalance"), counts={"orders": 4})
     assert advice(report) == ["the group is rebalancing (PreparingRebalance): look again when it is Stable"]
 

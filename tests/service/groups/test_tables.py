@@ -88,9 +88,9 @@ def test_report_has_the_group_its_partitions_its_members_and_what_to_know() -> N
 
 
 def test_member_that_cannot_be_read_is_shown_with_the_reason() -> None:
-    report = report_of(group(member("a", None, problem="not told while the group rebalances"), state="Stable"))
+    report = report_of(group(member("a", None, problem="not known while the group rebalances"), state="Stable"))
     assert report_text(report).splitlines()[-1] == (
-        "a-id    -         a       /a    -           (not told while the group rebalances)"
+        "a-id    -         a       /a    -           (not known while the group rebalances)"
     )
 
 

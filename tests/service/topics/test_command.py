@@ -129,9 +129,9 @@ async def test_every_command_has_a_document_for_programs(capsys: pytest.CaptureF
             ["describe", "nothing"],
             1,
             "",
-            "topic 'nothing': UNKNOWN_TOPIC_OR_PARTITION (3); `sarameya topics list` shows which there are",
+            "topic 'nothing': UNKNOWN_TOPIC_OR_PARTITION (3); `sarameya topics list` shows the existing ones",
         ),
-        (["delete", "orders", "nothing", "--execute"], 1, "", "`sarameya topics list` shows which there are"),
+        (["delete", "orders", "nothing", "--execute"], 1, "", "`sarameya topics list` shows the existing ones"),
         (["grow", "orders", "--partitions", "1"], 2, "", "must be more than the 1 that topic 'orders' has"),
         (["describe"], 2, "", "name topics, or give --all (see `sarameya topics describe --help`)"),
         (["create", "a", "--partitions", "0"], 2, "", "'0' must be a whole number of at least 1"),
@@ -152,7 +152,7 @@ async def test_what_cannot_be_done_is_a_line_with_the_remedy(
 async def test_topic_that_is_not_there_keeps_nothing_of_others_back(
     names: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refusal = "topic 'nothing': UNKNOWN_TOPIC_OR_PARTITION (3); `sarameya topics list` shows which there are"
+    refusal = "topic 'nothing': UNKNOWN_TOPIC_OR_PARTITION (3); `sarameya topics list` shows the existing ones"
     async with EmbeddedCluster({"orders": 1}) as cluster:
         alone = await topics(cluster, capsys, "describe", "orders")
         shown = await topics(cluster, capsys, "describe", *names)
@@ -171,7 +171,7 @@ async def test_settings_that_may_not_be_seen_are_told_and_all_else_is_shown(caps
         assert outcome.code == 0
         assert "settings  " not in outcome.out
         assert outcome.out.splitlines()[-1] == (
-            "what is set for it is not known: topic 'orders': TOPIC_AUTHORIZATION_FAILED (29); it takes the ACL "
+            "what is set for it is not known: topic 'orders': TOPIC_AUTHORIZATION_FAILED (29); it needs the ACL "
             "DESCRIBE_CONFIGS on the topic"
         )
 
