@@ -177,7 +177,7 @@ def test_empty_instance_id_is_none() -> None:
         ("isolation.level", "x", "as isolation_level = 'x', it must be one of 'read_uncommitted', 'read_committed'"),
         ("group.instance.id", "a b", "as group_instance_id = 'a b', it must be 1 to 249 of the characters 0-9 a-z"),
         ("auto.offset.reset", "by_duration:1h", "as offset_initial = 'by_duration:1h', it must be a duration"),
-        ("partition.assignment.strategy", "my.Assignor", "'my.Assignor' is none of Kafka's assignors (org."),
+        ("partition.assignment.strategy", "my.Assignor", "'my.Assignor' is not one of Kafka's assignors (org."),
         ("partition.assignment.strategy", "", "as rebalance_strategies = (), it must be a non-empty list of 'range'"),
     ],
 )
@@ -208,7 +208,7 @@ def test_none_is_no_value() -> None:
 
 def test_name_near_one_of_librdkafka_s_is_told_both() -> None:
     assert problems_of({"sasl.pasword": "x"}) == [
-        "sasl.pasword = ***: is no property of Kafka's clients; did you mean 'sasl.password'? That is librdkafka's "
+        "sasl.pasword = ***: is not a property of Kafka's clients; did you mean 'sasl.password'? That is librdkafka's "
         "name: Kafka's is 'sasl.jaas.config'"
     ]
 
@@ -230,7 +230,7 @@ def test_all_that_cannot_be_is_told_at_once() -> None:
             "ssl.ca.location": "/ca.pem",
         }
     ) == [
-        "sesion.timeout.ms = '6000': is no property of Kafka's clients; did you mean 'session.timeout.ms'?",
+        "sesion.timeout.ms = '6000': is not a property of Kafka's clients; did you mean 'session.timeout.ms'?",
         "max.poll.records = '500': has no meaning here: nothing polls; max.partition.fetch.bytes and fetch.max.bytes "
         "bound what a handler is given at a time",
         "fetch.min.bytes = '0': as fetch_min_bytes = 0, it must be a whole number from 1 to 2147483647",
@@ -239,7 +239,7 @@ def test_all_that_cannot_be_is_told_at_once() -> None:
         "acks = '1': can only be '-1' or 'all' here: every record is acknowledged by all in-sync replicas",
         "bootstrap.servers = 'a:1': is no option: ConsumerGroup, Consumer and Producer take bootstrap_servers; "
         "ClientProperties has both",
-        "zzz = '': is no property of Kafka's clients",
+        "zzz = '': is not a property of Kafka's clients",
         "session_timeout = '6': is our own name: Config has it; Kafka's is 'session.timeout.ms'",
         "ssl.ca.location = '/ca.pem': is librdkafka's name: Kafka's is 'ssl.truststore.location'",
         "heartbeat.interval.ms: as heartbeat_interval = 3.0, it must be below session_timeout (2)",
@@ -294,10 +294,10 @@ def test_jaas_says_who_we_are(text: str, name: str, password: str) -> None:
         ("alice", "is no JAAS entry"),
         (f"{PLAIN} required username=alice;", "has no password"),
         (f'{PLAIN} required username=alice password="";', "has no password"),
-        (f'{PLAIN} required username="alice" password="x;', 'has options that are no name="value"'),
-        (f"{PLAIN} required username=alice password='x;", 'has options that are no name="value"'),
-        (f'{PLAIN} required username=alice password=x";', 'has options that are no name="value"'),
-        (f"{PLAIN} required username=alice password=x debug=true;", "has debug, which is not known here"),
+        (f'{PLAIN} required username="alice" password="x;', 'has options that are not name="value"'),
+        (f"{PLAIN} required username=alice password='x;", 'has options that are not name="value"'),
+        (f'{PLAIN} required username=alice password=x";', 'has options that are not name="value"'),
+        (f"{PLAIN} required username=alice password=x debug=true;", "has the unknown option debug"),
         (
             "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;",
             "names Krb5LoginModule: leave it out; ",
@@ -310,7 +310,7 @@ def test_jaas_says_who_we_are(text: str, name: str, password: str) -> None:
             "com.example.OurLoginModule required;",
             "names OurLoginModule; PlainLoginModule and ScramLoginModule are known",
         ),
-        ("org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;", "cannot say here what gives"),
+        ("org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;", "cannot name the source of tokens"),
     ],
 )
 def test_jaas_that_says_something_else(text: str, problem: str) -> None:
@@ -329,7 +329,7 @@ def test_password_of_jaas_is_taken_as_it_stands_and_held_as_a_secret(monkeypatch
 def test_jaas_that_does_not_go_with_the_others_is_told_by_its_name() -> None:
     jaas = f'{PLAIN} required username="alice" password="{CANARY}";'
     [problem] = problems_of({"security.protocol": "SSL", JAAS: jaas})
-    assert problem.startswith(f"{JAAS} = ***: as sasl_username = 'alice', it must go with security_protocol")
+    assert problem.startswith(f"{JAAS} = ***: as sasl_username = 'alice', it requires security_protocol")
 
 
 @pytest.mark.parametrize("store", ["keystore", "truststore"])

@@ -67,7 +67,9 @@ async def test_ticket_is_shown_again_while_a_member_consumes(real_kafka_secured:
 
 @pytest.mark.usefixtures("_machine")
 async def test_no_ticket(real_kafka_secured: RealKafka, topic: str) -> None:
-    with pytest.raises(TokenError, match=r"no GSSAPI credentials for localhost:\d+: Kerberos reports: No Kerberos cred"):
+    with pytest.raises(
+        TokenError, match=r"no GSSAPI credentials for localhost:\d+: Kerberos reports: No Kerberos cred"
+    ):
         await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS)
 
 
@@ -81,7 +83,5 @@ async def test_service_that_the_realm_does_not_know(real_kafka_secured: RealKafk
 async def test_service_that_is_another_s(real_kafka_secured: RealKafka, topic: str) -> None:
     """The realm gives a ticket for it, which the broker cannot read."""
     security(real_kafka_secured).realm.keytab(f"other/{HOST_NAME}")
-    with pytest.raises(
-        AuthenticationError, match=r"GSSAPI was refused: .*; check that the broker's keytab is for"
-    ):
+    with pytest.raises(AuthenticationError, match=r"GSSAPI was refused: .*; check that the broker's keytab is for"):
         await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS | {"sasl_kerberos_service": "other"})

@@ -71,7 +71,11 @@ async def test_topic_s_life_on_apache_kafka(real_kafka_any: RealKafka) -> None:
     ("argv", "code", "told"),
     [
         (["create", "topics-there"], 2, "TOPIC_ALREADY_EXISTS (36); Topic 'topics-there' already exists"),
-        (["create", "topics-new", "--replication-factor", "3"], 2, "there must be at least as many brokers as replicas"),
+        (
+            ["create", "topics-new", "--replication-factor", "3"],
+            2,
+            "there must be at least as many brokers as replicas",
+        ),
         (["create", "topics new"], 2, "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -"),
         (["create", "topics-new", "--config", "no.such=1"], 2, "INVALID_CONFIG (40); "),
         (["describe", "topics-nothing"], 1, "`sarameya topics list` shows the existing ones"),

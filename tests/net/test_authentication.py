@@ -152,8 +152,8 @@ class TestTokens:
         options = config("OAUTHBEARER", sasl_token=lambda: "stolen")
         text = await refusal(SaslConfig(tokens={"good": "alice"}), options)
         assert text == (
-            f'{HOST}:9092: OAUTHBEARER was refused: {{"status":"invalid_token"}}; look at what sasl_token gives: '
-            "expired, for another audience or issuer?"
+            f'{HOST}:9092: OAUTHBEARER was refused: {{"status":"invalid_token"}}; check the token from sasl_token: '
+            "is it expired, or for another audience or issuer?"
         )
 
     async def test_source_that_raises_is_asked_again(self) -> None:

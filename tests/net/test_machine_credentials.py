@@ -98,7 +98,9 @@ async def test_broker_takes_it_for_a_time() -> None:
 @pytest.mark.usefixtures("_rich")
 async def test_broker_does_not_take_it() -> None:
     exchange = await begun()
-    with pytest.raises(AuthenticationError, match=r"AWS_MSK_IAM was refused: .*; allow kafka-cluster:Connect for these"):
+    with pytest.raises(
+        AuthenticationError, match=r"AWS_MSK_IAM was refused: .*; allow kafka-cluster:Connect for these"
+    ):
         exchange.authenticated(answer(b"", error=58))
 
 
@@ -110,9 +112,7 @@ async def test_broker_that_says_nothing_has_not_taken_it() -> None:
 
 
 async def test_no_credentials_are_nothing_to_show() -> None:
-    with pytest.raises(
-        TokenError, match=f"no AWS_MSK_IAM credentials for {HOST}:9098: botocore found no credentials"
-    ):
+    with pytest.raises(TokenError, match=f"no AWS_MSK_IAM credentials for {HOST}:9098: botocore found no credentials"):
         await begun()
 
 

@@ -150,7 +150,9 @@ async def test_certificate_for_another_host(authority: trustme.CA, ca_file: str)
 
 async def test_listener_that_speaks_no_tls(ca_file: str) -> None:
     async with reached(None, tls_ca_file=ca_file) as (pool, _):
-        with pytest.raises(ConnectionLostError, match=r"ended in the TLS handshake; does this port have a TLS listener\?"):
+        with pytest.raises(
+            ConnectionLostError, match=r"ended in the TLS handshake; does this port have a TLS listener\?"
+        ):
             await connect(pool)
 
 

@@ -121,9 +121,7 @@ def test_extensions_that_cannot_be_said_are_none(extensions: Any) -> None:
 
 def test_what_there_are_no_words_for_is_refused_without_being_shown() -> None:
     exchange = Exchange("PLAIN", "user", "a:1", plain("u\udcff", PENCIL))
-    with pytest.raises(
-        AuthenticationError, match="PLAIN as 'user': the credentials cannot be encoded"
-    ) as seen:
+    with pytest.raises(AuthenticationError, match="PLAIN as 'user': the credentials cannot be encoded") as seen:
         exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
     assert "pencil" not in "".join(traceback.format_exception(seen.value))
 

@@ -99,7 +99,7 @@ def test_properties_that_are_wrong_are_told_with_their_file(properties: str) -> 
         f"bootstrap_servers = ['kafka']: must be a non-empty list of 'host:port' strings (by {properties})"
     ]
     Path(properties).write_text("nope = 1\n")
-    assert problems("--properties", properties) == [f"{properties}: nope = '1': is no property of Kafka's clients"]
+    assert problems("--properties", properties) == [f"{properties}: nope = '1': is not a property of Kafka's clients"]
     Path(properties).write_text("client.id = x\n")
     (told,) = problems("--properties", properties)
     assert told.startswith("bootstrap_servers is missing: give --bootstrap HOST:PORT")

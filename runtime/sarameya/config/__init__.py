@@ -1,9 +1,13 @@
-"""The runtime's configuration. All of it is pure, but for the reading of files.
+"""Configuration of the runtime. Pure, except for reading files.
 
 options             every option: its default, its unit, its bounds
 security            which of the security options go together
-properties          options by Kafka's own names            kafka_names       those that are none here, and why
-client_properties   a client as a .properties file has it   properties_file   the syntax of such files
+mistakes            all mistakes in options at once
+properties          options by Kafka's own names
+kafka_names         Kafka's names that are no options here, and why
+jaas                user and password in `sasl.jaas.config`
+client_properties   a client as a .properties file describes it
+properties_file     syntax of such files
 """
 
 from sarameya.config.client_properties import ClientProperties, ClientValues

@@ -1,4 +1,4 @@
-"""What a client's `.properties` file says: options, and what is given beside them."""
+"""Clients described by `.properties` files: options, bootstrap servers, group id."""
 
 from __future__ import annotations
 
@@ -29,45 +29,49 @@ class ClientProperties:
 
     config: Config
     bootstrap_servers: tuple[str, ...] = ()
-    """Empty where the properties name none."""
+    """Addresses; empty if the properties have none."""
     group_id: str | None = None
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> ClientProperties:
-        """From properties by name. Raises PropertiesError, as `Config.from_properties`."""
+        """Convert properties by name. Raises PropertiesError, as `Config.from_properties` does."""
         servers, group, options = _apart(properties)
         return cls(Config.from_properties(options), servers, group)
 
     @classmethod
     def read(cls, path: str | Path) -> ClientProperties:
-        """From a file in Java's `.properties` syntax, in UTF-8 or Latin-1. Raises PropertiesError, also for a file that
-        cannot be read; each line of it begins with the file's name."""
+        """Read a file in Java's `.properties` syntax, in UTF-8 or Latin-1.
+
+        Raises:
+            PropertiesError: The file cannot be read, or has mistakes. Each line of the message starts with the file's
+                name.
+        """
         return _read(path, cls.of)
 
 
 @attrs.frozen(slots=True)
 class ClientValues:
-    """What properties say of a client, to which others say more: the options may lack some that they go with."""
+    """Part of a client's description, completed elsewhere: the options may lack some that they require."""
 
-    options: Mapping[str, Any] = attrs.field(repr=False)  # there may be secrets in it
-    """Of `Config`, by name."""
+    options: Mapping[str, Any] = attrs.field(repr=False)  # may contain secrets
+    """Options of `Config`, by name."""
     bootstrap_servers: tuple[str, ...] = ()
     group_id: str | None = None
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> ClientValues:
-        """As `ClientProperties.of`."""
+        """Convert properties, as `ClientProperties.of` does."""
         servers, group, options = _apart(properties)
         return cls(values_of(Config, options), servers, group)
 
     @classmethod
     def read(cls, path: str | Path) -> ClientValues:
-        """As `ClientProperties.read`."""
+        """Read a file, as `ClientProperties.read` does."""
         return _read(path, cls.of)
 
 
 def _apart(properties: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None, dict[str, Any]]:
-    """Where, who, and all else."""
+    """Split properties into servers, group, and all others."""
     servers = properties.get(_SERVERS) or ()
     options = {name: value for name, value in properties.items() if name not in (_SERVERS, _GROUP)}
     return tuple(_listed(servers) if isinstance(servers, str) else servers), properties.get(_GROUP), options

@@ -1,4 +1,4 @@
-"""`sasl.jaas.config`, as far as it says who a client is: a login module of Kafka's, its options. Pure.
+"""User and password in `sasl.jaas.config`: one of Kafka's login modules and its options. Pure.
 
 org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="...";
 """
@@ -11,7 +11,7 @@ from sarameya.secret import Secret
 
 JAAS = "sasl.jaas.config"
 OPTIONS = ("sasl_username", "sasl_password")
-"""What it gives."""
+"""Options that it sets."""
 
 _ENTRY = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?P<flag>\w+)(?P<options>.*?);?\s*", re.DOTALL)
 _OPTION = re.compile(
@@ -25,22 +25,25 @@ _BY_MACHINE = {
 
 
 def credentials(text: str) -> dict[str, str | Secret]:
-    """The options that it means: `sasl_username`, and `sasl_password` as it stands, which is no reference to where one
-    is. Raises ValueError, which shows none of it."""
+    """Return the options that the entry means: `sasl_username` and `sasl_password`.
+
+    The password is taken literally: it is no reference to another place. Raises ValueError, whose message shows none of
+    the text.
+    """
     entry = _ENTRY.fullmatch(text)
     if entry is None:
-        raise ValueError("is no JAAS entry: a module, 'required', its options, ';'")
+        raise ValueError("is not a JAAS entry: a module, 'required', its options, ';'")
     module = entry["module"].rpartition(".")[2]
     if module == "OAuthBearerLoginModule":
-        raise ValueError("cannot say here what gives tokens: leave it out, and give Config(sasl_token=...)")
+        raise ValueError("cannot name the source of tokens here: leave it out, and give Config(sasl_token=...)")
     if module in _BY_MACHINE:
         raise ValueError(f"names {module}: leave it out; {_BY_MACHINE[module]}")
     if module not in _BY_PASSWORD:
-        raise ValueError(f"names {module}; {' and '.join(_BY_PASSWORD)} are known here")
+        raise ValueError(f"names {module}; only {' and '.join(_BY_PASSWORD)} are supported")
     options = _options(entry["options"])
     for name in options:
         if name not in ("username", "password"):
-            raise ValueError(f"has {name}, which is not known here")
+            raise ValueError(f"has the unknown option {name}")
     for name in ("username", "password"):
         if not options.get(name):
             raise ValueError(f"has no {name}")
@@ -58,5 +61,5 @@ def _options(text: str) -> dict[str, str]:
         value = option["single"] or option["bare"] or "" if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         options[option["name"]] = value
     if text[end:].strip():
-        raise ValueError('has options that are no name="value"')
+        raise ValueError('has options that are not name="value"')
     return options

@@ -1,7 +1,7 @@
-"""The names of Kafka's client properties (4.1: consumer, producer, admin client) that are no options here, and why.
+"""Kafka's client properties that are no options here, with the reasons (Kafka 4.1: consumer, producer, admin client).
 
-Those that are options stand with these (`kafka` in a field's metadata). Each name of Kafka's is in one of the tables
-or an option's; a test holds them against the names in Kafka's own jar. Pure data.
+Those that are options have their name in a field's metadata (`kafka`). Each of Kafka's names is in one of these tables
+or belongs to an option; a test compares them with the names in Kafka's own jar. Pure data.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ GIVEN_APART = {
     "bootstrap.servers": "bootstrap_servers",
     "group.id": "group_id",
 }
-"""What is no option, but given to ConsumerGroup, Consumer and Producer themselves, as what."""
+"""Properties that are arguments of ConsumerGroup, Consumer and Producer instead of options."""
 
 _TO_PEM = (
     "a Java keystore becomes one by `keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12` and "
@@ -48,7 +48,7 @@ ALWAYS: Mapping[str, tuple[frozenset[str], str]] = {
         ("value.serializer", ("org.apache.kafka.common.serialization.ByteArraySerializer",), "values are bytes"),
     )
 }
-"""What is always so here: the values that say it, and why there are no others."""
+"""Properties with a fixed value here: the accepted values, and the reason."""
 
 
 def _all(names: str, reason: str) -> dict[str, str]:
@@ -114,7 +114,7 @@ UNSUPPORTED: Mapping[str, str] = {
         "tokens come from Config(sasl_token=...), a function of yours that is asked whenever one is needed",
     ),
 }
-"""What Kafka's own clients can do and we cannot, or do otherwise."""
+"""Features of Kafka's own clients that this client lacks, or does in another way."""
 
 _OF_JAVA = "it names a class of Java's"
 
@@ -140,7 +140,7 @@ MEANINGLESS: Mapping[str, str] = {
         f"{_OF_JAVA}, or a service of its security providers",
     ),
 }
-"""What there is nothing here for to change."""
+"""Properties without anything here that they could change."""
 
 ELSEWHERE: Mapping[str, str] = {
     "auto.commit.enable": "enable.auto.commit",
@@ -172,4 +172,4 @@ ELSEWHERE: Mapping[str, str] = {
     "ssl.key.pem": "ssl.keystore.key",
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
 }
-"""librdkafka's names (confluent-kafka's) and those of Kafka's that mean the same: for hints only."""
+"""librdkafka's names (confluent-kafka's) and Kafka's names for the same: for hints only."""

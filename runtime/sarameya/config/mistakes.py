@@ -1,4 +1,4 @@
-"""What is wrong with options: all of it at once, where making a `Config` raises the first. Pure."""
+"""All mistakes in options at once; creating a `Config` raises only the first. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sarameya.option_kinds import allowed
 
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
-    """Of options by name, as `Config.from_mapping` takes them. Whether they go together is not asked."""
+    """Yield the mistakes in options by name, as `Config.from_mapping` gets them, without conflicts between options."""
     yield from _mistakes(Config, values, prefix)
 
 
 def conflicts_of(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
-    """What is against options, each allowed by itself, that do not go together; of each the first."""
+    """Yield the first conflict of each option with others; each option is valid by itself."""
     defaults = {name: field.default for name, field in attrs.fields_dict(Config).items()}
     told: set[str] = set()
     for error in conflicts(SimpleNamespace(**{**defaults, **values})):
@@ -44,7 +44,7 @@ def _mistakes(options: type[attrs.AttrsInstance], values: Mapping[str, Any], pre
 
 
 def _mistakes_of_topics(topics: Any, prefix: str) -> Iterator[ConfigError]:
-    """In the options of single topics, where they are tables of them."""
+    """Yield the mistakes in the options of single topics."""
     for topic, values in topics.items() if isinstance(topics, Mapping) else ():
         if isinstance(values, Mapping):
             yield from _mistakes(TopicConfig, values, f"{prefix}{topic}.")

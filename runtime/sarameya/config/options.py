@@ -1,8 +1,8 @@
-"""Every option of the runtime: its default, its unit, its bounds. Nothing else holds a default.
+"""All options of the runtime: default, unit, bounds. Nothing else holds a default.
 
-Durations are float seconds, sizes are bytes. Names follow sarama's consumer options and Kafka's own
-property names (`kafka` in a field's metadata); a value that is not allowed raises `ConfigError`, which
-names the option, the value and what is allowed.
+Durations are seconds (float), sizes are bytes. Names follow sarama's consumer options and Kafka's own property names
+(`kafka` in a field's metadata). An invalid value raises `ConfigError`, which names the option, the value and the
+allowed values.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"]
 TokenSource = Callable[[], Token | str | Awaitable[Token | str]]
-"""Gives a token that is good now; called in a worker thread, or awaited where it is an async function."""
+"""Returns a valid token. Called in a worker thread, or awaited if it is an async function."""
 RebalanceStrategy = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
-"""The built-in assignors, by Kafka's names; `protocol.assignors.ASSIGNORS` has each one's class."""
+"""Built-in assignors, by Kafka's names; `protocol.assignors.ASSIGNORS` has the class of each."""
 
 _Options = TypeVar("_Options", "Config", "TopicConfig")
 
@@ -79,7 +79,7 @@ def _topics(value: Any, attribute: attrs.Attribute[Any]) -> dict[str, TopicConfi
 
 @attrs.frozen(slots=True)
 class TopicConfig:
-    """What is different for one topic; `None`: as for all of them.
+    """Options for one topic; `None` means the general option.
 
         Config(offset_initial="newest", topics={"orders": TopicConfig(offset_initial="oldest")})
 
@@ -88,9 +88,8 @@ class TopicConfig:
         [config.topics.orders]
         offset_initial = "oldest"
 
-    It stands under the topic's name, as what is looked for first, rather than under the option's: what belongs to a
-    topic is read, and taken away, in one place. Topics are named one by one; an option that shall hold for all but a
-    few is the general one.
+    These options are grouped by topic rather than by option: everything about a topic is read, and removed, in one
+    place. Topics are listed one by one; an option for all but a few topics is the general one.
     """
 
     offset_initial: OffsetPolicy | None = converted(policy_or_none, None, "`Config.offset_initial`, for this topic")
@@ -100,7 +99,7 @@ class TopicConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], prefix: str = "") -> TopicConfig:
-        """As `Config.from_mapping`."""
+        """Create one from plain values, as `Config.from_mapping` does."""
         return _from_mapping(cls, values, prefix)
 
 
@@ -109,17 +108,17 @@ _NOTHING_OF_ITS_OWN = TopicConfig()
 
 @attrs.frozen(slots=True)
 class Config:
-    """The runtime's options. Immutable; `attrs.evolve(config, ...)` makes a changed copy."""
+    """Options of the runtime. Immutable; `attrs.evolve(config, ...)` makes a changed copy."""
 
     # -- the wire --------------------------------------------------------------------------------
-    client_id: str = option("sarameya", text, "named in the broker's logs and quotas", kafka="client.id")
+    client_id: str = option("sarameya", text, "name of this client in the broker's logs and quotas", kafka="client.id")
     connect_timeout: float = seconds(
         4.0,
         "seconds for one connection attempt, negotiation included",
         kafka="socket.connection.setup.timeout.ms",
     )
-    request_timeout: float = seconds(30.0, "seconds to wait for an ordinary answer", kafka="request.timeout.ms")
-    max_response_bytes: int = size(100 * 2**20, "an answer larger than this is a protocol error", low=1024)
+    request_timeout: float = seconds(30.0, "seconds to wait for an ordinary response", kafka="request.timeout.ms")
+    max_response_bytes: int = size(100 * 2**20, "a response larger than this is a protocol error", low=1024)
     retry_backoff: float = seconds(0.1, "seconds before the first retry; doubles, jittered", kafka="retry.backoff.ms")
     retry_backoff_max: float = seconds(
         2.0, "no retry waits longer than this many seconds", kafka="retry.backoff.max.ms"
@@ -127,76 +126,74 @@ class Config:
     retry_max_attempts: int | None = option(
         None,
         optional(whole(0)),
-        "how often one thing is tried again before `consume` fails; None: until it succeeds or is not wanted any more. "
-        "Rebalances that overtake one another, and waiting for other members, are no tries",
+        "retries of one operation before `consume` fails; None: until it succeeds or is not needed any more. "
+        "Rebalances that overtake one another, and waiting for other members, do not count",
     )
     retry_timeout: float | None = option(
         None,
         optional(number(0, MOST_SECONDS, above=True)),
-        "seconds for which one thing is tried again before `consume` fails; None: without end",
+        "seconds of retries of one operation before `consume` fails; None: unlimited",
     )
     bootstrap_timeout: float = seconds(
-        10.0, "seconds to reach a first broker and to see every subscribed topic, before `consume` gives up"
+        10.0, "seconds to reach a first broker and to find every subscribed topic, before `consume` fails"
     )
-    metadata_max_age: float = seconds(
-        300.0, "seconds after which metadata is refreshed unasked", kafka="metadata.max.age.ms"
-    )
+    metadata_max_age: float = seconds(300.0, "seconds after which metadata is refreshed", kafka="metadata.max.age.ms")
     # -- security --------------------------------------------------------------------------------
     security_protocol: SecurityProtocol = option(
         "PLAINTEXT",
         one_of(*get_args(SecurityProtocol)),
-        "what the listener speaks: ..SSL is TLS, SASL_.. asks who we are",
+        "protocol of the listener: `..SSL` uses TLS, `SASL_..` requires authentication",
         kafka="security.protocol",
     )
     tls_ca_file: str | None = option(
         None,
         optional(text),
-        "PEM file of the certificates by which brokers are known; None: those that this system trusts",
+        "PEM file with the CA certificates for the brokers; None: those that this system trusts",
         kafka="ssl.truststore.location",
     )
     tls_cert_file: str | None = option(
         None,
         optional(text),
-        "PEM file of the certificate by which this client is known, with those between it and the brokers' CA",
+        "PEM file with this client's certificate, and the intermediate ones up to the brokers' CA",
         kafka="ssl.keystore.location",
     )
     tls_key_file: str | None = option(
-        None, optional(text), "PEM file of that certificate's key; None: it stands in tls_cert_file, too"
+        None, optional(text), "PEM file with the key of that certificate; None: the key is in tls_cert_file"
     )
-    tls_key_password: Secret | None = secret("what decrypts the key", kafka="ssl.key.password")
+    tls_key_password: Secret | None = secret("password of the encrypted key", kafka="ssl.key.password")
     tls_check_hostname: bool = option(
         True,
         boolean,
-        "whether a broker's certificate must be for the host that is connected to; without, any that is known will do",
+        "check that a broker's certificate is for its host name; if false, any trusted certificate is accepted",
         kafka="ssl.endpoint.identification.algorithm",
     )
     sasl_mechanism: SaslMechanism | None = option(
-        None, optional(one_of(*get_args(SaslMechanism))), "how brokers are told who we are", kafka="sasl.mechanism"
+        None, optional(one_of(*get_args(SaslMechanism))), "SASL mechanism", kafka="sasl.mechanism"
     )
-    sasl_username: str | None = option(None, optional(text), "who we are, by PLAIN or SCRAM")
-    sasl_password: Secret | None = secret("and what shows it")
+    sasl_username: str | None = option(None, optional(text), "user name for PLAIN or SCRAM")
+    sasl_password: Secret | None = secret("password for PLAIN or SCRAM")
     sasl_token: TokenSource | None = option(
         None,
         optional(function),
-        "by OAUTHBEARER: what gives a `sarameya.Token`, or its text, whenever a broker has to be told who we are; may "
-        "be async, and else runs in a thread",
+        "for OAUTHBEARER: function that returns a `sarameya.Token`, or its text, for each authentication; may "
+        "be async, otherwise it runs in a thread",
         shown=function_shown,
     )
     sasl_kerberos_service: str = option(
         KERBEROS_SERVICE,
         text,
-        "by GSSAPI: the first part of the brokers' Kerberos principal, before '/' and the host's name",
+        "for GSSAPI: first part of the brokers' Kerberos principal, before '/' and the host name",
         kafka="sasl.kerberos.service.name",
     )
     # -- the group -------------------------------------------------------------------------------
     session_timeout: float = seconds(
         10.0,
-        "seconds without a heartbeat after which the group gives this member up",
+        "seconds without a heartbeat after which the group removes this member",
         kafka="session.timeout.ms",
     )
     heartbeat_interval: float = seconds(
         3.0,
-        "seconds between heartbeats; at most a third of session_timeout is wise",
+        "seconds between heartbeats; at most a third of session_timeout is recommended",
         kafka="heartbeat.interval.ms",
     )
     rebalance_timeout: float = seconds(
@@ -220,39 +217,43 @@ class Config:
     rack_id: str = option(
         "",
         text,
-        "where this member runs; told to rack-aware assignors, and to leaders, who may name a nearer replica (KIP-392)",
+        "rack of this member, for rack-aware assignors, and for leaders, which may name a nearer replica (KIP-392)",
         kafka="client.rack",
     )
     claim_grace: float = seconds(
-        20.0, "seconds a claim may take to finish after it was asked to, before it is cancelled", above=False
+        20.0, "seconds for a claim to end after its partition is revoked, before it is cancelled", above=False
     )
     close_timeout: float = seconds(10.0, "seconds for claims, cleanup, last commit and leave when the group is closed")
     # -- fetching --------------------------------------------------------------------------------
-    fetch_min_bytes: int = size(1, "a broker answers once it has this much", kafka="fetch.min.bytes")
-    fetch_max_wait: float = seconds(0.5, "seconds a broker holds a fetch that finds nothing", kafka="fetch.max.wait.ms")
+    fetch_min_bytes: int = size(1, "bytes at which a broker answers a fetch", kafka="fetch.min.bytes")
+    fetch_max_wait: float = seconds(
+        0.5, "seconds for which a broker holds a fetch without enough records", kafka="fetch.max.wait.ms"
+    )
     fetch_max_bytes: int = size(
-        50 * 2**20, "the most one fetch brings; an eighth of fetch_buffer_bytes at most", kafka="fetch.max.bytes"
+        50 * 2**20,
+        "bytes of one fetch, at most; never more than an eighth of fetch_buffer_bytes",
+        kafka="fetch.max.bytes",
     )
     fetch_max_partition_bytes: int = size(
-        2**20, "the most one fetch brings of one partition", kafka="max.partition.fetch.bytes"
+        2**20, "bytes of one partition in one fetch, at most", kafka="max.partition.fetch.bytes"
     )
     fetch_buffer_bytes: int = size(
         64 * 2**20,
-        "the most that all partitions together may have fetched, or be fetching, and not yet dealt with; resident"
-        " memory takes up to an eighth more for each broker, where an answer is received, and what a compressed record"
-        " batch of each partition may become",
+        "bytes of all partitions together that are being fetched, buffered, or processed, at most; resident"
+        " memory takes up to an eighth more for each broker, for its response, and the decompressed size of one record"
+        " batch of each partition",
         low=1024,
     )
     fetch_max_decompressed_bytes: int = size(
         64 * 2**20, "a record batch that decompresses to more is refused", low=1024
     )
     channel_buffer_fetches: int = option(
-        2, whole(1), "fetched pieces (each at most fetch_max_partition_bytes) buffered for each partition"
+        2, whole(1), "fetches (each at most fetch_max_partition_bytes) buffered for each partition"
     )
     max_processing_time: float = seconds(
         0.1,
-        "seconds in which a handler should take at least one of the messages fetched for it; where it takes none for "
-        "up to twice as long, its partition is not fetched before all that is buffered has been taken",
+        "seconds in which a handler should take at least one of its buffered messages; if it takes none for "
+        "up to twice as long, its partition is not fetched until the buffer is empty",
     )
     isolation_level: IsolationLevel = option(
         "read_uncommitted",
@@ -265,14 +266,14 @@ class Config:
     offset_initial: OffsetPolicy = converted(
         policy,
         "newest",
-        "where a partition starts for which the group has committed nothing; 'fail': `consume` raises, and says which",
+        "start offset of a partition without a committed offset; 'fail': `consume` raises, and names the partition",
         kafka="auto.offset.reset",
     )
     offset_out_of_range: OffsetPolicy = converted(
-        policy, "fail", "where to go on when the position is no longer in the log; 'fail': its claim raises"
+        policy, "fail", "new position when the log does not have the old one any more; 'fail': the claim raises"
     )
     topics: Mapping[str, TopicConfig] = converted(
-        _topics, attrs.Factory(dict), "options of single topics, by the topic's name; they go before the general ones"
+        _topics, attrs.Factory(dict), "options of single topics, by topic name; they override the general ones"
     )
     autocommit: bool = option(
         True,
@@ -290,14 +291,14 @@ class Config:
     )
     produce_batch_bytes: int = size(
         256 * 2**10,
-        "the most that records of a partition have together that are sent as one batch; a larger one is sent alone",
+        "bytes of the records of one batch, at most; a larger record is sent alone",
         kafka="batch.size",
     )
     max_request_bytes: int = size(
-        2**20, "a larger record is not sent, nor more than this to a broker at once", low=1024, kafka="max.request.size"
+        2**20, "bytes of one record, and of one request to a broker, at most", low=1024, kafka="max.request.size"
     )
     compression: Compression = option(
-        "none", one_of(*get_args(Compression)), "how batches are compressed", kafka="compression.type"
+        "none", one_of(*get_args(Compression)), "compression of record batches", kafka="compression.type"
     )
 
     def __attrs_post_init__(self) -> None:
@@ -305,39 +306,45 @@ class Config:
             raise conflict
 
     def offset_initial_of(self, topic: str) -> OffsetPolicy:
-        """`offset_initial`, as it is for this topic."""
+        """Return `offset_initial` for this topic."""
         own = self.topics.get(topic, _NOTHING_OF_ITS_OWN).offset_initial
         return self.offset_initial if own is None else own
 
     def offset_out_of_range_of(self, topic: str) -> OffsetPolicy:
-        """`offset_out_of_range`, as it is for this topic."""
+        """Return `offset_out_of_range` for this topic."""
         own = self.topics.get(topic, _NOTHING_OF_ITS_OWN).offset_out_of_range
         return self.offset_out_of_range if own is None else own
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], prefix: str = "") -> Config:
-        """A Config from plain values, as a TOML table gives them.
+        """Create a Config from plain values, as a TOML table has them.
 
-        Raises ConfigError for an unknown key (with the nearest known one) and for a value not allowed;
-        the option is named with `prefix` before it.
+        Args:
+            values: Options by name.
+            prefix: Put before the name of an option in errors.
+
+        Raises:
+            ConfigError: A key is unknown (names the nearest known one), or a value is not allowed.
         """
         return _from_mapping(cls, values, prefix)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> Config:
-        """A Config from Kafka's own properties, `{"session.timeout.ms": "6000"}`; values may be text, as in a file,
-        or numbers, switches and lists.
+        """Create a Config from Kafka's own properties, such as `{"session.timeout.ms": "6000"}`.
 
-        Raises PropertiesError, which lists every property that is unknown (with the nearest known one), not supported,
-        without meaning here, or has a value not allowed: none is ignored. What is always so here may be said
-        (`acks=all`). `auto.offset.reset` is `offset_initial` alone: a position that is no longer in the log still
-        meets `offset_out_of_range`.
+        Values may be text, as in a file, or numbers, booleans and lists. Properties with a fixed value here may be
+        given with that value (`acks=all`). `auto.offset.reset` sets only `offset_initial`: positions that are no longer
+        in the log are handled by `offset_out_of_range`.
+
+        Raises:
+            PropertiesError: Lists every property that is unknown (with the nearest known one), not supported, without
+                meaning here, or has an invalid value. None is ignored.
         """
         return from_properties(cls, properties)
 
 
 class Together(SecurityOptions, Protocol):
-    """Those options of `Config` that must go with one another."""
+    """Options of `Config` that depend on each other."""
 
     @property
     def heartbeat_interval(self) -> float: ...
@@ -353,7 +360,7 @@ class Together(SecurityOptions, Protocol):
 
 
 def conflicts(options: Together) -> Iterator[ConfigError]:
-    """What is against options, each allowed by itself, that do not go together."""
+    """Yield the conflicts between options that are valid by themselves."""
     for name, below in ("heartbeat_interval", "session_timeout"), ("rebalance_margin", "rebalance_timeout"):
         value, bound = getattr(options, name), getattr(options, below)
         if value >= bound:

@@ -1,7 +1,7 @@
 """Options by Kafka's own property names: `session.timeout.ms = 6000` is `session_timeout=6.0`.
 
-Owns what a value of Kafka's means here. What cannot be an option is told, all of it at once, and never ignored: a
-property that changes nothing is one that somebody relies on. Pure.
+Converts Kafka's values. Properties that cannot be options are reported, all at once, and never ignored: somebody relies
+on a property even if it changes nothing here. Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Options = TypeVar("_Options", bound=attrs.AttrsInstance)
 
 
 def from_properties(options: type[_Options], properties: Mapping[str, Any]) -> _Options:
-    """The options that Kafka's properties mean. Raises PropertiesError, which lists all that cannot be."""
+    """Create options from Kafka's properties. Raises PropertiesError, which lists all problems."""
     values, problems = _read(options, properties)
     names = {field.name: field.metadata.get("kafka") for field in attrs.fields(options)}
     if JAAS in properties:
@@ -31,7 +31,7 @@ def from_properties(options: type[_Options], properties: Mapping[str, Any]) -> _
     while True:
         try:
             made = options(**values)
-        except ConfigError as error:  # options that do not go together
+        except ConfigError as error:  # conflicting options
             problem = f"as {error.option} = {error.value!r}, it {error.allowed}"
             problems.setdefault(names.get(error.option) or error.option, problem)
             if error.option in values:
@@ -43,8 +43,10 @@ def from_properties(options: type[_Options], properties: Mapping[str, Any]) -> _
 
 
 def values_of(options: type[_Options], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of those options that Kafka's properties mean, each allowed by itself: they may still lack others, or
-    not go together. Raises PropertiesError, which lists all that cannot be."""
+    """Return the values of the options that the properties set, each valid by itself.
+
+    They may still conflict, or lack other options. Raises PropertiesError, which lists all problems.
+    """
     values, problems = _read(options, properties)
     if problems:
         raise _refused(properties, problems)
@@ -52,7 +54,7 @@ def values_of(options: type[_Options], properties: Mapping[str, Any]) -> dict[st
 
 
 def _read(options: type[_Options], properties: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Values by option, and what is wrong by property."""
+    """Return values by option, and problems by property."""
     fields = {field.metadata["kafka"]: field for field in attrs.fields(options) if field.metadata.get("kafka")}
     types = get_type_hints(options)
     values: dict[str, Any] = {}
@@ -79,15 +81,15 @@ def _read(options: type[_Options], properties: Mapping[str, Any]) -> tuple[dict[
 
 
 def no_such_option(options: type[attrs.AttrsInstance], name: str, value: Any) -> str:
-    """Return what to tell somebody who gave `name`, which is none of the `options`."""
+    """Return the message for `name`, which is none of the `options`."""
     known = {field.name for field in attrs.fields(options)}
     return kafkas_option(options, name, value) or unknown_option(name, known, listed=IN_THE_REFERENCE)
 
 
 def kafkas_option(options: type[attrs.AttrsInstance], name: str, value: Any) -> str:
-    """Return which option a name of Kafka's means, empty where it is none of Kafka's.
+    """Return the message for one of Kafka's names, or "" for any other name.
 
-    Clients of Python and of librdkafka write it as `auto_offset_reset` or `auto.offset.reset`.
+    Python clients and librdkafka write it as `auto_offset_reset` or `auto.offset.reset`.
     """
     kafkas = {field.metadata["kafka"]: field for field in attrs.fields(options) if field.metadata.get("kafka")}
     dotted = name.replace("_", ".").lower()
@@ -109,11 +111,11 @@ _GIVEN_APART = {
     "bootstrap.servers": "an app file's own `bootstrap_servers`, or the first argument of ConsumerGroup",
     "group.id": "an app file's own `group`, or the second argument of ConsumerGroup",
 }
-"""Where those of `GIVEN_APART` are said."""
+"""Places where the values of `GIVEN_APART` belong."""
 
 
 def _example(option: str, kafkas: str, value: Any, options: type[attrs.AttrsInstance]) -> str:
-    """How the value is written as an option; empty where it means none, or is secret."""
+    """Return the value written as an option; empty if it is invalid, or secret."""
     text = _text(value) if value is not None else ""
     if not text or masked(kafkas, text) != text or masked(option, text) != text:
         return ""
@@ -134,7 +136,7 @@ def _line(name: str, given: Any, problem: str) -> str:
 
 
 def _text(given: Any) -> str:
-    """A value as a file has it; dictionaries for other clients have numbers, switches and lists, too."""
+    """Return a value as a file has it; dictionaries for other clients contain numbers, booleans and lists, too."""
     match given:
         case bool():
             return "true" if given else "false"
@@ -146,7 +148,7 @@ def _text(given: Any) -> str:
 
 
 def _why_not(name: str, text: str, mapped: Mapping[str, Any]) -> str | None:
-    """Why a property is no option; None for what is so anyway."""
+    """Return why a property is no option, or None if it states a fixed value."""
     if name in ALWAYS:
         values, reason = ALWAYS[name]
         possible = " or ".join(map(repr, sorted(values)))
@@ -161,7 +163,7 @@ def _why_not(name: str, text: str, mapped: Mapping[str, Any]) -> str | None:
 
 
 def _java_stores(properties: Mapping[str, Any]) -> dict[str, str]:
-    """Stores of Java's, which Kafka takes a file for that is not said to be another."""
+    """Return problems of Java keystores, Kafka's default for files without a stated type."""
     return {
         location: f"is a Java keystore without {kind} = PEM: {ALWAYS[kind][1]}"
         for location, kind in _STORES.items()
@@ -185,13 +187,13 @@ def _unknown(name: str, known: list[str], mapped: Mapping[str, Any]) -> str:
     hint = f"; did you mean {near[0]!r}?" if near else ""
     if near and near[0] in ELSEWHERE:
         hint += f" That is librdkafka's name: Kafka's is {ELSEWHERE[near[0]]!r}"
-    return f"is no property of Kafka's clients{hint}"
+    return f"is not a property of Kafka's clients{hint}"
 
 
-# -- what a value means --------------------------------------------------------------------------
+# -- conversion of values ----------------------------------------------------------------------
 
 _WITHOUT_END = 2**31 - 1
-"""Java's largest int, which stands for durations without end."""
+"""Java's largest int, which stands for an unlimited duration."""
 
 
 def _seconds(text: str) -> float:
@@ -235,12 +237,12 @@ _ASSIGNORS = {
 
 
 def _strategies(text: str) -> tuple[str, ...]:
-    """Assignors by their classes in Java, or by the names that they have in the protocol and in librdkafka."""
+    """Return assignors by their Java classes, or by their names in the protocol and in librdkafka."""
     names = tuple(_ASSIGNORS.get(name, name) for name in _listed(text))
     for name in names:
         if name not in _ASSIGNORS.values():
             raise ValueError(
-                f"{name!r} is none of Kafka's assignors ({', '.join(_ASSIGNORS)}); one of your own is given to "
+                f"{name!r} is not one of Kafka's assignors ({', '.join(_ASSIGNORS)}); pass your own to "
                 "ConsumerGroup(assignors=[...])"
             )
     return names
@@ -264,7 +266,7 @@ def _identification(text: str) -> bool:
 
 
 _NAMED: Mapping[str, Callable[[str], Any]] = {"ssl.endpoint.identification.algorithm": _identification}
-"""Those whose type does not say how they are read."""
+"""Converters of properties whose type does not determine it."""
 
 
 _READERS: Mapping[Any, Callable[[str], Any]] = {
@@ -278,7 +280,7 @@ _READERS: Mapping[Any, Callable[[str], Any]] = {
 
 
 def _reader(kind: Any) -> Callable[[str], Any]:
-    """What reads an option of this type; words and text are what they are."""
+    """Return the converter for an option of this type; text stays as it is."""
     if get_origin(kind) is tuple:
         return _strategies
     return _READERS.get(kind, str)

@@ -1,8 +1,7 @@
-"""Java's `.properties` syntax, as java.util.Properties has it: text in, names and values out. Pure.
+"""Java's `.properties` syntax, like java.util.Properties: text in, names and values out. Pure.
 
-Lines end at LF, CR or both; space, tab and form feed are blank; `#` and `!` begin comments; an odd number of
-backslashes at its end continues a line; `=`, `:` or blanks end a name; of a name that is given twice, the last value
-holds.
+Lines end at LF, CR or both. Space, tab and form feed are blank. `#` and `!` start comments. An odd number of
+backslashes at its end continues a line. `=`, `:` or blanks end a name. If a name is given twice, the last value holds.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Names and their values. Raises ValueError for a `\\u` without its four digits, and names the line."""
+    r"""Return names and values. Raises ValueError, which names the line, for a `\\u` without its four digits."""
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
         match = _PROPERTY.fullmatch(line)
@@ -32,7 +31,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def decode(content: bytes) -> str:
-    """The text of a file: UTF-8, or else Latin-1, as of Java 9 (JEP 226)."""
+    """Decode a file: UTF-8, otherwise Latin-1, as Java does since version 9 (JEP 226)."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -40,7 +39,7 @@ def decode(content: bytes) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """What is neither blank nor comment, each with the lines that continue it, and the number of the first."""
+    """Yield lines that are neither blank nor comment, joined with their continuations, and the number of the first."""
     lines = enumerate((line.lstrip(_BLANKS) for line in _LINE_END.split(text)), 1)
     for number, line in lines:
         if line.startswith(("#", "!")) or not line:
@@ -61,7 +60,7 @@ def _is_continued(line: str) -> bool:
 def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
-    # What stands outside Unicode's first plane is written as two codes: UTF-16 joins them.
+    # Characters outside Unicode's first plane are written as two codes: UTF-16 joins them.
     return _ESCAPE.sub(_meant, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 

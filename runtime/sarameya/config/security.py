@@ -1,4 +1,4 @@
-"""Which of the security options go together. Pure."""
+"""Consistency of the security options. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sarameya.secret import Secret
 
 
 class SecurityOptions(Protocol):
-    """Those of `Config`."""
+    """Security options of `Config`."""
 
     @property
     def security_protocol(self) -> str: ...
@@ -47,7 +47,7 @@ class SecurityOptions(Protocol):
 
 
 KERBEROS_SERVICE = "kafka"
-"""The service that brokers usually are to Kerberos."""
+"""Usual service name of brokers in Kerberos."""
 
 
 def speaks_tls(options: SecurityOptions) -> bool:
@@ -55,12 +55,12 @@ def speaks_tls(options: SecurityOptions) -> bool:
 
 
 def asks_who(options: SecurityOptions) -> bool:
-    """Whether brokers ask who we are, by SASL."""
+    """Return whether the listener requires SASL."""
     return options.security_protocol.startswith("SASL_")
 
 
 def security_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
-    """What is against options that would change nothing, or lack another one."""
+    """Yield security options that have no effect, or lack another one."""
     yield from _tls_conflicts(options)
     yield from _sasl_conflicts(options)
 
@@ -94,10 +94,10 @@ def _sasl_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
     for name in ("sasl_username", "sasl_password", "sasl_token"):
         value = getattr(options, name)
         if name in wanted and not value:
-            yield ConfigError(name, value, f"must be given: it is what {options.sasl_mechanism} tells the broker")
+            yield ConfigError(name, value, f"must be given: {options.sasl_mechanism} sends it to the broker")
         if name not in wanted and value is not None:
-            tells = " and ".join(wanted) or "what this machine has"
-            yield ConfigError(name, value, f"has no meaning to {options.sasl_mechanism}, which tells {tells}")
+            sent = " and ".join(wanted) or "the credentials of this machine"
+            yield ConfigError(name, value, f"has no meaning for {options.sasl_mechanism}, which uses {sent}")
     if options.sasl_username is not None and "\0" in options.sasl_username:
         yield ConfigError("sasl_username", options.sasl_username, "must not have a NUL in it")
     yield from _kerberos_conflicts(options)
@@ -105,7 +105,7 @@ def _sasl_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
         yield ConfigError(
             "security_protocol",
             options.security_protocol,
-            "must be 'SASL_SSL' for AWS_MSK_IAM: MSK takes it over TLS alone",
+            "must be 'SASL_SSL' for AWS_MSK_IAM: MSK accepts it only over TLS",
         )
 
 
@@ -126,7 +126,7 @@ _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "GSSAPI": (),
     "AWS_MSK_IAM": (),
 }
-"""What each mechanism tells the broker; nothing where it takes what the machine has (a ticket, a role)."""
+"""Options with the credentials of each mechanism; none if it uses those of the machine (a ticket, a role)."""
 
-_NO_SASL = "must go with security_protocol = 'SASL_SSL' or 'SASL_PLAINTEXT', without which no broker asks who we are"
-_NO_TLS = "must go with security_protocol = 'SSL' or 'SASL_SSL', without which nothing is encrypted or certified"
+_NO_SASL = "requires security_protocol = 'SASL_SSL' or 'SASL_PLAINTEXT': other protocols have no authentication"
+_NO_TLS = "requires security_protocol = 'SSL' or 'SASL_SSL': other protocols use no TLS"

@@ -1,11 +1,11 @@
-"""Records to brokers: `Producer`, idempotent, every record acknowledged by all in-sync replicas. No transactions.
+"""Sending records: `Producer`, idempotent, every record acknowledged by all in-sync replicas. No transactions.
 
-record        what is sent, and what is told of it           PURE
-partitioner   which partition a record goes to               PURE
-verdicts      what each error code means: one table          PURE
-lane          what is on its way to one partition            PURE
-outbox        what is on its way: batches and sequences      PURE
-sender        requests to leaders, and their answers
+record        a record, and its place once it is stored      PURE
+partitioner   choice of a record's partition                 PURE
+verdicts      meaning of each error code: one table          PURE
+lane          unacknowledged records of one partition        PURE
+outbox        unacknowledged batches, sequences, attempts    PURE
+sender        requests to leaders, and their responses
 deliveries    a call of `send`, from its records to their outcomes
-producer      what users hold
+producer      the public class
 """

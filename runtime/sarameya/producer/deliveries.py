@@ -1,6 +1,7 @@
-"""A call of `send` or `send_many`: its records are given partitions, handed in, and waited for. Trio.
+"""Calls of `send` and `send_many`: choose partitions, hand the records over, wait for them. Trio.
 
-Whoever waits no longer (too late, cancelled) gives up its own records and nobody else's, whatever batch they share.
+A call that stops waiting (timeout, cancellation) withdraws its own records and nobody else's, whatever batch they
+share.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sarameya.producer.verdicts import refusal
 from sarameya.protocol.metadata import ClusterMetadata
 from sarameya.protocol.records import estimated_size
 
-CLOSED = "a Producer works inside of its block only: `async with Producer(...) as producer`"
+CLOSED = "a Producer works only inside its block: `async with Producer(...) as producer`"
 
 
 class Deliveries:
@@ -41,17 +42,17 @@ class Deliveries:
         self._calls = OpenCalls(CLOSED)
 
     def close(self) -> None:
-        """Whoever waits here gets RuntimeError."""
+        """End all waiting calls with RuntimeError."""
         self._calls.close()
 
     async def deliver(self, records: Sequence[ProducerRecord], now_ms: int) -> list[RecordMetadata]:
-        """As `Producer.send_many`; `now_ms` is the timestamp of records without one."""
+        """Send records as `Producer.send_many` does. `now_ms` is the timestamp of records without one."""
         deadline = trio.current_time() + self._config.delivery_timeout
         for record in records:
             self._check_size(record)
         count = _Countdown(len(records))
         with self._calls.call():
-            await trio.lowlevel.checkpoint_if_cancelled()  # who is cancelled already sends nothing
+            await trio.lowlevel.checkpoint_if_cancelled()  # a caller that is cancelled already sends nothing
             pending = await self._prepare(records, now_ms, count, deadline)
             self._sender.send_nowait(pending)
             try:
@@ -67,7 +68,7 @@ class Deliveries:
             raise MessageTooLargeError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"{record}, of {size} bytes",
-                f"max_request_bytes = {most} allows no more; raise it, or send less",
+                f"max_request_bytes is {most}; raise it, or send less",
             )
 
     async def _prepare(
@@ -77,17 +78,17 @@ class Deliveries:
             metadata = await self._reach(records)
             return [self._pending(record, metadata, now_ms, count) for record in records]
         what = f"records for {', '.join(sorted({record.topic for record in records}))}"
-        raise DeliveryTimeoutError(what, self._config.delivery_timeout, "its partitions have not been found out")
+        raise DeliveryTimeoutError(what, self._config.delivery_timeout, "the topic's partitions are not known")
 
     async def _reach(self, records: Sequence[ProducerRecord]) -> ClusterMetadata:
-        """Metadata that tells of all that these name; of a partition that is not there only if there is none."""
+        """Return metadata with all topics and partitions of the records; a named partition may still not exist."""
         topics = sorted({record.topic for record in records})
         current = self._metadata.current
         if current.missing(topics) or not all(_is_there(record, current) for record in records):
             try:
                 return await self._metadata.reach_cluster(topics)
             except KafkaError as error:
-                raise refusal(error.code, error.context) from None  # who sends wants other grants than who reads
+                raise refusal(error.code, error.context) from None  # a producer needs other ACLs than a consumer
         return current
 
     def _pending(self, record: ProducerRecord, metadata: ClusterMetadata, now_ms: int, count: _Countdown) -> Pending:
@@ -114,7 +115,7 @@ class Deliveries:
         return self._partitioner.choose(record.topic, record.key, size, len(numbers), led)
 
     def _outcomes(self, pending: Sequence[Pending]) -> list[RecordMetadata]:
-        """Raises the first that is an error."""
+        """Return the places of the records, or raise the first error."""
         stored: list[RecordMetadata] = []
         errors: list[SarameyaError] = []
         for one in pending:
@@ -139,7 +140,7 @@ def _is_there(record: ProducerRecord, metadata: ClusterMetadata) -> bool:
 
 
 class _Countdown:
-    """`done` when so many records have an outcome."""
+    """Event `done` that is set once `count` records have an outcome."""
 
     def __init__(self, count: int) -> None:
         self._left = count

@@ -1,4 +1,4 @@
-"""What is on its way to one partition: records, the batch that some of them have become. Pure data."""
+"""Unacknowledged records of one partition, and the batch that some of them form. Pure data."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _LAST_EPOCH = 2**15 - 1
 
 @attrs.frozen(slots=True)
 class Identity:
-    """What a broker knows a producer by. A later epoch puts an end to what was sent under an earlier one."""
+    """Producer id and epoch. A later epoch makes brokers refuse batches of earlier ones."""
 
     producer_id: int
     epoch: int
 
     def next(self) -> Identity | None:
-        """None where epochs are used up: then another id is wanted."""
+        """Return the next epoch, or None if epochs are used up: then a new id is needed."""
         return Identity(self.producer_id, self.epoch + 1) if self.epoch < _LAST_EPOCH else None
 
 
 @attrs.define(slots=True, eq=False)
 class Pending:
-    """A record on its way. `tell` is called once, when there is an `outcome`."""
+    """A record without an acknowledgement. `tell` is called once, when it has an `outcome`."""
 
     partition: TopicPartition
     timestamp: int
@@ -41,7 +41,7 @@ class Pending:
     tell: Callable[[], None]
     outcome: RecordMetadata | SarameyaError | None = None
     is_wanted: bool = True
-    """Whether anybody waits for the outcome."""
+    """False once nobody waits for the outcome."""
 
     def settle(self, outcome: RecordMetadata | SarameyaError) -> None:
         if self.outcome is None:
@@ -51,7 +51,7 @@ class Pending:
 
 @attrs.frozen(slots=True, eq=False)
 class Batch:
-    """Records that go together; `data` is what is sent, however often."""
+    """Records that are sent together; every attempt sends the same `data`."""
 
     partition: TopicPartition
     records: tuple[Pending, ...]
@@ -62,25 +62,27 @@ class Batch:
 
 @attrs.define(slots=True, eq=False)
 class Lane:
+    """Queue and current batch of one partition."""
+
     partition: TopicPartition
     most_bytes: int
-    """Of records that go together; falls where the topic takes less."""
+    """Bytes of records in one batch, at most; reduced if the topic accepts less."""
     queue: deque[Pending] = attrs.field(factory=deque)
     batch: Batch | None = None
     is_out: bool = False
     identity: Identity | None = None
-    """Whose sequence `sequence` is; another one begins at 0."""
+    """Identity that `sequence` belongs to; another one starts at 0."""
     sequence: int = 0
     attempts: Attempts | None = None
     retry_at: float = -inf
-    trouble: str = "it has not been sent"
+    trouble: str = "not sent yet"
 
     @property
     def has_work(self) -> bool:
         return not self.is_out and bool(self.batch or self.queue)
 
     def next_records(self) -> list[Pending]:
-        """Those that go together: one at least."""
+        """Return the records of the next batch: at least one."""
         taken: list[Pending] = []
         size = 0
         for pending in self.queue:
@@ -94,7 +96,7 @@ class Lane:
         self.queue.extendleft([pending for pending in reversed(tuple(records)) if pending.is_wanted])
 
     def release(self) -> tuple[Pending, ...]:
-        """What was in its batch, which is no more."""
+        """Remove the batch and return its records."""
         records = self.batch.records if self.batch else ()
         self.batch, self.is_out = None, False
         return records

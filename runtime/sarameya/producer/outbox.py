@@ -1,15 +1,15 @@
-"""What a producer was given and nobody has acknowledged yet: batches, sequences, tries. Pure: `now` is an argument.
+"""Unacknowledged records of a producer: batches, sequences, attempts. Pure: `now` is an argument.
 
-Each partition is a lane. Of a lane one batch is with a broker at a time, so records stay in order, and a broker, which
-remembers the last five, finds each repetition. Once it has been sent, a batch goes out again with the same bytes and
-the same sequence until its fate is known:
+Each partition is a lane. Only one batch of a lane is in flight at a time, so records stay in order, and a broker, which
+remembers the last five batches, recognises each repetition. A batch that was sent is sent again with the same bytes and
+the same sequence until its outcome is known:
 
-    queue ──form──► batch ──send──► out ──stored, refused──► (told)
+    queue ──form──► batch ──send──► out ──stored, refused──► (outcome)
                       ▲               │
                       └──── again ────┘ ──renumber, halve──► queue
 
-Whose fate was given up (too late, or nobody waits any more) may be stored or not, or be so later: so the producer's
-epoch rises, and what has not arrived by then is refused (KIP-360).
+An abandoned batch (timeout, or nobody waits any more) may be stored or not, or may be stored later. The producer's
+epoch then rises, so that brokers refuse it if it has not arrived by then (KIP-360).
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from sarameya.protocol.compression import Codec
 from sarameya.protocol.records import build
 
 _MOST_SEQUENCES = 2**31
-"""Behind the last one they begin at 0 again."""
+"""Number of sequences; after the last one they start at 0 again."""
 
 
 @attrs.frozen(slots=True)
 class Due:
-    """What is to be sent now, by leader. `leaderless`: partitions that have records, and nobody to send them to.
-    `wake_at`: when there is more to do, if nothing happens before."""
+    """Batches to send now, by leader.
+
+    `leaderless` are partitions that have records and no leader. `wake_at` is the time of the next call if nothing else
+    happens before.
+    """
 
     requests: dict[int, list[Batch]]
     leaderless: tuple[TopicPartition, ...]
@@ -44,7 +47,7 @@ class Due:
 
 
 class Outbox:
-    """All lanes of a producer. `identity` is set by its owner, whenever it is None and `has_work`."""
+    """All lanes of a producer. The owner sets `identity` whenever it is None and `has_work`."""
 
     def __init__(self, backoff: Backoff, *, batch_bytes: int, request_bytes: int, codec: Codec) -> None:
         self.identity: Identity | None = None
@@ -56,15 +59,15 @@ class Outbox:
 
     @property
     def has_work(self) -> bool:
-        """Whether anything is there that no broker has."""
+        """True if any record or batch waits to be sent."""
         return any(lane.has_work for lane in self._lanes.values())
 
     def trouble(self, partition: TopicPartition) -> str:
-        """What was last in the way of this partition's records."""
+        """Return the last obstacle for this partition's records."""
         return self._lanes[partition].trouble
 
     def hold_up(self, cause: str) -> None:
-        """Nothing can be sent, for now."""
+        """Note why nothing can be sent for now."""
         for lane in self._lanes.values():
             lane.trouble = cause
 
@@ -77,7 +80,7 @@ class Outbox:
         lane.queue.append(pending)
 
     def give_up(self, records: Collection[Pending]) -> None:
-        """Nobody waits for these any more. What no broker has had is not sent."""
+        """Withdraw records that nobody waits for any more. Unsent ones are dropped."""
         for pending in records:
             pending.is_wanted = False
         for partition in {pending.partition for pending in records}:
@@ -87,7 +90,7 @@ class Outbox:
                 self._tidy(lane)
 
     def fail_all(self, error: SarameyaError) -> None:
-        """Everything that is here fails, also what is with a broker."""
+        """Fail all records, including those in flight."""
         for lane in self._lanes.values():
             self._renew(lane)
             for pending in (*lane.release(), *lane.queue):
@@ -97,7 +100,7 @@ class Outbox:
     # -- out ----------------------------------------------------------------------------------------
 
     def due(self, leader: Callable[[TopicPartition], int | None], busy: Collection[int], now: float) -> Due:
-        """What is to be sent to leaders that are not `busy`; it is out from now on. Wants an `identity`."""
+        """Return the batches for leaders that are not `busy`, and mark them as sent. Needs an `identity`."""
         requests: dict[int, list[Batch]] = {}
         room: dict[int, int] = {}
         leaderless: list[TopicPartition] = []
@@ -122,8 +125,8 @@ class Outbox:
     def _send(self, lane: Lane) -> Batch:
         batch = lane.batch = lane.batch or self._form(lane)
         lane.is_out = True
-        lane.trouble = "the leader has not answered"
-        # Whoever has had a turn is the last to have the next.
+        lane.trouble = "no response from the leader"
+        # A lane that was served goes to the end.
         self._lanes[lane.partition] = self._lanes.pop(lane.partition)
         return batch
 
@@ -143,10 +146,10 @@ class Outbox:
         )
         return Batch(lane.partition, tuple(records), lane.identity, lane.sequence, data)
 
-    # -- what has come of it ------------------------------------------------------------------------
+    # -- outcomes ------------------------------------------------------------------------------------
 
     def stored(self, batch: Batch, base_offset: int) -> None:
-        """It stands in the log, from `base_offset` on, or UNKNOWN_OFFSET."""
+        """Record that the batch is in the log, at `base_offset` or at an unknown offset (UNKNOWN_OFFSET)."""
         if (lane := self._lane(batch)) is None:
             return
         lane.sequence = (batch.base_sequence + len(batch.records)) % _MOST_SEQUENCES
@@ -156,7 +159,7 @@ class Outbox:
             pending.settle(RecordMetadata(batch.partition.partition, offset))
 
     def again(self, batch: Batch, cause: str, now: float) -> Retrying | None:
-        """Nobody knows whether it is stored, or it is not, for now: it is sent again, unless nobody waits for it."""
+        """Send the batch again, unless nobody waits for it: it is not stored, or nobody knows."""
         if (lane := self._lane(batch)) is None:
             return None
         lane.is_out = False
@@ -164,11 +167,11 @@ class Outbox:
         return self._wait(lane, cause, now)
 
     def leaderless(self, partition: TopicPartition, cause: str, now: float) -> Retrying | None:
-        """There was nobody to send this partition's records to."""
+        """Delay this partition's records: it has no leader."""
         return self._wait(self._lanes[partition], cause, now)
 
     def renumber(self, batch: Batch, cause: str, now: float) -> Retrying | None:
-        """The broker does not take its sequence: its records are sent again under the next epoch."""
+        """Send the records again under the next epoch: the broker refuses the batch's sequence."""
         if (lane := self._lane(batch)) is None:
             return None
         self._renew(lane)
@@ -176,7 +179,7 @@ class Outbox:
         return self._wait(lane, cause, now)
 
     def halve(self, batch: Batch) -> bool:
-        """It is too large: its records are sent again, fewer together. False for a single one."""
+        """Send the records again in smaller batches: the batch is too large. Return False for a single record."""
         if (lane := self._lane(batch)) is None:
             return True
         if len(batch.records) == 1:
@@ -188,22 +191,28 @@ class Outbox:
     def refused(
         self, batch: Batch, error: SarameyaError, places: Collection[int] = (), *, is_fenced: bool = False
     ) -> None:
-        """It is not stored, and will not be. `places` are those of the records that are to blame, if the broker names
-        them; the others are sent again. `is_fenced`: another producer id is wanted."""
+        """Fail a batch that is not stored, and will not be.
+
+        Args:
+            batch: The batch.
+            error: The reason.
+            places: Indexes of the records that are to blame, if the broker names them. The others are sent again.
+            is_fenced: The producer id is unusable, and another is needed.
+        """
         if (lane := self._lane(batch)) is None:
             return
         self._renew(lane)
         if is_fenced and self.identity is not None and self.identity.producer_id == batch.identity.producer_id:
             self.identity = None
         records = lane.release()
-        # Where it names none, or none that was there, all of them are.
+        # If it names none, or only unknown ones, all of them are to blame.
         blamed = {place for place in places if 0 <= place < len(records)} or range(len(records))
         lane.put_back(pending for place, pending in enumerate(records) if place not in blamed)
         for place in blamed:
             records[place].settle(error.again())
 
     def _lane(self, batch: Batch) -> Lane | None:
-        """None for one that was given up meanwhile."""
+        """Return the batch's lane, or None if the batch was abandoned meanwhile."""
         lane = self._lanes[batch.partition]
         return lane if lane.batch is batch else None
 
@@ -222,7 +231,7 @@ class Outbox:
         return Retrying(what, attempts.attempt, now - attempts.since, delay, cause, kind="produce")
 
     def _fail(self, lane: Lane, error: SarameyaError) -> None:
-        """What was tried so often fails; what has only been waiting behind it is tried in its turn."""
+        """Fail the batch whose retries are exhausted; records queued behind it get attempts of their own."""
         self._renew(lane)
         lane.attempts = None
         for pending in lane.release() or tuple(self._taken(lane)):
@@ -233,7 +242,7 @@ class Outbox:
             yield lane.queue.popleft()
 
     def _tidy(self, lane: Lane) -> None:
-        """Forget a batch that nobody waits for."""
+        """Abandon a batch that nobody waits for."""
         if lane.batch is not None and not any(pending.is_wanted for pending in lane.batch.records):
             self._renew(lane)
             lane.release()
@@ -241,6 +250,6 @@ class Outbox:
             lane.attempts, lane.retry_at = None, -inf
 
     def _renew(self, lane: Lane) -> None:
-        """What comes next in this lane has an epoch that its batch has not had, and begins at sequence 0."""
+        """Let the lane continue with sequence 0 under an epoch that its batch has not used."""
         if lane.batch is not None and lane.batch.identity == self.identity:
             self.identity = self.identity.next()

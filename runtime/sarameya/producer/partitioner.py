@@ -1,8 +1,8 @@
-"""Which partition a record goes to. Pure.
+"""Choice of a record's partition. Pure.
 
-By its key as Kafka's own producers do, so that what others have written under a key stands in the same partition.
-Without a key they stay with a partition until it has got its share, and go on to another (KIP-480, KIP-794): a batch
-for each of a hundred partitions would cost more than one.
+By the key, as Kafka's own producers do, so that all records of a key are in the same partition. Records without a key
+stay with a partition until it has got its share, and then move to another (KIP-480, KIP-794): a hundred small batches
+for a hundred partitions would cost more than one.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from kafka.partitioner.default import murmur2
 
 
 def partition_of(key: bytes, count: int) -> int:
-    """Of `count` partitions, the one where records under this key stand."""
+    """Return the partition, of `count`, of records with this key."""
     return int((murmur2(key) & 0x7FFFFFFF) % count)
 
 
 @attrs.define(slots=True)
 class _Stay:
-    """The partition that records without a key go to for now, and how many bytes it has got of them."""
+    """Current partition of records without a key, and the bytes that it has got."""
 
     partition: int
     size: int = 0
 
 
 class Partitioner:
-    """Chooses for one producer. `share`: so many bytes without a key go to a partition before the next has its turn."""
+    """Choice of partitions for one producer. `share`: bytes without a key that a partition gets before the next one."""
 
     def __init__(self, share: int, rng: random.Random) -> None:
         self._share = share
@@ -36,7 +36,15 @@ class Partitioner:
         self._stays: dict[str, _Stay] = {}
 
     def choose(self, topic: str, key: bytes | None, size: int, count: int, led: Sequence[int]) -> int:
-        """One of the topic's `count` partitions; without a key, of those that are `led` where any is."""
+        """Return the partition for a record.
+
+        Args:
+            topic: The record's topic.
+            key: The record's key. Without one, partitions with a leader are preferred.
+            size: Bytes of the record.
+            count: Number of the topic's partitions.
+            led: Partitions with a leader.
+        """
         if key is not None:
             return partition_of(key, count)
         stay = self._stays.get(topic)

@@ -1,4 +1,4 @@
-"""What users hold: a producer whose `send` returns once a record is acknowledged, or raises why it is not."""
+"""Producer whose `send` returns once a record is acknowledged, or raises the reason why it is not."""
 
 from __future__ import annotations
 
@@ -28,21 +28,31 @@ from sarameya.protocol.compression import Codec
 
 
 class Producer:
-    """Sends records, for the length of an `async with`:
+    """Sender of records, for the length of an `async with`:
 
         async with Producer(["localhost:9092"]) as producer:
             partition, offset = await producer.send("orders", b"value", key=b"key")
 
-    All in-sync replicas have acknowledged a record when `send` returns (acks=all). The producer is idempotent
-    (KIP-98): whatever is lost on the way and sent again stands in the log once, and records of a partition in the
-    order in which they were sent. It has no transactions. Any number of tasks may send at once; what they send to a
-    broker while it is busy goes there together. Topics are not created.
+    All in-sync replicas have acknowledged a record when `send` returns (acks=all). The producer is idempotent (KIP-98):
+    a record that is sent again after a fault is in the log once, and the records of a partition are in the order in
+    which they were sent. It has no transactions. Any number of tasks may send at the same time; records that they send
+    to a broker while it is busy go there together. Topics are not created.
 
-    An error says that a record was not acknowledged; unless a broker has refused it, it may be stored all the same, or
-    be so shortly. Cancellation is like that too: what no broker has been sent yet is not sent any more.
+    An error means that a record was not acknowledged. Unless a broker has refused it, it may be stored all the same, or
+    soon. The same holds for cancellation; records that were not sent yet are dropped then.
 
-    The other arguments are those of `ConsumerGroup`. Making one does no I/O. Raises ConfigError for an address that
-    cannot be. At the end of the block nothing is waited for: who still sends then, in another task, gets RuntimeError.
+    Creation does no I/O. The end of the block waits for nothing: calls that still send in other tasks get RuntimeError.
+
+    Args:
+        bootstrap_servers: Addresses, each `HOST:PORT`.
+        config: Options; defaults if left out.
+        observers: Called with each event.
+        transport: Opens the connections; TCP if left out.
+        rng: Source of randomness, for reproducible tests.
+        wall_clock: Returns the time for timestamps, in seconds since 1970.
+
+    Raises:
+        ConfigError: An address is malformed.
     """
 
     def __init__(
@@ -73,7 +83,7 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What the block raised goes on as it is: through the nursery it would come out in a group.
+        # The block's exception propagates unchanged: through the nursery it would come out in a group.
         await self._lifetime.__aexit__(None, None, None)
 
     @asynccontextmanager
@@ -112,20 +122,26 @@ class Producer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> RecordMetadata:
-        """Send one record, see `ProducerRecord`; its partition and offset, once it is acknowledged.
+        """Send one record (see `ProducerRecord`) and return its partition and offset once it is acknowledged.
 
-        Raises DeliveryTimeoutError after `Config.delivery_timeout`, RetriesExhaustedError where the options bound
-        retries; for good UnknownTopicError (after `Config.bootstrap_timeout`), TopicAuthorizationError,
-        MessageTooLargeError, KafkaError for what else the broker refuses; ConnectError where no broker is reached;
-        TypeError and ValueError for what is no record.
+        Raises:
+            DeliveryTimeoutError: Not acknowledged within `Config.delivery_timeout`.
+            RetriesExhaustedError: The bounds for retries are reached.
+            UnknownTopicError: No such topic or partition, after `Config.bootstrap_timeout`.
+            TopicAuthorizationError: The broker denies access to the topic.
+            MessageTooLargeError: The record is too large.
+            KafkaError: The broker refuses the record for another reason.
+            ConnectError: No broker can be reached.
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is out of range.
         """
         (stored,) = await self.send_many([ProducerRecord(topic, value, key, headers, partition, timestamp)])
         return stored
 
     async def send_many(self, records: Iterable[ProducerRecord]) -> list[RecordMetadata]:
-        """Send records, in this order within each partition; where they stand, once all are acknowledged.
+        """Send records, in this order within each partition, and return their places once all are acknowledged.
 
-        Waits for all of them, then raises as `send` does for the first that has failed; others may be stored.
+        Waits for all of them. Then raises as `send` does for the first that has failed; others may be stored.
         """
         if self._deliveries is None:
             raise RuntimeError(CLOSED)

@@ -1,4 +1,4 @@
-"""What a producer is given, and what it gives back. Pure."""
+"""Records to send, and their places once they are stored. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _LATEST = 2**63 - 1
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record stands, acknowledged by all in-sync replicas. `offset` is -1 where it was stored by an earlier try
-    so long ago that its broker does not remember where."""
+    """Place of a record that all in-sync replicas have acknowledged.
+
+    `offset` is -1 if an earlier attempt stored it so long ago that the broker does not remember where.
+    """
 
     partition: int
     offset: int
@@ -36,7 +38,7 @@ def _headers(value: Iterable[tuple[str, bytes | None]]) -> Headers:
     for name, content in headers:
         if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
             raise TypeError(f"a header must be (str, bytes or None), not {(name, content)!r}")
-        name.encode()  # a lone surrogate is found here, not when others stand beside it in a batch
+        name.encode()  # a lone surrogate fails here, not later in a batch with other records
     return headers
 
 
@@ -52,10 +54,10 @@ def _number(high: int) -> Any:
 
 @attrs.frozen(slots=True)
 class ProducerRecord:
-    """A record to be sent. Raises TypeError or ValueError for what cannot be one.
+    """A record to send. Raises TypeError or ValueError for invalid arguments.
 
-    Without a `partition` it goes where its key says, as with Kafka's own producer, or, without a key, anywhere.
-    `timestamp` is in milliseconds since 1970; None: when it is sent. A topic may put its own in place of it.
+    Without a `partition` the key decides, as with Kafka's own producer; without a key, any partition may be chosen.
+    `timestamp` is in milliseconds since 1970; None: the time of sending. A topic may use its own time instead.
     """
 
     topic: str = attrs.field(validator=_text)

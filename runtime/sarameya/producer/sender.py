@@ -1,8 +1,7 @@
-"""Takes what is in the outbox to the leaders, and what they answer back. Trio; owns its tasks and no state but who is
-being waited for.
+"""Produce requests to leaders, and the processing of their responses. Trio; its only state is which brokers are busy.
 
-A broker is sent one request at a time: what gathers meanwhile goes with the next, so batches grow by themselves where
-answers are slow, and nothing waits where they are quick.
+A broker gets one request at a time. Records that gather meanwhile go with the next one, so batches grow by themselves
+if responses are slow, and nothing waits if they are fast.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from sarameya.protocol.backoff import Backoff
 _ALL_IN_SYNC = -1
 _NO_TRANSACTION = 2**31 - 1
 _BROKERS_SHARE = 0.8
-"""Of the request timeout, for which a broker waits for replicas: what it says after that is to be heard still."""
+"""Fraction of the request timeout for which a broker waits for replicas, so that its response still arrives in time."""
 
 _Topic = ProduceRequest.TopicProduceData
 
 
 class Sender:
-    """Serves one outbox. `run` must be running."""
+    """Sender of one outbox. `run` must be running."""
 
     def __init__(
         self,
@@ -57,13 +56,13 @@ class Sender:
         self._wake = trio.Event()
 
     def send_nowait(self, records: Iterable[Pending]) -> None:
-        """They go out as soon as may be."""
+        """Send records as soon as possible."""
         for pending in records:
             self._outbox.add(pending)
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Send until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._wake = trio.Event()
@@ -73,7 +72,7 @@ class Sender:
                     await self._wake.wait()
 
     def _dispatch(self, nursery: trio.Nursery) -> float:
-        """Send what is due; when to look again."""
+        """Send due batches. Return the time of the next look."""
         due = self._outbox.due(self._metadata.current.leader, self._busy, trio.current_time())
         for node, batches in due.requests.items():
             self._busy.add(node)
@@ -85,10 +84,10 @@ class Sender:
             return trio.current_time()
         return due.wake_at
 
-    # -- an id ---------------------------------------------------------------------------------------
+    # -- producer id ----------------------------------------------------------------------------------
 
     async def _identify(self) -> None:
-        """Have a producer id, or nothing left to send under it."""
+        """Get a producer id, as long as there are records to send with it."""
         retries = Retries("producer id", self._backoff, self._observer, kind="producer_id")
         try:
             while self._outbox.has_work:
@@ -100,7 +99,7 @@ class Sender:
                         raise
                     self._outbox.hold_up(str(error))
                     await retries.wait(str(error))
-        except SarameyaError as error:  # what does not pass by itself, or has been tried for long enough
+        except SarameyaError as error:  # a permanent error, or exhausted retries
             self._outbox.fail_all(error)
 
     async def _ask_for_id(self) -> Identity:
@@ -132,7 +131,7 @@ class Sender:
             for batch in batches:
                 self._outbox.refused(batch, error)
         except SarameyaError as error:
-            # The leader may be gone, and what has been sent may be stored.
+            # The leader may be gone, and the batches may be stored.
             self._metadata.request_refresh()
             self._again(batches, str(error))
         else:
@@ -148,11 +147,11 @@ class Sender:
                 batch = left.pop(TopicPartition(topic.name, part.index), None)
                 if batch is not None:
                     self._judge(batch, part)
-        self._again(left.values(), "the broker's answer leaves the partition out")
+        self._again(left.values(), "the partition is missing in the broker's response")
 
     def _judge(self, batch: Batch, part: Any) -> None:
         code, now = part.error_code, trio.current_time()
-        # Later versions say more (KIP-467).
+        # Later versions have a message (KIP-467).
         error = refusal(code, f"record for {batch.partition}", getattr(part, "error_message", None))
         places = [row.batch_index for row in getattr(part, "record_errors", None) or ()]
         match verdict_on(code):

@@ -1,7 +1,7 @@
-"""What a broker's error code means to what was produced: one table. Pure.
+"""Meaning of a broker's error codes for produced batches: one table. Pure.
 
-As Kafka's own producer meets them where it is idempotent and has no transactions (TransactionManager.canRetry and
-Sender.completeBatch of kafka-clients).
+As in Kafka's own producer, idempotent and without transactions (TransactionManager.canRetry and Sender.completeBatch of
+kafka-clients).
 """
 
 from __future__ import annotations
@@ -14,35 +14,37 @@ from sarameya.errors import ADVICE, KafkaError, kafka_error
 
 
 class Verdict(Enum):
-    """What is done about an answer."""
+    """Consequence of a response to a batch."""
 
     STORED = auto()
-    """It stands in the log."""
+    """The batch is in the log."""
     AGAIN = auto()
-    """The same bytes under the same sequence, after a while: if they are stored, the broker finds out."""
+    """Send the same bytes under the same sequence, after a backoff: if they are stored, the broker detects it."""
     ELSEWHERE = auto()
-    """The same, to whom new metadata names as the leader."""
+    """Send the same, to the leader in new metadata."""
     RENUMBER = auto()
-    """The broker remembers other sequences than we do, as when its log was cut: the records go out again under the next
-    epoch, from sequence 0 (KIP-360)."""
+    """Send the records under the next epoch, from sequence 0 (KIP-360).
+
+    The broker remembers other sequences than we do, for example after its log was truncated.
+    """
     HALVE = auto()
-    """Fewer records together; one that is alone is refused."""
+    """Send fewer records together; a single one is refused."""
     REFUSED = auto()
-    """Raised to who sent them. What comes next has a new epoch, since nobody knows what became of earlier tries."""
+    """Raise to the sender. The next batch has a new epoch, since nobody knows the outcome of earlier attempts."""
     FENCED = auto()
-    """The same, but the producer id is of no use any more: the next ones go out under another."""
+    """Raise to the sender. The producer id is unusable: the next batches need another."""
 
 
 VERDICTS: Mapping[ErrorCode, Verdict] = {
     ErrorCode.NONE: Verdict.STORED,
-    # Stored long ago, and the broker does not remember where.
+    # Stored long ago; the broker does not remember where.
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Verdict.STORED,
     ErrorCode.REQUEST_TIMED_OUT: Verdict.AGAIN,
     ErrorCode.NOT_ENOUGH_REPLICAS: Verdict.AGAIN,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Verdict.AGAIN,
     ErrorCode.CORRUPT_MESSAGE: Verdict.AGAIN,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: Verdict.AGAIN,
-    # These of InitProducerId alone.
+    # Only of InitProducerId.
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.AGAIN,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.AGAIN,
     ErrorCode.NOT_COORDINATOR: Verdict.AGAIN,
@@ -66,7 +68,7 @@ VERDICTS: Mapping[ErrorCode, Verdict] = {
     ErrorCode.PRODUCER_FENCED: Verdict.FENCED,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: Verdict.FENCED,
 }
-"""Every other code is REFUSED."""
+"""Verdict on each code; all others are REFUSED."""
 
 _ADVICE = {
     **ADVICE,
@@ -76,15 +78,15 @@ _ADVICE = {
     ),
     ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes, or send less",
     ErrorCode.RECORD_LIST_TOO_LARGE: "raise the topic's segment.bytes, or send less",
-    ErrorCode.INVALID_TIMESTAMP: "the topic's message.timestamp.before.max.ms and .after.max.ms say what it takes",
-    ErrorCode.INVALID_RECORD: "a topic with cleanup.policy=compact takes no record without a key",
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker is older than this: choose another compression",
-    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer has its id, which should not be",
+    ErrorCode.INVALID_TIMESTAMP: "see the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+    ErrorCode.INVALID_RECORD: "a topic with cleanup.policy=compact refuses records without a key",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker is too old for it: choose another compression",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the same id, which should be impossible",
 }
 
 
 def verdict_on(code: int) -> Verdict:
-    """What is done about this code; one of a newer Kafka's is REFUSED."""
+    """Return the verdict on this code; an unknown one is REFUSED."""
     try:
         return VERDICTS.get(ErrorCode(code), Verdict.REFUSED)
     except ValueError:
@@ -92,5 +94,5 @@ def verdict_on(code: int) -> Verdict:
 
 
 def refusal(code: int, what: str, message: str | None = None) -> KafkaError:
-    """The typed error for a code that is raised; `message` is what the broker says beside it."""
+    """Return the typed error for a code that is raised. `message` is the broker's own text."""
     return kafka_error(code, f"{what} ({message})" if message else what, advice=_ADVICE)
