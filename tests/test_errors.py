@@ -105,14 +105,13 @@ EXAMPLES = [
     ),
     (
         NoCommittedOffsetError("", (PARTITION,)),
-        "nothing says where to begin to read orders-3, and offset_initial is 'fail': say at which offset, or set "
+        "no start offset for orders-3, and offset_initial is 'fail': pass an offset, or set "
         "offset_initial",
     ),
     (
         LogTruncatedError(PARTITION, 20, 15),
-        "orders-3: the log was cut below offset 20 and differs from offset 15 on from what was read: undo what came of "
-        "that and reset the group's offset to 15, or set offset_out_of_range to anything but 'fail' to go on there by "
-        "itself",
+        "orders-3: the log was truncated below offset 20. Records read from offset 15 on are not in it: undo their effects "
+        "and reset the group's offset to 15, or set offset_out_of_range to another policy than 'fail' to continue there",
     ),
     (AssignorError("weighted", "it raised"), "assignor 'weighted': it raised"),
     (CorruptRecordError(*PARTITION, 5, "no CRC"), "orders-3 at offset 5: no CRC"),

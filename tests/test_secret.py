@@ -103,7 +103,7 @@ def test_secret_is_the_same_after_it_was_copied_or_pickled(again: object) -> Non
 
 @pytest.mark.parametrize("value", [b"bytes", None, 5, ""])
 def test_secret_is_a_text_that_is_not_empty(value: object) -> None:
-    with pytest.raises(ValueError, match="must be a string"):
+    with pytest.raises(ValueError, match="must be a non-empty string"):
         Secret(value)  # type: ignore[arg-type]
 
 

@@ -1,8 +1,8 @@
 """Sarameya: a Kafka consumer-group runtime on trio.
 
-group/      what you write and hold: ConsumerGroup, ConsumerGroupHandler, Session, Claim; Consumer
-producer/   what you send with: Producer
-consumer/   fetching and fanning out      net/       connections, metadata, the coordinator
+group/      the public consumer API: ConsumerGroup, ConsumerGroupHandler, Session, Claim; Consumer
+producer/   the public producer API: Producer
+consumer/   fetching and distribution     net/       connections, metadata, the coordinator
 protocol/   pure state machines, formats  embedded/  a broker in the process
 model, errors, config, observe            testing/   the test kit        service/  the command line
 """

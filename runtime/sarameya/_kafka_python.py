@@ -1,5 +1,8 @@
-"""kafka-python's messages, imported before all else: Python 3.11 warns of the way in which it reads their schemas, and
-whoever turns warnings into errors could not import us."""
+"""kafka-python's messages, imported before anything else.
+
+Python 3.11 warns about the way in which kafka-python reads its schemas; users who turn warnings into errors could not
+import this package.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def schemas_are_read() -> Iterator[None]:
-    """Have kafka-python read schemas, as it does where a message's class is made."""
+    """Suppress the warning while kafka-python reads schemas, which happens when a message's class is created."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"(read|open)_text is deprecated", DeprecationWarning)
         yield

@@ -1,3 +1,3 @@
-"""The one place that says which version this is; packaging reads it."""
+"""Version of the package, stated only here; packaging reads it."""
 
 __version__ = "0.1.0"

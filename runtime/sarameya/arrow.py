@@ -1,7 +1,7 @@
-"""Messages as Arrow columns. Besides `protocol.record_walk` the only file that imports pyarrow or numpy, if asked to.
+"""Messages as Arrow columns. Imports pyarrow and numpy, as only `protocol.record_walk` does besides.
 
-Columns are made of Python's objects or, by `record_walk`, of buffers; the latter are sequences of Python's objects
-too, which are made when somebody asks for them.
+Columns are made from Python objects or, by `record_walk`, from buffers. The latter are sequences of Python objects,
+too, which are made on access.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sarameya.model import NO_TIMESTAMP, Headers, TimestampType
 
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 _MOST_BYTES = 2**31 - 1
-# A column of one value is cut from one of this length that is kept; filling it takes no time, making it does.
+# Columns of one value are slices of a cached column of this length: filling one takes no time, creating it does.
 _KEPT_ROWS = 4096
 
 _T = TypeVar("_T")
@@ -28,9 +28,9 @@ _Buffer = npt.NDArray[np.uint8] | bytes
 
 @cache
 def kafka_schema() -> pa.Schema:
-    """The columns of Spark's own Kafka source, `includeHeaders` on (Spark's Kafka integration guide).
+    """Return the columns of Spark's own Kafka source with `includeHeaders` (Spark's Kafka integration guide).
 
-    `timestamp` is microseconds, Spark's own resolution.
+    `timestamp` is in microseconds, Spark's own resolution.
     """
     return pa.schema(
         [
@@ -59,10 +59,10 @@ def columns_to_arrow(
     values: Sequence[bytes | None],
     headers: Sequence[Headers],
 ) -> pa.Table:
-    """Messages of one partition, at least one, as an Arrow table of `kafka_schema()`.
+    """Convert messages of one partition, at least one, to an Arrow table of `kafka_schema()`.
 
-    `kinds` may be the one that all share. A message has a null timestamp where it has none, or one that int64
-    microseconds cannot hold.
+    `kinds` may be one timestamp type for all. A message without a timestamp, or with one that does not fit in int64
+    microseconds, gets null.
     """
     count = len(offsets)
     columns = [
@@ -79,7 +79,7 @@ def columns_to_arrow(
 
 
 class ArrowColumn(Sequence[_T]):
-    """An Arrow array as a sequence of Python's objects, made anew whenever they are asked for."""
+    """Arrow array as a sequence of Python objects, which are made on each access."""
 
     __slots__ = ("array",)
 
@@ -109,7 +109,7 @@ class ArrowColumn(Sequence[_T]):
 
 
 class _HeadersColumn(ArrowColumn[Headers]):
-    """Null where a message has none, as `kafka_schema` has it."""
+    """Column of headers; null for a message without headers, as in `kafka_schema`."""
 
     __slots__ = ()
 
@@ -121,14 +121,20 @@ class _HeadersColumn(ArrowColumn[Headers]):
 
 
 def int_column(values: _Ints) -> ArrowColumn[int]:
-    """The array, where it stands in memory."""
+    """Wrap the array without a copy."""
     return ArrowColumn(_numbers("offset", values))
 
 
 def binary_column(name: str, lengths: _Ints, data: _Buffer) -> ArrowColumn[bytes | None]:
-    """Keys or values, as the schema names them: their lengths, negative where one is null, and their bytes in a row.
+    """Make a column of keys or values (`name`, as in the schema).
 
-    Raises ValueError for more bytes than Arrow's binary has room for.
+    Args:
+        name: Name of the column.
+        lengths: Length of each value, negative for null.
+        data: Bytes of all values.
+
+    Raises:
+        ValueError: The bytes exceed the capacity of Arrow's binary type.
     """
     if lengths.max() < 0:
         return ArrowColumn(_repeated(name, None, len(lengths)))
@@ -138,9 +144,17 @@ def binary_column(name: str, lengths: _Ints, data: _Buffer) -> ArrowColumn[bytes
 def headers_column(
     counts: _Ints, key_lengths: _Ints, keys: _Buffer, value_lengths: _Ints, values: _Buffer
 ) -> ArrowColumn[Headers]:
-    """Headers: how many each message has, and the keys and values of all, as `binary_column` takes them.
+    """Make a column of headers.
 
-    Raises ValueError for a negative count, a key that is null or no UTF-8.
+    Args:
+        counts: Number of headers of each message.
+        key_lengths: Length of each key.
+        keys: Bytes of all keys.
+        value_lengths: Length of each value, negative for null.
+        values: Bytes of all values.
+
+    Raises:
+        ValueError: A count is negative, or a key is null or not UTF-8.
     """
     if not counts.any():
         return _HeadersColumn(_repeated("headers", None, len(counts)))
@@ -175,7 +189,7 @@ def _lengths(column: Sequence[Sequence[Any] | None]) -> _Ints:
 
 def _int64(column: Sequence[int]) -> _Ints:
     if isinstance(column, ArrowColumn):
-        # (Its own to_numpy imports pandas, which takes half a second.)
+        # Arrow's own to_numpy imports pandas, which takes half a second.
         array = column.array
         values: _Ints = np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
         return values
@@ -184,7 +198,7 @@ def _int64(column: Sequence[int]) -> _Ints:
 
 def _timestamps(milliseconds: _Ints) -> pa.Array:
     microseconds = milliseconds * 1000
-    # Read without a sign, a negative one is larger than any.
+    # As unsigned numbers, negative ones are larger than any allowed one.
     if milliseconds.view(np.uint64).max() <= _MOST_MILLISECONDS:
         return _numbers("timestamp", microseconds)
     null = (milliseconds == NO_TIMESTAMP) | (milliseconds < -_MOST_MILLISECONDS) | (milliseconds > _MOST_MILLISECONDS)
@@ -200,7 +214,7 @@ def _kinds(kinds: TimestampType | Sequence[TimestampType], count: int) -> pa.Arr
 
 
 def _repeated(name: str, value: str | int | None, count: int) -> pa.Array:
-    """A column of one value, by the name it has in the schema."""
+    """Return a column of one value, by its name in the schema."""
     if count > _KEPT_ROWS:
         return _make_repeated(name, value, count)
     return _kept(name, value)[:count]
@@ -221,7 +235,7 @@ def _make_repeated(name: str, value: str | int | None, count: int) -> pa.Array:
 
 
 def _numbers(name: str, column: npt.NDArray[Any], valid: pa.Buffer | None = None) -> pa.Array:
-    """The column where it stands in memory."""
+    """Wrap the column without a copy."""
     return pa.Array.from_buffers(_type(name), len(column), [valid, pa.py_buffer(column)])
 
 
@@ -234,7 +248,7 @@ def _of_lengths(kind: pa.DataType, lengths: _Ints, data: _Buffer) -> pa.Array:
 
 
 def _ends(lengths: _Ints) -> npt.NDArray[np.int32]:
-    """What Arrow calls offsets: where each begins, and where the last one ends."""
+    """Return Arrow's offsets: the start of each value, and the end of the last."""
     ends = np.zeros(len(lengths) + 1, np.int64)
     lengths.cumsum(out=ends[1:])
     if ends[-1] > _MOST_BYTES:
@@ -243,7 +257,7 @@ def _ends(lengths: _Ints) -> npt.NDArray[np.int32]:
 
 
 def _bitmap(null: npt.NDArray[np.bool_]) -> pa.Buffer:
-    """What Arrow calls validity."""
+    """Return Arrow's validity bitmap."""
     return pa.py_buffer(np.packbits(~null, bitorder="little"))
 
 

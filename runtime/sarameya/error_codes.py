@@ -1,7 +1,7 @@
-"""Kafka's error codes, by the names Kafka gives them.
+"""Kafka's error codes, by Kafka's names.
 
-Source: the protocol guide's error table (Apache Kafka 4.1, `org.apache.kafka.common.protocol.Errors`).
-What a code *means to us* stands in `errors.py`; this file only names them.
+Source: the protocol guide's error table (Apache Kafka 4.1, `org.apache.kafka.common.protocol.Errors`). This file only
+names the codes; `errors.py` has their meaning.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """An error code as it travels in an answer (int16). `ErrorCode.of` never fails on a new one."""
+    """Error code of a response (int16). `ErrorCode.of` accepts unknown ones, too."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -150,9 +150,9 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for `code`; a code from a newer Kafka becomes UNKNOWN_SERVER_ERROR.
+        """Return the member for `code`; an unknown code of a newer Kafka becomes UNKNOWN_SERVER_ERROR.
 
-        Callers that report to a person use `describe`, which keeps the number.
+        Use `describe` for text for a person: it keeps the number.
         """
         try:
             return cls(code)
@@ -161,7 +161,7 @@ class ErrorCode(IntEnum):
 
     @staticmethod
     def describe(code: int) -> str:
-        """`NOT_COORDINATOR (16)`, or `error code 999` for one this version does not know."""
+        """Return `NOT_COORDINATOR (16)`, or `error code 999` for an unknown code."""
         try:
             return f"{ErrorCode(code).name} ({code})"
         except ValueError:

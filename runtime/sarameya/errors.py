@@ -1,45 +1,45 @@
-"""Every error Sarameya raises, and which of them each Kafka error code is.
+"""All errors that Sarameya raises, and the error class of each Kafka error code.
 
     SarameyaError
-    ├── ConfigError                     an option has a value it may not have (also a ValueError)
-    ├── PropertiesError                 properties of Kafka's that cannot be options here (also a ValueError)
-    ├── ConnectError                    no broker could be reached at the addresses given
-    ├── AuthenticationError             a broker does not take who we are, or is not shown to be who it should be
+    ├── ConfigError                     an option has an invalid value (also a ValueError)
+    ├── PropertiesError                 Kafka properties that cannot be options here (also a ValueError)
+    ├── ConnectError                    no broker could be reached at the given addresses
+    ├── AuthenticationError             a broker refuses this client, or cannot prove its own identity
     │   └── TlsError                    by certificates
-    ├── TokenError                      there is no token to show a broker now             (retriable)
+    ├── TokenError                      no credentials are available now                    (retriable)
     ├── ConnectionLostError             a connection ended with requests in flight          (retriable)
-    ├── RequestTimeoutError             a broker did not answer within the deadline         (retriable)
-    ├── ProtocolError                   bytes that are no Kafka answer
-    │   ├── ResponseTooLargeError       an answer is larger than `max_response_bytes`
+    ├── RequestTimeoutError             a broker did not respond within the deadline        (retriable)
+    ├── ProtocolError                   bytes that are not the Kafka protocol
+    │   ├── ResponseTooLargeError       a response is larger than `max_response_bytes`
     │   └── UnsupportedVersionError     broker and client share no version of an API
-    ├── KafkaError                      a broker answered with an error code
+    ├── KafkaError                      a broker returned an error code
     │   ├── UnknownTopicError
     │   ├── TopicAuthorizationError
-    │   ├── TopicError                  a topic cannot be made, or changed, as asked for
+    │   ├── TopicError                  a topic cannot be created, or changed, as requested
     │   │   └── TopicExistsError
-    │   ├── MessageTooLargeError        a record is larger than may be sent, or than its topic takes
+    │   ├── MessageTooLargeError        a record is larger than the client or its topic allows
     │   └── GroupError                  the group cannot be used as configured
     │       ├── GroupAuthorizationError
     │       ├── FencedInstanceError
     │       └── CommitError             a commit was refused for good
-    ├── RetriesExhaustedError           what was tried again as often, or for as long, as the options allow
-    ├── DeliveryTimeoutError            a record was not acknowledged in time                   (retriable)
-    ├── NoCommittedOffsetError          nothing says where to begin, and the policy is `fail`
-    ├── OffsetOutOfRangeError           the position is not in the log and the policy is `fail`
-    ├── LogTruncatedError               the log was cut below the position and the policy is `fail`
-    ├── TopicRecreatedError             the topic was deleted, and made again under its name
-    ├── RecordError                     bytes that are no records; names topic, partition, offset
+    ├── RetriesExhaustedError           the options allow no further retry
+    ├── DeliveryTimeoutError            a record was not acknowledged in time               (retriable)
+    ├── NoCommittedOffsetError          no start offset is known, and the policy is `fail`
+    ├── OffsetOutOfRangeError           the position is not in the log, and the policy is `fail`
+    ├── LogTruncatedError               the log was cut below the position, and the policy is `fail`
+    ├── TopicRecreatedError             the topic was deleted, and created again under its name
+    ├── RecordError                     malformed records; names topic, partition, offset
     │   ├── CorruptRecordError          CRC, lengths, structure
     │   ├── UnsupportedFormatError      unknown magic or codec
-    │   ├── BatchTooLargeError          a batch does not fit into an answer of `max_response_bytes`
-    │   └── DecompressionLimitError     a batch grows beyond `fetch_max_decompressed_bytes`
-    ├── AssignorError                   an assignor raised, or assigns what cannot be
-    ├── InterceptorError                an interceptor raised, or gave back what cannot be
-    ├── ClaimError                      what one claim's handler raised, with its coordinates
+    │   ├── BatchTooLargeError          a batch does not fit in a response of `max_response_bytes`
+    │   └── DecompressionLimitError     a batch decompresses beyond `fetch_max_decompressed_bytes`
+    ├── AssignorError                   an assignor raised, or returned an invalid assignment
+    ├── InterceptorError                an interceptor raised, or returned an invalid result
+    ├── ClaimError                      an exception of one claim's handler, with its coordinates
     ├── RebalanceDeadlineError          a handler's task outlived the rebalance deadline
     └── HandlerError                    a handler could not be found, built or run as configured
 
-How the group's membership meets a code is `protocol/reactions.py`'s.
+`protocol/reactions.py` has the reaction of the group's membership to each code.
 """
 
 from __future__ import annotations
@@ -54,22 +54,25 @@ from sarameya.secret import masked
 
 
 class SarameyaError(Exception):
-    """The root of everything raised here. `retriable`: trying the same again may succeed.
+    """Base class of all errors raised here. `retriable`: a retry may succeed.
 
     `permanent`: a person has to change something first (the app file, an argument, credentials, a permission, the
-    table, a group's offset). `sarameya run` then ends with exit code 2, and never retries. Every other error passes,
-    also one that is not Sarameya's: it is retried with backoff under `on_failure = "restart"`, and exit code 1 under
-    `stop`.
+    table, a group's offset). `sarameya run` then ends with exit code 2, and never retries. Every other error is
+    passing, including those of other packages: it is retried with backoff under `on_failure = "restart"`, and is exit
+    code 1 under `stop`.
 
-    `args` are always a class's own arguments, so that an error can be pickled, and raised afresh to each of
-    several waiters (`again`).
+    `args` are always the class's own arguments, so that an error can be pickled, and raised anew for each of several
+    waiting callers (`again`).
     """
 
     retriable: bool = False
     permanent: bool = False
 
     def again(self) -> Self:
-        """A fresh exception of the same content, for another waiter: tracebacks do not pile up on one object."""
+        """Return a new exception with the same content, for another caller.
+
+        Tracebacks must not pile up on one object.
+        """
         fresh = type(self)(*self.args)
         fresh.__cause__ = self.__cause__
         for note in getattr(self, "__notes__", ()):
@@ -78,9 +81,9 @@ class SarameyaError(Exception):
 
 
 class ConfigError(SarameyaError, ValueError):
-    """An option's value is not allowed. Names the option, the value and what is allowed.
+    """An invalid value of an option. Names the option, the value and the allowed values.
 
-    A value that is a secret, or looks like one by its option's name, is not in it: `***` stands in its place.
+    A value that is a secret, or looks like one by its option's name, is shown as `***`.
     """
 
     permanent = True
@@ -97,8 +100,10 @@ class ConfigError(SarameyaError, ValueError):
 
 
 class PropertiesError(SarameyaError, ValueError):
-    """Properties by Kafka's names that cannot be options here. `problems` holds one line for each, by name, value and
-    reason, after the file's name where they come from one."""
+    """Properties by Kafka's names that cannot be options here.
+
+    `problems` has one line for each: name, value and reason, after the file's name if they come from one.
+    """
 
     permanent = True
 
@@ -111,15 +116,15 @@ class PropertiesError(SarameyaError, ValueError):
 
 
 class ConnectError(SarameyaError):
-    """No broker could be reached. The message lists each address with its cause."""
+    """Failure to reach any broker. The message lists each address with its cause."""
 
     retriable = True
 
 
 class AuthenticationError(SarameyaError):
-    """A broker does not take who we are, or has not shown that it is who it should be: trying again cannot help.
+    """A broker that refuses this client, or cannot prove its own identity: a retry cannot help.
 
-    `address` is the broker's, `problem` what is wrong, `remedy` what can be done about it.
+    `address` is the broker's, `problem` the fault, `remedy` the advice.
     """
 
     permanent = True
@@ -135,42 +140,45 @@ class AuthenticationError(SarameyaError):
 
 
 class TlsError(AuthenticationError):
-    """A certificate was not taken, the broker's by us or ours by the broker; or the two cannot speak TLS together."""
+    """Refusal of a certificate, the broker's by us or ours by the broker; or no common version of TLS."""
 
 
 class TokenError(SarameyaError):
-    """There is nothing to show brokers, and none can be told who we are until there is: `Config.sasl_token` raised, or
-    gave what is no token; there is no Kerberos ticket; there are no AWS credentials."""
+    """Missing credentials, without which no broker can be used.
+
+    `Config.sasl_token` raised or returned an invalid token, there is no Kerberos ticket, or there are no AWS
+    credentials.
+    """
 
     retriable = True
 
 
 class ConnectionLostError(SarameyaError):
-    """A connection ended while an answer was awaited. The request may or may not have been carried out."""
+    """A connection that ended before the response. The request may or may not have been carried out."""
 
     retriable = True
 
 
 class RequestTimeoutError(SarameyaError):
-    """A broker did not answer within the request's deadline. The request may have been carried out."""
+    """A request without a response by its deadline. It may have been carried out."""
 
     retriable = True
 
 
 class ProtocolError(SarameyaError):
-    """The peer sent bytes that are not the Kafka protocol; its connection is closed."""
+    """Bytes of the peer that are not the Kafka protocol; its connection is closed."""
 
 
 class ResponseTooLargeError(ProtocolError):
-    """The peer announced an answer larger than `Config.max_response_bytes` (or is no Kafka broker)."""
+    """A response announced as larger than `Config.max_response_bytes` (or a peer that is no Kafka broker)."""
 
 
 class UnsupportedVersionError(ProtocolError):
-    """Broker and client have no version of an API in common. Names the API and both ranges."""
+    """An API without a common version of broker and client. Names the API and both ranges."""
 
 
 class KafkaError(SarameyaError):
-    """A broker answered with an error code. `code` is the number, `context` what was being done."""
+    """An error code returned by a broker. `code` is the number, `context` the operation."""
 
     def __init__(self, code: int, context: str, advice: str = "") -> None:
         super().__init__(code, context, advice)
@@ -184,51 +192,51 @@ class KafkaError(SarameyaError):
 
 
 class UnknownTopicError(KafkaError):
-    """The topic does not exist on the cluster (or may not be seen, which Kafka answers alike)."""
+    """A topic that does not exist on the cluster (or may not be seen, for which Kafka returns the same)."""
 
 
 class TopicAuthorizationError(KafkaError):
-    """The principal may not use the topic: it lacks the READ, WRITE or DESCRIBE ACL on it."""
+    """A principal without the READ, WRITE or DESCRIBE ACL on the topic."""
 
     permanent = True
 
 
 class TopicError(KafkaError):
-    """The cluster does not make the topic, or change it, as asked for; its own words are in the advice."""
+    """A topic that the cluster does not create, or change, as requested; its own message is in the advice."""
 
     permanent = True
 
 
 class TopicExistsError(TopicError):
-    """There is a topic of this name already."""
+    """Creation of a topic whose name exists already."""
 
 
 class MessageTooLargeError(KafkaError):
-    """A record is larger than `Config.max_request_bytes`, or than its topic takes: it was not stored."""
+    """A record larger than `Config.max_request_bytes`, or than its topic allows. It was not stored."""
 
 
 class GroupError(KafkaError):
-    """The group coordinator refused this member for good."""
+    """A member that the group coordinator has refused for good."""
 
     permanent = True
 
 
 class GroupAuthorizationError(GroupError):
-    """The principal may not use the group: it lacks the READ ACL on it."""
+    """A principal without the READ ACL on the group."""
 
 
 class FencedInstanceError(GroupError):
-    """Another member joined with the same `group_instance_id` (KIP-345)."""
+    """Another member with the same `group_instance_id` (KIP-345)."""
 
 
 class CommitError(GroupError):
-    """Offsets were not committed, and trying again under this generation cannot help."""
+    """Offsets that were not committed; a retry under this generation cannot help."""
 
     permanent = False  # the next generation may commit
 
 
 class RetriesExhaustedError(SarameyaError):
-    """Tried as often, or for as long (seconds), as `retry_max_attempts` or `retry_timeout` allow."""
+    """An operation whose retries have reached `retry_max_attempts`, or `retry_timeout` seconds."""
 
     def __init__(self, what: str, attempts: int, elapsed: float, cause: str) -> None:
         super().__init__(what, attempts, elapsed, cause)
@@ -242,9 +250,9 @@ class RetriesExhaustedError(SarameyaError):
 
 
 class DeliveryTimeoutError(SarameyaError):
-    """A record was not acknowledged in `Config.delivery_timeout`. `trouble` is what was last in the way.
+    """A record that was not acknowledged within `Config.delivery_timeout`. `trouble` is the last obstacle.
 
-    It may have been stored all the same: what was sent, and not answered, is not known.
+    It may have been stored all the same: the result of a request without a response is unknown.
     """
 
     retriable = True
@@ -260,14 +268,14 @@ class DeliveryTimeoutError(SarameyaError):
 
 
 class NoCommittedOffsetError(SarameyaError):
-    """The group has committed nothing for these partitions, and `Config.offset_initial` is `fail`."""
+    """Partitions without a committed offset of the group, while `Config.offset_initial` is `fail`."""
 
     permanent = True
 
     def __init__(self, group: str, partitions: tuple[TopicPartition, ...]) -> None:
         super().__init__(group, partitions)
         self.group = group
-        """Empty where partitions are read without one."""
+        """Empty if partitions are read without a group."""
         self.partitions = partitions
 
     def __str__(self) -> str:
@@ -275,7 +283,7 @@ class NoCommittedOffsetError(SarameyaError):
         others = f" and {len(self.partitions) - 1} more" if self.partitions[1:] else ""
         if not self.group:
             return (
-                f"nothing says where to begin to read {first}{others}, and offset_initial is 'fail': say at which "
+                f"no start offset for {first}{others}, and offset_initial is 'fail': pass an "
                 "offset, or set offset_initial"
             )
         return (
@@ -286,8 +294,10 @@ class NoCommittedOffsetError(SarameyaError):
 
 
 class OffsetOutOfRangeError(SarameyaError):
-    """The position is outside the log and the policy is `fail`. `gone`: so many offsets behind it were deleted before
-    they were read."""
+    """A position outside the log, while the policy is `fail`.
+
+    `gone` is the number of offsets from the position on that were deleted before they were read.
+    """
 
     permanent = True
 
@@ -308,8 +318,11 @@ class OffsetOutOfRangeError(SarameyaError):
 
 
 class LogTruncatedError(SarameyaError):
-    """The log was cut below the position, by an election of a leader that had less of it (KIP-320), and the policy is
-    `fail`. What was read from `diverging_offset` on is not what stands in the log now (None: nobody knows where)."""
+    """A log cut below the position, while the policy is `fail`.
+
+    That is the result of an election of a leader with fewer records (KIP-320). Records read from `diverging_offset` on
+    differ from the log's present ones (None: nobody knows where that starts).
+    """
 
     permanent = True
 
@@ -322,19 +335,22 @@ class LogTruncatedError(SarameyaError):
     def __str__(self) -> str:
         if self.diverging_offset is None:
             return (
-                f"{self.partition}: the log knows nothing of what was read before offset {self.offset}: undo what came "
-                "of it and reset the group's offset, or set offset_out_of_range to anything but 'fail' to go on by that"
+                f"{self.partition}: the log does not have the records read before offset {self.offset}: undo their "
+                "effects and reset the group's offset, or set offset_out_of_range to another policy than 'fail'"
             )
         return (
-            f"{self.partition}: the log was cut below offset {self.offset} and differs from offset "
-            f"{self.diverging_offset} on from what was read: undo what came of that and reset the group's offset to "
-            f"{self.diverging_offset}, or set offset_out_of_range to anything but 'fail' to go on there by itself"
+            f"{self.partition}: the log was truncated below offset {self.offset}. Records read from offset "
+            f"{self.diverging_offset} on are not in it: undo their effects and reset the group's offset to "
+            f"{self.diverging_offset}, or set offset_out_of_range to another policy than 'fail' to continue there"
         )
 
 
 class TopicRecreatedError(SarameyaError):
-    """The topic that was read is gone, and another one has its name (KIP-516): offsets of the one say nothing of the
-    other. Whoever reads on begins anew: Kafka deletes a topic's committed offsets with it."""
+    """A topic that was deleted while it was read; another one has its name (KIP-516).
+
+    Offsets of the old topic mean nothing in the new one. A new session starts at the beginning: Kafka deletes a topic's
+    committed offsets with it.
+    """
 
     def __init__(self, partition: TopicPartition, offset: int, before: uuid.UUID, after: uuid.UUID) -> None:
         super().__init__(partition, offset, before, after)
@@ -345,13 +361,13 @@ class TopicRecreatedError(SarameyaError):
 
     def __str__(self) -> str:
         return (
-            f"{self.partition}: the topic was deleted and made again while it was read (at offset {self.offset}; topic "
-            f"id {self.before}, now {self.after}): start again to read the new one from where offset_initial says"
+            f"{self.partition}: the topic was deleted and created again while it was read (offset {self.offset}; topic "
+            f"id {self.before}, now {self.after}): restart to read the new one from offset_initial"
         )
 
 
 class RecordError(SarameyaError):
-    """Fetched bytes that are no records. Nothing behind `offset` was delivered or skipped."""
+    """Fetched bytes that are not valid records. Nothing from `offset` on was delivered or skipped."""
 
     def __init__(self, topic: str, partition: int, offset: int, problem: str) -> None:
         super().__init__(topic, partition, offset, problem)
@@ -365,7 +381,7 @@ class RecordError(SarameyaError):
 
 
 class CorruptRecordError(RecordError):
-    """A CRC that does not match, a length that runs out of its batch, or a broken record structure."""
+    """A CRC that does not match, a length beyond the end of its batch, or a broken record structure."""
 
 
 class UnsupportedFormatError(RecordError):
@@ -373,16 +389,18 @@ class UnsupportedFormatError(RecordError):
 
 
 class BatchTooLargeError(RecordError):
-    """A record batch does not fit into an answer of `Config.max_response_bytes`."""
+    """A record batch that does not fit in a response of `Config.max_response_bytes`."""
 
 
 class DecompressionLimitError(RecordError):
-    """A batch decompresses beyond `fetch_max_decompressed_bytes`."""
+    """A batch that decompresses beyond `fetch_max_decompressed_bytes`."""
 
 
 class AssignorError(SarameyaError):
-    """An assignor raised something (`__cause__`), or gave back what cannot be. Names the assignor, and the member and
-    the partition that it is about."""
+    """An assignor that raised (`__cause__`), or returned an invalid assignment.
+
+    Names the assignor, and the member and the partition concerned.
+    """
 
     def __init__(self, assignor: str, problem: str) -> None:
         super().__init__(assignor, problem)
@@ -394,8 +412,10 @@ class AssignorError(SarameyaError):
 
 
 class InterceptorError(SarameyaError):
-    """An interceptor failed (`__cause__`) on the messages from `offset` to `last_offset`. None of them was handed out,
-    none is skipped. Set its `on_error` to `skip` to go on without it."""
+    """An interceptor that failed (`__cause__`) on the messages from `offset` to `last_offset`.
+
+    None of them was delivered, and none is skipped. Set its `on_error` to `skip` to continue without it.
+    """
 
     def __init__(
         self, interceptor: str, partition: TopicPartition, offset: int, last_offset: int, cause: Exception
@@ -413,9 +433,9 @@ class InterceptorError(SarameyaError):
 
 
 class ClaimError(SarameyaError):
-    """What a claim's handler raised (`__cause__`), with where it stood.
+    """An exception of a claim's handler (`__cause__`), with the claim's coordinates.
 
-    `offset` is the claim's position: the next offset its handler would have been given.
+    `offset` is the claim's position: the offset of the handler's next message.
     """
 
     def __init__(self, partition: TopicPartition, offset: int, generation: int, cause: BaseException) -> None:
@@ -431,12 +451,16 @@ class ClaimError(SarameyaError):
 
 
 class RebalanceDeadlineError(SarameyaError):
-    """A handler's task went on beyond the rebalance deadline; the member has left the group."""
+    """A handler's task that ran beyond the rebalance deadline; the member has left the group."""
 
 
 class HandlerError(SarameyaError):
-    """A handler could not be found, built or run as configured. Says what to install or change. A handler raises it for
-    what a person has to change first; everything else that it raises is retried."""
+    """A handler that could not be found, built or run as configured.
+
+    Names the package to install or the change to make.
+
+    Handlers raise it if a person has to change something first; all their other exceptions are retried.
+    """
 
     permanent = True
 
@@ -456,7 +480,7 @@ ADVICE: dict[ErrorCode, str] = {
     ErrorCode.OFFSET_METADATA_TOO_LARGE: "shorten the metadata (the broker's offset.metadata.max.bytes)",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create the topic, or correct its name",
 }
-"""What a person can do about a code; appended to the error's text."""
+"""Advice for a person, by code; appended to the error's text."""
 
 
 _CLASSES: dict[ErrorCode, type[KafkaError]] = {
@@ -472,6 +496,6 @@ _CLASSES: dict[ErrorCode, type[KafkaError]] = {
 def kafka_error(
     code: int, context: str, fallback: type[KafkaError] = KafkaError, advice: Mapping[ErrorCode, str] = ADVICE
 ) -> KafkaError:
-    """The typed error for a broker's code, with advice where there is any."""
+    """Return the typed error for a broker's code, with advice if there is any."""
     known = ErrorCode.of(code)
     return _CLASSES.get(known, fallback)(code, context, advice.get(known, ""))

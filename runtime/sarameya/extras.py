@@ -1,4 +1,4 @@
-"""Optional packages, by the extras that ask for them, and how to install them."""
+"""Optional packages, by extra, and the command that installs them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from importlib.metadata import PackageNotFoundError, requires
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs what one of Sarameya's extras asks for.
+    """Return the command that installs the packages of one of Sarameya's extras.
 
-    It names the packages themselves, so that it works wherever Sarameya itself was installed from.
+    The command names the packages themselves, so that it works wherever Sarameya itself was installed from.
 
     Args:
-        extra: The extra's name, as in `pip install '/path/to/clone[spark]'`.
+        extra: Name of the extra, as in `pip install '/path/to/clone[spark]'`.
     """
     try:
         declared = requires("sarameya") or []

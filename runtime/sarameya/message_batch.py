@@ -1,6 +1,6 @@
-"""A run of one partition's messages: rows to iterate over, or columns.
+"""Batches of one partition's messages, by row or by column.
 
-Either may be what was decoded (`protocol.records.decode`, `decode_columns`); the other is made of it when asked for.
+Either form may be the decoded one (`protocol.records.decode`, `decode_columns`); the other is made from it on demand.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _COLUMNS = attrgetter("offset", "timestamp", "timestamp_type", "key", "value", "
 
 @attrs.frozen(slots=True, eq=False, kw_only=True)
 class MessageColumns(Sequence[Message]):
-    """Messages of one partition, held by field; a sequence of them that makes each when it is asked for.
+    """Messages of one partition, stored by field; a sequence that makes each message on access.
 
-    The five columns are equally long. What is one thing for all messages of a record batch stands once.
+    The five columns have the same length. Values common to all messages of a record batch are stored once.
     """
 
     topic: str
@@ -39,7 +39,7 @@ class MessageColumns(Sequence[Message]):
 
     @classmethod
     def joined(cls, parts: Sequence[MessageColumns]) -> MessageColumns:
-        """Several, at least one, as one: all of the same partition, timestamp type and leader epoch."""
+        """Join several, at least one, with the same partition, timestamp type and leader epoch."""
         if len(parts) == 1:
             return parts[0]
         return attrs.evolve(
@@ -97,17 +97,18 @@ class MessageColumns(Sequence[Message]):
 
 @attrs.frozen(slots=True, order=False, eq=False)
 class MessageBatch:
-    """A run of one partition's messages, in offset order, none hidden between them but what the log hides.
+    """Consecutive messages of one partition, in offset order, complete except for records that the log hides.
 
-    `next_offset` is the position behind the batch: at least `messages[-1].offset + 1`, more where control
-    records or compacted gaps follow. Marking `next_offset` is always right. `size_bytes` is the size
-    on the wire. A batch is never empty.
+    Never empty.
 
-    `from_offset` is the position before the batch: the `next_offset` of what its claim handed out before, or where the
-    claim began. So the ranges [from_offset, next_offset) of a claim's batches are contiguous, and what the log hides
-    (control records, aborted and compacted ones) lies inside of them. But where the position was moved meanwhile, since
-    its log no longer had it (`OffsetReset`), it is where it was moved to: that it is not the `next_offset` before tells
-    that records are missing. By default, for batches made by hand, the first message's offset.
+    `next_offset` is the position after the batch: at least `messages[-1].offset + 1`, more if control records or
+    compacted gaps follow. To mark `next_offset` is always right. `size_bytes` is the size on the wire.
+
+    `from_offset` is the position before the batch: the `next_offset` of the claim's previous batch, or the claim's
+    start offset. The ranges [from_offset, next_offset) of a claim's batches are therefore contiguous, and hidden
+    records (control records, aborted and compacted ones) are inside them. If the log lost the position and it was moved
+    (`OffsetReset`), `from_offset` is the new position: it differs from the previous `next_offset`, which shows that
+    records are missing. The default, for batches made by hand, is the first message's offset.
     """
 
     topic: str
@@ -124,17 +125,17 @@ class MessageBatch:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it was read."""
+        """Topic and partition."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def first_offset(self) -> int:
-        """The first message's offset; IndexError in a batch without messages."""
+        """Offset of the first message. Raises IndexError in a batch without messages."""
         return self.messages[0].offset
 
     @property
     def last_offset(self) -> int:
-        """The last message's offset, which `next_offset` may be far beyond; IndexError without messages."""
+        """Offset of the last message, which `next_offset` may exceed by far. Raises IndexError without messages."""
         return self.messages[-1].offset
 
     def __len__(self) -> int:
@@ -144,11 +145,13 @@ class MessageBatch:
         return iter(self.messages)
 
     def to_arrow(self) -> pyarrow.Table:
-        """The batch as Arrow columns, named and typed as Spark's Kafka source names them.
+        """Return the batch as Arrow columns, with the names and types of Spark's Kafka source.
 
-        Columns: key binary, value binary, topic string, partition int32, offset int64,
-        timestamp timestamp[us, UTC], timestampType int32, headers list<struct<key string, value binary>>.
-        Raises ImportError if pyarrow is not installed (`pip install pyarrow`).
+        Columns: key binary, value binary, topic string, partition int32, offset int64, timestamp timestamp[us, UTC],
+        timestampType int32, headers list<struct<key string, value binary>>.
+
+        Raises:
+            ImportError: pyarrow is not installed (`pip install pyarrow`).
         """
         from sarameya.arrow import columns_to_arrow
 

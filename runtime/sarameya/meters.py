@@ -1,6 +1,6 @@
-"""Counts of what happens, as monitors want them: they only grow, and somebody else finds out how fast. Pure.
+"""Counters for monitoring: they only grow, and the monitoring system computes rates. Pure.
 
-`Meter` is an observer, and is told how long brokers take to answer. What is going on at a moment, `status` says.
+`Meter` is an observer, and also gets the durations of requests. `status` has the present state.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from sarameya.observe import (
 )
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""The upper bounds of a duration's buckets: from an answer of a broker's next door to a rebalance of many members."""
+"""Upper bounds of the buckets of durations: from a response of a nearby broker to a rebalance of many members."""
 ROWS = tuple(float(10**power) for power in range(8))
-"""Of the rows of a landing."""
+"""Upper bounds of the buckets of rows in a landing."""
 BYTES = tuple(float(2**power) for power in range(12, 31, 2))
-"""Of its size: from 4 KiB to a GiB."""
+"""Upper bounds of the buckets of bytes in a landing: from 4 KiB to a GiB."""
 REBALANCE_REASONS = {
-    "first_join": "it was no member: it begins, or has subscribed anew after it left",
-    "own_wish": "it has subscribed to something else, given up partitions to others, or ended its session",
-    "group_changed": "members or topics came or went, as the coordinator or metadata tell",
-    "member_forgotten": "the coordinator does not know it any more: the group has given it up",
-    "generation_dropped": "the group has gone on without it",
+    "first_join": "it was not a member: it starts, or has subscribed again after it left",
+    "own_wish": "it has changed its subscription, finished a revocation, or ended its session",
+    "group_changed": "members or topics came or went, as the coordinator or metadata report",
+    "member_forgotten": "the coordinator does not know it any more: the group has removed it",
+    "generation_dropped": "the group has continued without it",
 }
-"""What sets a rebalance off, in one word, and in more."""
+"""Causes of a rebalance, and their explanations."""
 _REASONS = {"join_wanted": "own_wish", "rebalance": "group_changed"}
-"""Of a member, by `MembershipChanged.trigger`; the others are called what they are."""
+"""Reasons that differ from `MembershipChanged.trigger`; the others have its name."""
 _OUTSIDE = frozenset({"UNJOINED", "LEAVING"})
 _SETTLED = frozenset({"STABLE", "LEAVING", "UNJOINED", "FENCED"})
-"""States in which no rebalance is under way."""
+"""States without a rebalance in progress."""
 
 
 @attrs.define(slots=True)
 class Histogram:
-    """How many values there were of which size."""
+    """Distribution of values over buckets."""
 
     bounds: tuple[float, ...] = SECONDS
     counts: list[int] = attrs.field(default=attrs.Factory(lambda self: [0] * (len(self.bounds) + 1), takes_self=True))
-    """In each bucket, the last one without an upper bound."""
+    """Number of values in each bucket; the last one has no upper bound."""
     total: float = 0.0
-    """Their sum."""
+    """Sum of the values."""
 
     def observe(self, value: float) -> None:
         """Count one value, in the unit of `bounds`."""
@@ -61,11 +61,11 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """Number of values."""
         return sum(self.counts)
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """Each bound with how many were no larger than that."""
+        """Return each bound with the number of values up to it."""
         rows, so_far = [], 0
         for bound, count in zip(self.bounds, self.counts, strict=False):
             so_far += count
@@ -75,10 +75,10 @@ class Histogram:
 
 @attrs.define(slots=True)
 class TopicMeters:
-    """Of one topic, whichever of its partitions this member has had."""
+    """Counts of one topic, over all partitions that this member has had."""
 
     records: int = 0
-    """Messages of claims that have ended, as all of these four; of those that have not, their status tells."""
+    """Messages of claims that have ended, as in the next three; the status of running claims has theirs."""
     size_bytes: int = 0
     handler_seconds: float = 0.0
     backpressure_seconds: float = 0.0
@@ -93,29 +93,29 @@ class TopicMeters:
 
 @attrs.define(slots=True)
 class Meters:
-    """Of one member, over all of its sessions."""
+    """Counts of one member, over all of its sessions."""
 
     events: dict[str, int] = attrs.field(factory=dict)
-    """How many of each kind, by the class's name."""
+    """Number of events, by class name."""
     retries: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(RETRIED, 0))
-    """By what is tried again: `Retrying.kind`."""
+    """Number of retries, by `Retrying.kind`."""
     requests: dict[str, Histogram] = attrs.field(factory=dict)
-    """How long answers took, in seconds, by request: `Fetch`, which brokers may hold until there is something."""
+    """Seconds until the response, by request; brokers may hold a `Fetch` until there are records."""
     rebalances: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(REBALANCE_REASONS, 0))
-    """By what set them off, of `REBALANCE_REASONS`."""
+    """Number of rebalances, by cause (`REBALANCE_REASONS`)."""
     rebalance_seconds: Histogram = attrs.field(factory=Histogram)
-    """How long each took: from when the member was no longer stable to when it was again."""
+    """Duration of each rebalance, from leaving the stable state to the return."""
     loop_blocked_seconds: float = 0.0
-    """How long the event loop was blocked, in all: the sum of `LoopBlocked.seconds`."""
+    """Seconds for which the event loop was blocked: the sum of `LoopBlocked.seconds`."""
     topics: dict[str, TopicMeters] = attrs.field(factory=dict)
 
     def topic(self, name: str) -> TopicMeters:
-        """Of one topic, from now on at the latest."""
+        """Return the counts of one topic, created if necessary."""
         return self.topics.setdefault(name, TopicMeters())
 
 
 class Meter:
-    """Keeps a member's meters. An observer; `clock` tells seconds."""
+    """Observer that keeps a member's meters. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.meters = Meters()
@@ -149,7 +149,7 @@ class Meter:
                 meters.topic(partition.topic).dead_letters += count
 
     def answered(self, request: str, seconds: float) -> None:
-        """A broker's answer took so long."""
+        """Record the seconds until a broker's response."""
         name = request.removesuffix("Request")
         found = self.meters.requests.get(name)
         if found is None:

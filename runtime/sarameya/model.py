@@ -1,6 +1,6 @@
-"""The nouns every room shares: partitions, messages, generations, assignments.
+"""Common data types: partitions, messages, generations, assignments.
 
-Owns nothing and does nothing; frozen data only. Field names are Kafka's own.
+Frozen data only, without behaviour. Field names are Kafka's own.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import attrs
 import msgspec
 
 NO_LEADER_EPOCH = -1
-"""The leader epoch of a record whose format or broker does not carry one (KIP-320)."""
+"""Leader epoch of a record whose format or broker has none (KIP-320)."""
 
 NO_GENERATION = -1
-"""The generation of who has not been in the group yet (KIP-792)."""
+"""Generation of a client that has not been in the group yet (KIP-792)."""
 
 NO_TIMESTAMP = -1
-"""The timestamp of a message that has none (format v0)."""
+"""Timestamp of a message without one (format v0)."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 def is_offset(value: object) -> bool:
-    """Whether `value` can be an offset: an int from 0 to 2**63 - 2 (the next one must fit in int64 too)."""
+    """Return whether `value` can be an offset: an int from 0 to 2**63 - 2 (the next one must fit in int64 too)."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 - 1
 
 
 class TimestampType(IntEnum):
-    """Who set a message's timestamp (KIP-32)."""
+    """Origin of a message's timestamp (KIP-32)."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0
@@ -48,12 +48,12 @@ class TopicPartition(NamedTuple):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One record as a handler sees it. Keys and values are bytes or None, exactly as Kafka has them.
+    """One record as a handler gets it. Keys and values are bytes or None, as in Kafka.
 
-    `timestamp` is milliseconds since the epoch, or NO_TIMESTAMP; `leader_epoch` is NO_LEADER_EPOCH
-    where the record format carries none. A msgspec.Struct because there are millions of them: compiled code makes it in
-    a quarter of the time that a NamedTuple takes, a tenth of a frozen attrs class, and as what is in it can be in no
-    cycle, the garbage collector need not look at it.
+    `timestamp` is in milliseconds since 1970, or NO_TIMESTAMP. `leader_epoch` is NO_LEADER_EPOCH if the record format
+    has none. A msgspec.Struct, because there are millions of them: compiled code makes one in a quarter of the time of
+    a NamedTuple, and a tenth of that of a frozen attrs class. Since a message cannot be part of a cycle, the garbage
+    collector need not track it.
     """
 
     topic: str
@@ -68,28 +68,31 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it was read."""
+        """Topic and partition."""
         return TopicPartition(self.topic, self.partition)
 
     def replace(self, **changes: Any) -> Message:
-        """The same, but for these fields."""
+        """Return a copy with these fields changed."""
         return msgspec.structs.replace(self, **changes)
 
 
 @attrs.frozen(slots=True)
 class Generation:
-    """One round of a group, seen by one member of it. `id` fences commits and heartbeats."""
+    """One round of a group, as one member sees it. `id` fences commits and heartbeats."""
 
     id: int
     member_id: str
     protocol: str
-    """The assignor the group chose for this generation."""
+    """Assignor that the group chose for this generation."""
     is_leader: bool = False
 
 
 @attrs.frozen(slots=True)
 class GroupMetadata:
-    """Who commits: what a transactional producer sends along with a group's offsets, to be fenced by it (KIP-447)."""
+    """Identity of a committing member.
+
+    A transactional producer sends it with a group's offsets, to be fenced by it (KIP-447).
+    """
 
     group_id: str
     generation_id: int
@@ -99,7 +102,7 @@ class GroupMetadata:
 
 @attrs.frozen(slots=True)
 class CommittedOffset:
-    """What a group has committed for a partition: the next offset to read, and the committer's metadata."""
+    """A group's commit for a partition: the next offset to read, and the committer's metadata."""
 
     offset: int
     metadata: str = ""
@@ -108,8 +111,11 @@ class CommittedOffset:
 
 @attrs.frozen(slots=True)
 class LogRange:
-    """What a partition's log has: the offsets from `start` on, up to but not including `end`, the next one to be
-    written (the high water mark: what stands beyond is not safe on all replicas yet, and is shown to nobody)."""
+    """Offsets in a partition's log, from `start` up to but not including `end`.
+
+    `end` is the next offset to be written. It is the high watermark: later records are not on all replicas yet, and no
+    consumer sees them.
+    """
 
     start: int
     end: int
@@ -120,12 +126,12 @@ Assignment = Mapping[str, tuple[int, ...]]
 
 
 def topic_partitions(assignment: Assignment) -> list[TopicPartition]:
-    """The assignment as a sorted list of topic-partitions."""
+    """Return the assignment as a sorted list of topic-partitions."""
     return sorted(TopicPartition(topic, p) for topic, ps in assignment.items() for p in ps)
 
 
 def by_topic(partitions: Iterator[TopicPartition] | Sequence[TopicPartition]) -> dict[str, tuple[int, ...]]:
-    """Topic-partitions grouped by topic, both ascending."""
+    """Return the partition numbers of each topic, both ascending."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         grouped.setdefault(topic, []).append(partition)

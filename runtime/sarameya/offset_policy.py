@@ -1,7 +1,7 @@
-"""Where to read by rule instead of by offset: an end of the log, a time, so long ago, or nowhere. Pure.
+"""Offset policies: a place in a log by rule (an end, a time, a duration), or `fail`. Pure.
 
-Owns the values that a rule can have, and their text: `oldest`, `newest`, `fail`, `timestamp:2026-01-31T12:00:00Z` and,
-as KIP-1106 has it, `by_duration:PT1H`. Finding the offset is the consumer's (`consumer/offset_lookup.py`).
+This module has the values of a policy, and their text: `oldest`, `newest`, `fail`, `timestamp:2026-01-31T12:00:00Z`
+and, as in KIP-1106, `by_duration:PT1H`. The consumer looks up the offset (`consumer/offset_lookup.py`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 OffsetPolicy: TypeAlias = Literal["oldest", "newest", "fail"] | datetime | timedelta
-"""Where to read: at an end of the log; at the first message whose timestamp is at least a time (an aware datetime), or
-at least so long ago (a timedelta), at the log's end if every message is older; or nowhere: `fail` raises."""
+"""A place in a log: an end, a time, a duration before now, or `fail`, which raises.
+
+A time (an aware datetime) or a duration (a timedelta) means the first message whose timestamp is at least that, or the
+log's end if every message is older.
+"""
 
 ALLOWED = (
     "'oldest', 'newest', 'fail', 'timestamp:2026-01-31T12:00:00Z' (a time; in Python also a datetime) or "
-    "'by_duration:PT1H' (so long ago; in Python also a timedelta)"
+    "'by_duration:PT1H' (one hour ago; in Python also a timedelta)"
 )
-"""What a policy may be, for who wrote something else."""
+"""Allowed policies, for error messages."""
 
 _KAFKAS = {"earliest": "oldest", "latest": "newest", "none": "fail"}
 
@@ -33,7 +36,7 @@ _DURATION = re.compile(
 
 
 def parse_policy(value: Any) -> OffsetPolicy:
-    """The policy that is meant by `value`: one already, or its text. Raises ValueError, which says what is allowed."""
+    """Return the policy in `value`, a policy or its text. Raises ValueError, which lists the allowed ones."""
     match value:
         case "oldest":
             return "oldest"
@@ -58,14 +61,14 @@ def parse_policy(value: Any) -> OffsetPolicy:
 
 def _from_1970_on(when: datetime) -> datetime:
     if when.tzinfo is None:
-        raise ValueError("must name its time zone, for example 2026-01-31T12:00:00Z")
+        raise ValueError("must have a time zone, for example 2026-01-31T12:00:00Z")
     if when < _EPOCH:
-        raise ValueError("must not lie before 1970")
+        raise ValueError("must not be before 1970")
     return when
 
 
 def parse_moment(text: str) -> datetime:
-    """A date and time of ISO 8601, naive where it names no zone. Raises ValueError."""
+    """Parse a date and time of ISO 8601, naive if it has no zone. Raises ValueError."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -73,7 +76,7 @@ def parse_moment(text: str) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration of ISO 8601, of weeks, days, hours, minutes and seconds. Raises ValueError."""
+    """Parse a duration of ISO 8601, in weeks, days, hours, minutes and seconds. Raises ValueError."""
     match = _DURATION.fullmatch(text)
     parts = {unit: float(number) for unit, number in match.groupdict().items() if number} if match else {}
     try:
@@ -87,7 +90,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def describe_policy(policy: OffsetPolicy) -> str:
-    """Its text, from which `parse_policy` makes the same again."""
+    """Return the policy's text, the inverse of `parse_policy`."""
     match policy:
         case datetime():
             return f"timestamp:{policy.isoformat().replace('+00:00', 'Z')}"
@@ -109,13 +112,19 @@ def _duration_text(duration: timedelta) -> str:
 
 
 def milliseconds(when: datetime) -> int:
-    """Since 1970, as Kafka counts time."""
+    """Return milliseconds since 1970, Kafka's unit of time."""
     return (when - _EPOCH) // _MILLISECOND
 
 
 def timestamp_of(policy: datetime | timedelta, now: float) -> int:
-    """The time that is meant, in milliseconds since 1970; `now` is in seconds since then. What would lie before 1970
-    is 1970, which is older than any message."""
+    """Return the policy's time in milliseconds since 1970.
+
+    A time before 1970 becomes 1970, which is older than any message.
+
+    Args:
+        policy: A time, or a duration before `now`.
+        now: Seconds since 1970.
+    """
     if isinstance(policy, datetime):
         return milliseconds(policy)
     return max(int(now * 1000) - policy // _MILLISECOND, 0)

@@ -1,5 +1,6 @@
-"""What an option can be: tests of its value, and the words for what is allowed. Which options there are, `config/`
-says. A test raises `ConfigError`, which names the option, the value and what is allowed.
+"""Kinds of options: validators and converters, with the text of the allowed values. `config/` has the options.
+
+A validator raises `ConfigError`, which names the option, the value and the allowed values.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 _INT32 = 2**31 - 1
 MOST_SECONDS = _INT32 // 1000
-"""The most seconds that a duration can be where Kafka's requests carry it."""
+"""Largest duration in seconds that fits in Kafka's requests."""
 _INSTANCE_ID = re.compile(r"[0-9a-zA-Z._-]{1,249}")
 
 
 def number(low: float, high: float, *, above: bool = False) -> Validator:
-    """From `low` (or above it) to `high`."""
+    """Validate a number from `low` (or above it) to `high`."""
     allowed = f"must be a number {'above' if above else 'of at least'} {low:g} and at most {high}"
 
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(attribute.name, value, allowed)
-        if not low <= value <= high or (above and value == low):  # so put, it refuses NaN
+        if not low <= value <= high or (above and value == low):  # in this form it refuses NaN
             raise ConfigError(attribute.name, value, allowed)
 
     return check
 
 
 def whole(low: int, high: int = _INT32) -> Validator:
-    """A whole number, from `low` to `high`."""
+    """Validate a whole number from `low` to `high`."""
     allowed = f"must be a whole number from {low} to {high}"
 
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -48,7 +49,7 @@ def whole(low: int, high: int = _INT32) -> Validator:
 
 
 def optional(check: Validator) -> Validator:
-    """None, or what `check` allows."""
+    """Validate None, or what `check` allows."""
 
     def check_unless_none(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         if value is not None:
@@ -58,7 +59,7 @@ def optional(check: Validator) -> Validator:
 
 
 def one_of(*allowed: str) -> Validator:
-    """One of these words."""
+    """Validate one of these words."""
 
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         if value not in allowed:
@@ -85,7 +86,7 @@ def function(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 def function_shown(value: Any) -> str:
-    """A function by its name; anything else that is called, by its class's alone: it may have secrets bound to it."""
+    """Return the name of a function, or the class of another callable: the object may contain secrets."""
     if value is None:
         return repr(value)
     named = value if hasattr(value, "__qualname__") else type(value)
@@ -98,12 +99,12 @@ def instance_id(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 def as_tuple(value: Any) -> Any:
-    """Lists (as TOML gives them) become tuples; anything else is left for the validator to name."""
+    """Convert a list (as in TOML) to a tuple; the validator reports anything else."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def policy(value: Any, attribute: attrs.Attribute[Any]) -> OffsetPolicy:
-    """A converter: an offset policy, or its text."""
+    """Convert an offset policy, or its text."""
     try:
         return parse_policy(value)
     except ValueError as error:
@@ -115,7 +116,7 @@ def policy_or_none(value: Any, attribute: attrs.Attribute[Any]) -> OffsetPolicy 
 
 
 def _secret_or_none(value: Any, attribute: attrs.Attribute[Any]) -> Secret | None:
-    """A converter: a Secret, or what `Secret.of` makes one of."""
+    """Convert a Secret, or the argument of `Secret.of`."""
     if value is None or isinstance(value, Secret):
         return value
     try:
@@ -125,11 +126,11 @@ def _secret_or_none(value: Any, attribute: attrs.Attribute[Any]) -> Secret | Non
 
 
 def _anything(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """What the converter lets pass is allowed."""
+    """Accept everything that the converter accepts."""
 
 
 def converted(convert: Callable[[Any, attrs.Attribute[Any]], Any], default: Any, doc: str, *, kafka: str = "") -> Any:
-    """An option whose value `convert` makes of what is given, or refuses."""
+    """Return an option whose value `convert` converts or refuses."""
     converter = attrs.Converter(convert, takes_field=True)
     return option(default, _anything, doc, kafka=kafka, converter=converter)
 
@@ -137,7 +138,16 @@ def converted(convert: Callable[[Any, attrs.Attribute[Any]], Any], default: Any,
 def option(
     default: Any, validator: Validator, doc: str, *, kafka: str = "", converter: Any = None, shown: Any = True
 ) -> Any:
-    """An attrs field; `kafka` is Kafka's own name for it, `shown` what `repr` makes of its value."""
+    """Return an attrs field.
+
+    Args:
+        default: Default value.
+        validator: Checks the value.
+        doc: Text for the reference.
+        kafka: Kafka's own name of the option.
+        converter: Converts the value first.
+        shown: Argument `repr` of `attrs.field`.
+    """
     return attrs.field(
         default=default,
         validator=validator,
@@ -149,22 +159,22 @@ def option(
 
 
 def seconds(default: float, doc: str, *, above: bool = True, kafka: str = "") -> Any:
-    """A duration; `above`: it may not be 0."""
+    """Return an option for a duration; `above`: it may not be 0."""
     return option(default, number(0, MOST_SECONDS, above=above), doc, kafka=kafka)
 
 
 def size(default: int, doc: str, *, low: int = 1, kafka: str = "") -> Any:
-    """A number of bytes."""
+    """Return an option for a number of bytes."""
     return option(default, whole(low), doc, kafka=kafka)
 
 
 def secret(doc: str, *, kafka: str = "") -> Any:
-    """A `Secret`, or a text that says where it is (`Secret.of`); None where it is not given."""
+    """Return an option for a `Secret`, or a text that names its place (`Secret.of`); the default is None."""
     return converted(_secret_or_none, None, doc, kafka=kafka)
 
 
 def allowed(field: attrs.Attribute[Any], value: Any) -> Any:
-    """The value, if the option takes it. Raises ConfigError."""
+    """Return the value if the option accepts it. Raises ConfigError."""
     convert = field.converter
     if isinstance(convert, attrs.Converter):
         converted = convert.converter(value, field)  # type: ignore[attr-defined]  # its stub has no attributes
@@ -176,8 +186,10 @@ def allowed(field: attrs.Attribute[Any], value: Any) -> Any:
 
 
 def unknown_option(key: str, known: set[str], *, listed: str = "") -> str:
-    """What to tell somebody who wrote `key`, when only `known` is allowed: the one that was meant, or all that there
-    are; or, where they are many, what lists them (`listed`, the end of a sentence)."""
+    """Return the message for the unknown option `key`: the option that was probably meant, or the known ones.
+
+    `listed` ends the sentence instead if they are too many: it names their list.
+    """
     near = difflib.get_close_matches(key, known, n=1)
     hints = [f"did you mean {near[0]!r}?"] if near else []
     if listed:
@@ -187,5 +199,5 @@ def unknown_option(key: str, known: set[str], *, listed: str = "") -> str:
     return f"no such option; {' '.join(hints)}"
 
 
-IN_THE_REFERENCE = "`sarameya config docs` lists the options that there are"
-"""Of those of `Config`, which are too many for a line."""
+IN_THE_REFERENCE = "`sarameya config docs` lists all options"
+"""Hint for the options of `Config`, which are too many for a line."""

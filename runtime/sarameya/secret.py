@@ -1,7 +1,7 @@
-"""Secrets: values that are held and never shown, and what looks like one wherever configuration is told. Pure, but
-for the environment and the files that a secret may come from.
+"""Secrets that are never shown, and the masking of values that look like one. Pure, except for reading secrets.
 
-A name looks secret by its words, mistyped ones too: who writes `sasl.pasword` is told so without the password.
+Secrets may come from the environment or from files. The words of a name show that it is secret, even mistyped ones: a
+message about `sasl.pasword` does not contain the password.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ MASK = "***"
 
 
 def is_utf8(text: str) -> bool:
-    """Whether it can be told to others: what Python reads from the environment or a command line may have bytes in it
-    that are no text (as surrogates)."""
+    """Return whether the text can be encoded.
+
+    Text that Python reads from the environment or a command line may contain bytes that are not text (as surrogates).
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -29,25 +31,28 @@ def is_utf8(text: str) -> bool:
 
 @final
 class Secret:
-    """A text that is not shown: `repr`, `str` and formatting give `***`, only `reveal()` the text.
+    """A text that is never shown: `repr`, `str` and formatting give `***`; only `reveal()` gives the text.
 
-    It is no string, so that nothing joins or writes it by accident; JSON refuses it. Pickled, it carries its value:
-    that is how another process gets it.
+    It is not a string, so that nothing joins or writes it by accident, and JSON refuses it. Pickling includes the
+    value, so that other processes can get it.
     """
 
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
         if not isinstance(value, str) or not value:
-            raise ValueError("must be a string that is not empty")
+            raise ValueError("must be a non-empty string")
         if not is_utf8(value):
             raise ValueError("must be text: it has bytes in it that are not UTF-8")
         self._value = value
 
     @classmethod
     def of(cls, text: str) -> Secret:
-        """`env:NAME` is that environment variable's, `file:PATH` that file's (read now, without its last line break),
-        any other text the secret itself. Raises ValueError, which does not show it."""
+        """Return the secret that `text` names.
+
+        `env:NAME` is the value of an environment variable, `file:PATH` the content of a file (read now, without its
+        last line break), any other text the secret itself. Raises ValueError, which does not show the text.
+        """
         kind, colon, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
         match kind + colon:
             case "env:":
@@ -57,7 +62,7 @@ class Secret:
         return cls(text)
 
     def reveal(self) -> str:
-        """The text."""
+        """Return the text."""
         return self._value
 
     def __repr__(self) -> str:
@@ -79,7 +84,7 @@ class Secret:
 
 
 HIDDEN = Secret(MASK)
-"""What is shown in place of a secret, and holds none."""
+"""Placeholder of a secret, without a content."""
 
 
 def _of_environment(name: str) -> Secret:
@@ -102,32 +107,35 @@ def _of_file(path: str) -> Secret:
 
 
 def text_of_file(path: str) -> str:
-    """A file's text without its last line break, which editors and `echo` put there. Raises ValueError."""
+    """Return a file's text without its last line break, which editors and `echo` add. Raises ValueError."""
     try:
         text = Path(path).read_bytes().decode()
     except OSError as error:
         raise ValueError(f"the file {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:  # whose text has the bytes
+    except UnicodeDecodeError:  # its message would show the bytes
         raise ValueError(f"the file {path} is not UTF-8 text") from None
     return text.removesuffix("\n").removesuffix("\r")
 
 
-# -- what looks like one -------------------------------------------------------------------------
+# -- values that look secret ---------------------------------------------------------------------
 
 _SECRET = re.compile(
     r"passw(or)?d|passphrase|secret|token|credential|jaas|userinfo|authorization|cookie|connectionstring"
     r"|(api|access|private|account|shared|encryption|signing|keystore|tls|ssl)key"
 )
-"""In a name without what separates its words."""
+"""Matches in a name without its separators."""
 _SECRET_WORDS = ("pass", "pwd", "sas", "auth")
 _MISTYPED = ("password", "passphrase", "secret", "token", "credentials")
 _LIKENESS = 0.84
 _PLACES = {"file", "path", "location", "url", "uri", "class", "type", "provider", "ms", "seconds"}
-"""A name that ends so says where a secret is, or something else about it."""
+"""Last words of names that tell a secret's place, or another fact about it."""
 _ADDRESSES = ("server", "servers", "broker", "brokers", "brokerlist")
 _BEFORE_HOST = re.compile(r".*@", re.DOTALL)
-"""Who writes `user:password@host:9092` is told that it is no address without the password, which may have a comma in
-it: nothing before the last `@` is shown, of a list neither."""
+"""Everything up to the last `@`, which is hidden, also in a list.
+
+The message about `user:password@host:9092`, which is not an address, must not show the password, which may have a comma
+in it.
+"""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _IN_TEXT = re.compile(
@@ -141,7 +149,7 @@ _IN_TEXT = re.compile(
       | (?P<header> authorization["']?\s*[:=]\s*["']?(?:bearer|basic)\s+ ) [^\s,;"']+
       | (?P<bearer> \bbearer\s+ ) (?= [\w.~+/=-]*\d | [\w.~+/=-]{20} ) [\w.~+/=-]{8,}  # and not the word after it
 
-        # What is after a host's name is its port, if it ends as one: a password may have a "/" or an "@" in it.
+        # After a host name comes its port, if it ends as one: a password may contain "/" or "@".
       | (?P<user> (?<![a-z0-9+.-])[a-z0-9+.-]+://[^\s/@:]*: ) (?!\d{1,5}(?:[/?\#,\s]|$)) (?:(?!://)\S)+(?=@)
       | (?P<scheme> (?<![a-z0-9+.-])[a-z0-9+.-]+:// ) [^\s/:]+(?=@)
     """,
@@ -150,7 +158,7 @@ _IN_TEXT = re.compile(
 
 
 def looks_secret(name: str) -> bool:
-    """Whether what stands under this name may be a password, a key or the like."""
+    """Return whether a value of this name may be a password, a key or the like."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or words[-1] in _PLACES:
         return False
@@ -161,7 +169,7 @@ def looks_secret(name: str) -> bool:
 
 
 def _names_addresses(name: str) -> bool:
-    """Whether what stands under this name may be brokers' addresses."""
+    """Return whether a value of this name may be brokers' addresses."""
     parts = ["".join(_WORD.findall(part)).lower() for part in name.split(".")]
     return "".join(parts).endswith(_ADDRESSES) or any(
         difflib.get_close_matches("".join(parts[-last:]), ["bootstrapservers"], 1, _LIKENESS) for last in (1, 2)
@@ -169,7 +177,7 @@ def _names_addresses(name: str) -> bool:
 
 
 def masked(name: str, value: Any) -> Any:
-    """`value`, as it may be shown under `name`: itself, or with a Secret in place of all in it that looks like one."""
+    """Return `value` as it may be shown under `name`, with a Secret in place of each part that looks like one."""
     match value:
         case None | bool() | Secret():
             return value
@@ -196,5 +204,5 @@ def masked(name: str, value: Any) -> Any:
 
 
 def masked_text(text: str) -> str:
-    """A text, of others' making, say, with `***` in place of what looks secret in it."""
+    """Return the text with `***` in place of the parts that look secret, for texts of other programs."""
     return _IN_TEXT.sub(lambda match: f"{next(filter(None, match.groups()))}{MASK}", text)

@@ -1,6 +1,6 @@
-"""What a member is doing at this moment: for metrics, for readiness and for pages, which ask when they want to know.
+"""Present state of a member: for metrics, readiness and pages, which request it when they need it.
 
-Times are ages, in seconds on trio's clock: who reads them need not know when they were taken by another clock.
+Times are ages, in seconds: readers on another clock need not know when the snapshot was taken.
 """
 
 from __future__ import annotations
@@ -13,30 +13,29 @@ from sarameya.model import TopicPartition
 
 
 class Activity(StrEnum):
-    """What is going on with a partition. Where several could be said, the first one of these is."""
+    """Present activity of a partition. If several apply, the first in this list is used."""
 
     GIVING_UP = "giving up"
-    """Its claim is asked to finish, or has, and what is to be done at its end is not yet."""
+    """The partition is being revoked: its claim drains, or has ended, and the final work is not done yet."""
     PAUSED = "paused"
     BACKPRESSURED = "backpressured"
     """Its handler has taken nothing for longer than `Config.max_processing_time`: nothing more is fetched."""
     LANDING = "landing"
-    """Its handler says that it writes what it has taken where it belongs (`Claim.report`)."""
+    """Its handler reports that it is writing messages to their table (`Claim.report`)."""
     COMMITTING = "committing"
-    """Its marks are on their way to the coordinator."""
+    """Its marks are being sent to the coordinator."""
     IN_HANDLER = "in handler"
-    """Its handler was given something, and has not come back for more."""
+    """Its handler has got messages, and has not asked for more."""
     RETRYING = "retrying"
-    """Whoever serves it, or is to take what was read, does not, and is looked for or asked again: `attempt` and
-    `reason` say how often, and why."""
+    """A request for it, or a write of its messages, has failed and is retried: see `attempt` and `reason`."""
     RESETTING = "resetting"
-    """Its log does not have the position (any more): where to go on is being found out."""
+    """Its log does not have the position (any more): a new one is looked up."""
     NO_ROOM = "no room"
-    """Nothing more is fetched of it, since so much is kept of it, or of others (`Config.fetch_buffer_bytes`)."""
+    """Nothing more is fetched, since it, or others, hold too many bytes (`Config.fetch_buffer_bytes`)."""
     FETCHING = "fetching"
-    """Its handler waits for more, and the broker is asked for it."""
+    """Its handler waits for messages, and the broker has a fetch for it."""
     STARTING = "starting"
-    """It is assigned, and where it begins is being found out."""
+    """It is assigned, and its start offset is looked up."""
 
 
 def held_text(partition: TopicPartition, offset: int, last_offset: int) -> str:
@@ -55,18 +54,18 @@ class OverdueHandler:
     """Records that a handler has held for too long; `str` of it is a line for a person.
 
     The limit is ten times `Config.max_processing_time`, and at least 30 seconds, without a sign of work: the handler
-    has not asked for more, marked anything, or reported what it does (`Claim.report`).
+    has not asked for more, marked anything, or reported an activity (`Claim.report`).
     """
 
     partition: TopicPartition
     offset: int
     """The first of the records."""
     last_offset: int
-    """The last one; `offset` where the handler holds one message."""
+    """The last of the records; `offset` if the handler holds one message."""
     seconds: float
-    """How long the handler has held them."""
+    """Seconds for which the handler has held them."""
     stack: str = ""
-    """Where its task stands; empty where too many handlers are overdue."""
+    """Stack of its task; empty if too many handlers are overdue."""
 
     def __str__(self) -> str:
         return overdue_text(self.partition, self.offset, self.last_offset, self.seconds)
@@ -74,86 +73,90 @@ class OverdueHandler:
 
 @attrs.frozen(slots=True, kw_only=True)
 class PartitionStatus:
-    """One assigned partition. Offsets are -1 where they are not known."""
+    """State of one assigned partition. Unknown offsets are -1."""
 
     partition: TopicPartition
     activity: Activity
     seconds: float = 0.0
-    """For how long so; 0 for STARTING."""
+    """Seconds since the activity started; 0 for STARTING."""
     reason: str = ""
     attempt: int = 0
-    """Of RETRYING: which try the next one is."""
+    """Of RETRYING: number of the next attempt."""
     attempts: int = 0
-    """Of RETRYING: the last one that is tried (`Config.retry_max_attempts`); 0 where no number bounds it."""
+    """Of RETRYING: number of the last allowed attempt (`Config.retry_max_attempts`); 0 if unlimited."""
     position: int = -1
-    """The next offset that the handler is given."""
+    """Offset of the next message for the handler."""
     high_water_mark: int = -1
     lag: int = -1
-    """The position's: as `Claim.lag`."""
+    """Offsets from the position to the log end, as in `Claim.lag`."""
     committed_lag: int = -1
-    """How many offsets the commit is behind the log's end: what Kafka's own tools call lag."""
+    """Offsets from the committed offset to the log end: the lag in Kafka's own tools."""
     landed_lag: int = -1
-    """How many offsets `landed` is behind the log's end."""
+    """Offsets from `landed` to the log end."""
     unlanded_seconds: float = -1.0
-    """The age of the oldest record that was read and is not landed or, where its handler does not tell what has landed,
-    not committed; by its timestamp, and to the batch in which it was read. 0 where all is read and there is none, -1
-    where it is not known."""
+    """Age of the oldest record that was read and has not landed.
+
+    If its handler does not report what has landed: that is not committed. By the record's timestamp, and to the
+    precision of the batch in which it was read. 0 if there is none, -1 if it is unknown.
+    """
     marked: int = -1
     committed: int = -1
     uncommitted_seconds: float = 0.0
-    """For how long the coordinator has been asked to take its marks, and has taken none; 0 where it took the last."""
+    """Seconds for which the coordinator has accepted no commit of its marks; 0 if it accepted the last."""
     landed: int = -1
-    """Up to where its handler says that what was read is where it belongs."""
+    """Offset up to which the handler reports records as landed."""
     broker: int = -1
-    """The node that it is read from."""
+    """Node id of the broker that it is read from."""
     asked_seconds: float = -1.0
-    """How long ago a broker has last answered for it, if only that there is nothing new."""
+    """Seconds since the last response of a broker for it, even without records."""
     buffered_bytes: int = 0
-    """What has been fetched of it and not been dealt with, what its handler holds included."""
+    """Bytes fetched and not yet processed, including those that its handler holds."""
     held_bytes: int = 0
-    """What its handler holds (`Claim.hold`)."""
+    """Bytes that its handler holds (`Claim.hold`)."""
     records_total: int = 0
-    """Messages that were laid ready for its handler since it is read."""
+    """Messages decoded for its handler since the claim started."""
     bytes_total: int = 0
-    """Bytes of record batches, as they travel, that were taken apart for that."""
+    """Bytes, on the wire, of the record batches that were decoded for that."""
     handler_seconds: float = 0.0
-    """How long its handler was at work since then: from being given something to asking for more."""
+    """Seconds of work in its handler since the start: from getting messages to asking for more."""
     backpressured_seconds: float = 0.0
-    """For how long it is BACKPRESSURED, also where something else is its `activity`; 0 where it is not."""
+    """Seconds of the present backpressure, even if `activity` is another; 0 if there is none."""
     backpressure_seconds: float = 0.0
-    """How long it was, in all, since it is read."""
+    """Seconds of backpressure in total since the claim started."""
     overdue: OverdueHandler | None = None
-    """Records of it that its handler has held for too long."""
+    """Records that its handler has held for too long."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class GroupStatus:
-    """One member of a group. Before it has joined, and after it has left, `generation` is -1."""
+    """State of one member of a group. Before it has joined, and after it has left, `generation` is -1."""
 
     group: str
     state: str
-    """Of the membership machine: the names of `protocol.membership_states.State`; "closed" where nothing consumes."""
+    """State of the membership: a name of `protocol.membership_states.State`; "closed" if nothing consumes."""
     seconds: float = 0.0
-    """For how long in this state."""
+    """Seconds in this state."""
     member_id: str = ""
     generation: int = -1
     assignor: str = ""
     is_leader: bool = False
     coordinator: int = -1
-    """Its node id."""
+    """Node id of the coordinator."""
     coordinator_seconds: float = -1.0
-    """How long ago it has last answered a join, a sync or a heartbeat; -1 where it has not."""
+    """Seconds since its last response to a join, a sync or a heartbeat; -1 before the first."""
     session_timeout: float = 0.0
-    """After so many seconds without a heartbeat the group gives the member up, whatever its `state` says:
-    `Config.session_timeout`."""
+    """Seconds without a heartbeat after which the group removes the member, whatever its `state`.
+
+    The value of `Config.session_timeout`.
+    """
     blocked_seconds: float = 0.0
-    """Length of the last time that the event loop was blocked for a third of the session timeout or longer."""
+    """Length of the last blockage of the event loop of a third of the session timeout or longer."""
     blocked_ago: float = -1.0
-    """Seconds since that was over; -1 where it has not happened."""
+    """Seconds since its end; -1 if there was none."""
     blocked_at: str = ""
-    """FILE:LINE in FUNCTION of the call that blocked it."""
+    """Place of the call that blocked the loop: FILE:LINE in FUNCTION."""
     partitions: tuple[PartitionStatus, ...] = ()
-    """In order."""
+    """Assigned partitions, sorted."""
     buffered_bytes: int = 0
     budget_bytes: int = 0
-    """How many may be buffered: `Config.fetch_buffer_bytes`."""
+    """Limit of `buffered_bytes`: `Config.fetch_buffer_bytes`."""

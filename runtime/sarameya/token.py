@@ -1,4 +1,4 @@
-"""What an OAUTHBEARER broker is shown."""
+"""Access tokens for OAUTHBEARER."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT = re.compile(r"[ -~\t\r\n]*")
 
 
 def _secret(value: Secret | str) -> Secret:
-    """Without what is around it: files end with a line break."""
+    """Remove surrounding white space: files end with a line break."""
     return Secret(value.reveal().strip() if isinstance(value, Secret) else value.strip())
 
 
@@ -41,9 +41,9 @@ def _names_alone(extensions: Mapping[str, str]) -> str:
 
 @attrs.frozen(slots=True)
 class Token:
-    """An access token (RFC 7628), and the extensions that go along with it (KIP-342). Neither's value is shown.
+    """An access token (RFC 7628) and its extensions (KIP-342). Neither's value is shown.
 
-    White space around the token is taken off. Raises ValueError for what cannot be said to a broker.
+    White space around the token is removed. Raises ValueError for characters that the mechanism does not allow.
     """
 
     value: Secret = attrs.field(converter=_secret, validator=_visible)

@@ -313,7 +313,7 @@ def test_no_retries_at_all_may_be_asked_for_but_not_for_no_time() -> None:
         ("isolation.level", "read_committed", "isolation_level = 'read_committed'"),
         ("fetch_wait_max_ms", 500, "fetch.wait.max.ms is fetch_max_wait here: fetch_max_wait = 0.5"),
         ("acks", "1", "acks has none here: every record is acknowledged by all in-sync replicas"),
-        ("zzz", 1, "`sarameya config docs` lists the options that there are"),
+        ("zzz", 1, "`sarameya config docs` lists all options"),
     ],
 )
 def test_kafka_s_own_name_leads_to_the_option(name: str, value: object, told: str) -> None:

@@ -308,9 +308,12 @@ def test_jaas_says_who_we_are(text: str, name: str, password: str) -> None:
         ),
         (
             "com.example.OurLoginModule required;",
-            "names OurLoginModule; PlainLoginModule and ScramLoginModule are known",
+            "names OurLoginModule; only PlainLoginModule and ScramLoginModule are supported",
         ),
-        ("org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;", "cannot name the source of tokens"),
+        (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+            "cannot name the source of tokens",
+        ),
     ],
 )
 def test_jaas_that_says_something_else(text: str, problem: str) -> None:

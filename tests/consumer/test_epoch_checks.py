@@ -40,7 +40,7 @@ async def test_log_that_knows_nothing_of_what_was_read_fails_the_claim(
         error = claim_failure(member)
         assert isinstance(error, LogTruncatedError)
         assert (error.partition, error.offset, error.diverging_offset) == (PARTITION, 20, None)
-        assert "the log knows nothing of what was read before offset 20" in str(error)
+        assert "the log does not have the records read before offset 20" in str(error)
         assert len(handler.messages) == 20
 
 

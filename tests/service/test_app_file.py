@@ -174,11 +174,11 @@ def test_handler_without_a_name_is_told_how_to_name_one(tmp_path: Path) -> None:
 def test_unknown_config_option_is_given_the_nearest_name(tmp_path: Path) -> None:
     (problem,) = problems_of(app_file(tmp_path, MINIMAL + "config.sesion_timeout = 3"))
     assert problem == (
-        "config.sesion_timeout = 3: no such option; did you mean 'session_timeout'? `sarameya config docs` lists the "
-        "options that there are"
+        "config.sesion_timeout = 3: no such option; did you mean 'session_timeout'? `sarameya config docs` lists all "
+        "options"
     )
     (problem,) = problems_of(app_file(tmp_path, MINIMAL + "config.zzz = 3"))
-    assert problem == "config.zzz = 3: no such option; `sarameya config docs` lists the options that there are"
+    assert problem == "config.zzz = 3: no such option; `sarameya config docs` lists all options"
 
 
 def test_options_that_do_not_go_together_are_all_told_at_once(tmp_path: Path) -> None:

@@ -207,8 +207,8 @@ def test_value_that_cannot_be_is_told_with_its_variable(path: Path) -> None:
         "(by SARAMEYA_CONFIG_SESSION_TIMEOUT)",
         f"{path}: service.workers = 0: must be a whole number of at least 1 (by SARAMEYA_SERVICE_WORKERS)",
         f"{path}: SARAMEYA_GROUP: must not be empty: unset it",
-        f"{path}: SARAMEYA_GRUOP: no such variable; did you mean SARAMEYA_GROUP? `sarameya config docs` lists the "
-        "options that there are",
+        f"{path}: SARAMEYA_GRUOP: no such variable; did you mean SARAMEYA_GROUP? `sarameya config docs` lists all "
+        "options",
     )
 
 

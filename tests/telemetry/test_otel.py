@@ -128,8 +128,8 @@ async def test_metrics_are_sent_each_while_and_at_the_end_and_what_fails_is_told
         await export_metrics(GroupCollector.of(group), exporter, interval=10)
     assert len(exporter.exported) == 4
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("WARNING", "metrics are not exported, and it is tried on: ConnectionError: away"),
-        ("INFO", "metrics are exported again, after 2 tries that failed"),
+        ("WARNING", "metrics are not exported, retrying: ConnectionError: away"),
+        ("INFO", "metrics are exported again, after 2 failed attempts"),
     ]
 
 

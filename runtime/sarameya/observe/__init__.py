@@ -1,7 +1,7 @@
-"""What happens, as events: logs, metrics, the status page and tests subscribe here; nobody parses log lines.
+"""Events: the source for logs, metrics, the status page and tests; nobody parses log lines.
 
-An observer is a callable that takes an `Event`. It is called on the event loop and must return at once;
-one that raises is taken out of the list and said once in the log, so that watching can never hurt consuming.
+An observer is a callable that takes an `Event`. It is called on the event loop and must return at once. An observer
+that raises is removed from the list and reported once in the log, so that observation can never hurt consuming.
 """
 
 from sarameya.observe.events import (

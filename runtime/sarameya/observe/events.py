@@ -1,4 +1,4 @@
-"""The events of groups, sessions, claims, fetching, commits and connections. What handlers tell is `landings.py`'s."""
+"""Events of groups, sessions, claims, fetching, commits and connections. `landings.py` has those of handlers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ RETRIED = (
     "commit",
     "session",
 )
-"""What a group's member tries again."""
+"""Kinds of retries of a group's member."""
 
 _FOR_PROGRAMS = "for programs"
-"""Of a field that says to a person nothing new."""
+"""Marks a field that tells a person nothing new."""
 
 
 @attrs.frozen(slots=True)
 class Event:
-    """The root of all events. Durations are seconds. `str` of one is a line for a person, `repr` is for programmers."""
+    """Base class of all events. Durations are seconds. `str` is a line for a person, `repr` is for programmers."""
 
     def __str__(self) -> str:
         words = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__).lower()
@@ -43,19 +43,19 @@ class Event:
 
 @attrs.frozen(slots=True)
 class MembershipChanged(Event):
-    """The membership machine moved from one state to another (names as in `protocol.membership.State`)."""
+    """A change of the membership's state (names as in `protocol.membership.State`)."""
 
     group: str
     before: str
     after: str
     cause: str
     trigger: str = ""
-    """What moved it, of `protocol.membership_states.Input`, in lower case: one of a few, which `cause` is not."""
+    """Input that caused it, from `protocol.membership_states.Input`, in lower case: one of a few, unlike `cause`."""
 
 
 @attrs.frozen(slots=True)
 class CoordinatorFound(Event):
-    """Where the group's coordinator is: told whenever it has been looked for, whether it has moved or not."""
+    """Address of the group's coordinator, after each search, whether it has moved or not."""
 
     group: str
     node_id: int
@@ -65,7 +65,10 @@ class CoordinatorFound(Event):
 
 @attrs.frozen(slots=True)
 class Retrying(Event):
-    """Something is being tried again: what, for which time, since how long, in how long, and why."""
+    """A retry of an operation (`what`) after `delay` seconds.
+
+    `attempt` is its number, `elapsed` the seconds since the first failure, `cause` the last failure.
+    """
 
     what: str
     attempt: int
@@ -73,14 +76,15 @@ class Retrying(Event):
     delay: float
     cause: str
     kind: str = attrs.field(metadata={_FOR_PROGRAMS: True})
-    """Which of few things that is, `what` being in words and of many: of a member, one of `RETRIED`."""
+    """Kind of the operation, one of few (`what` is in words): of a member, one of `RETRIED`."""
 
 
 @attrs.frozen(slots=True)
 class SessionStarted(Event):
-    """A session begins, before `setup`: what is assigned to it in its first generation, of which nothing is read yet.
+    """Start of a session, before `setup`: its first assignment, of which nothing is read yet.
 
-    Under a cooperative assignor it may go on through later generations, each told by PartitionsAssigned.
+    Under a cooperative assignor the session may continue through later generations, each reported by
+    PartitionsAssigned.
     """
 
     group: str
@@ -90,7 +94,10 @@ class SessionStarted(Event):
 
 @attrs.frozen(slots=True)
 class SessionEnding(Event):
-    """Claims are asked to finish. `lost`: the membership is gone, nothing can be committed any more."""
+    """Start of a session's end: its claims drain.
+
+    `lost`: the membership is lost, and nothing can be committed any more.
+    """
 
     group: str
     generation: Generation
@@ -100,9 +107,9 @@ class SessionEnding(Event):
 
 @attrs.frozen(slots=True)
 class SessionEnded(Event):
-    """A session is over: its claims have ended, `cleanup` has run and the last commit is done, or time was up.
+    """End of a session: claims have ended, `cleanup` and the last commit are done, or the deadline has passed.
 
-    `generation` is the one that it had come to. Also told of a session that failed before it was SessionStarted.
+    `generation` is the last one. Also reported for a session that failed before SessionStarted.
     """
 
     group: str
@@ -112,7 +119,7 @@ class SessionEnded(Event):
 
 @attrs.frozen(slots=True)
 class PartitionsAssigned(Event):
-    """A generation's assignment: what came, and what was kept and read on."""
+    """Assignment of a generation: new partitions, and those that were kept and read on."""
 
     group: str
     generation: Generation
@@ -122,7 +129,7 @@ class PartitionsAssigned(Event):
 
 @attrs.frozen(slots=True)
 class PartitionsRevoked(Event):
-    """Partitions are given up to other members; the session goes on with the rest (KIP-429)."""
+    """Partitions revoked for other members; the session continues with the rest (KIP-429)."""
 
     group: str
     generation: Generation
@@ -131,21 +138,23 @@ class PartitionsRevoked(Event):
 
 @attrs.frozen(slots=True)
 class ClaimStarted(Event):
-    """A partition is read from now on. `offset` is where that begins: the first message has it, or a later one."""
+    """Start of a claim at `offset`: the first message has it, or a later one."""
 
     partition: TopicPartition
     offset: int
     why: str
-    """`committed`, `handler`, `added` (while this member ran), `given` (to a `Consumer`), or the reset policy that
-    chose the offset."""
+    """Origin of the offset.
+
+    `committed`, `handler`, `added` (while this member ran), `given` (to a `Consumer`), or the reset policy.
+    """
 
 
 @attrs.frozen(slots=True)
 class ClaimEnded(Event):
-    """A partition is no longer read, for whatever reason. `offset` is the next that its handler would have been given.
+    """End of a claim, for whatever reason. `offset` is the handler's final position.
 
-    All that it was given lies below; that says nothing of what is marked or committed. The other numbers are of the
-    whole claim, as `PartitionStatus` has them while it is read.
+    All its messages are below that offset; marks and commits may be anywhere. The other numbers cover the whole claim,
+    as `PartitionStatus` has them while it runs.
     """
 
     partition: TopicPartition
@@ -158,7 +167,7 @@ class ClaimEnded(Event):
 
 @attrs.frozen(slots=True)
 class ClaimCancelled(Event):
-    """A claim's handler had not finished within its grace and was cancelled."""
+    """Cancellation of a claim whose handler did not end within its grace."""
 
     partition: TopicPartition
     grace: float
@@ -166,8 +175,10 @@ class ClaimCancelled(Event):
 
 @attrs.frozen(slots=True)
 class CallCancelled(Event):
-    """`setup` or `partitions_assigned` was still going on when a rebalance could wait no longer, and was cancelled: the
-    session ends, since nothing may be read on the strength of it."""
+    """Cancellation of `setup` or `partitions_assigned` at the rebalance deadline.
+
+    The session ends, since nothing may be read without that call.
+    """
 
     group: str
     generation: Generation
@@ -176,7 +187,7 @@ class CallCancelled(Event):
 
 @attrs.frozen(slots=True)
 class GroupLeft(Event):
-    """The coordinator has taken our leave. A static member does not leave, and tells none (KIP-345)."""
+    """Acceptance of our leave by the coordinator. A static member does not leave, and reports none (KIP-345)."""
 
     group: str
     reason: str
@@ -184,8 +195,10 @@ class GroupLeft(Event):
 
 @attrs.frozen(slots=True)
 class LeaveFailed(Event):
-    """The coordinator has not taken our leave in time: the group notices only after the session timeout that we are
-    gone. If it takes it after all, while this member still runs and has not joined anew, `GroupLeft` follows."""
+    """A leave that the coordinator did not accept in time: the group waits for the session timeout.
+
+    If the coordinator accepts it later, while this member runs and has not joined again, `GroupLeft` follows.
+    """
 
     group: str
     cause: str
@@ -193,7 +206,7 @@ class LeaveFailed(Event):
 
 @attrs.frozen(slots=True)
 class PartitionsPaused(Event):
-    """These, or everything that is and will be assigned, are held back until they are resumed."""
+    """Pause of these partitions, or of everything that is and will be assigned, until a resume."""
 
     group: str
     partitions: tuple[TopicPartition, ...]
@@ -202,7 +215,7 @@ class PartitionsPaused(Event):
 
 @attrs.frozen(slots=True)
 class PartitionsResumed(Event):
-    """These, or everything that was paused, are read again."""
+    """Resume of these partitions, or of everything that was paused."""
 
     group: str
     partitions: tuple[TopicPartition, ...]
@@ -211,9 +224,9 @@ class PartitionsResumed(Event):
 
 @attrs.frozen(slots=True)
 class TaskStuck(Event):
-    """A handler's task swallowed its cancellation, or waits where it cannot be reached; the member has left.
+    """A handler's task that swallowed its cancellation, or waits where it cannot be reached; the member has left.
 
-    Python cannot stop it. `stack` is where it stands, as `traceback` formats it.
+    Python cannot stop it. `stack` is its present stack, as `traceback` formats it.
     """
 
     what: str
@@ -225,14 +238,14 @@ class TaskStuck(Event):
 
 @attrs.frozen(slots=True)
 class LoopBlocked(Event):
-    """The event loop was blocked for longer than a third of `Config.session_timeout`, by a handler or another task.
+    """Blockage of the event loop for longer than a third of `Config.session_timeout`, by a handler or another task.
 
     No heartbeat was sent meanwhile. Reported once the loop runs again; the log has a line with the stack before that.
 
     Attributes:
         seconds: Length of the blockage.
-        where: FILE:LINE in FUNCTION, of the innermost frame that is no library's.
-        stack: As `traceback` formats it; empty where none could be taken.
+        where: FILE:LINE in FUNCTION, of the innermost frame outside of libraries.
+        stack: As `traceback` formats it; empty if none could be taken.
     """
 
     group: str
@@ -246,26 +259,32 @@ class LoopBlocked(Event):
 
 @attrs.frozen(slots=True)
 class OffsetReset(Event):
-    """A position was not in the log, and was moved. From `before` to `log_start`, `gone` offsets were deleted before
-    they were read; what the policy leaves out besides lies between `log_start` and `after`."""
+    """A position that was not in the log, and was moved.
+
+    From `before` to `log_start`, `gone` offsets were deleted before they were read. The offsets that the policy skips
+    in addition are between `log_start` and `after`.
+    """
 
     partition: TopicPartition
     before: int
     after: int
     policy: str
-    """`Config.offset_out_of_range` as it is for the topic, as text."""
+    """`Config.offset_out_of_range` for the topic, as text."""
     reason: str
-    """Why it was not in the log: it was out of range, or the log was truncated."""
+    """Cause: out of range, or the log was truncated."""
     log_start: int
     log_end: int
-    """The next offset to be written, when this was asked."""
+    """Next offset to be written, at the time of the reset."""
     gone: int
 
 
 @attrs.frozen(slots=True)
 class InterceptorFailed(Event):
-    """An interceptor raised. `is_skipped`: messages are handed on without it, and this is not told again before it has
-    recovered; else its claim fails. `partition` and `offset` (of the first message) are None for `on_commit`."""
+    """An interceptor that raised.
+
+    `is_skipped`: messages are delivered without it, and no other failure is reported before it recovers; otherwise its
+    claim fails. `partition` and `offset` (of the first message) are None for `on_commit`.
+    """
 
     interceptor: str
     call: str
@@ -277,7 +296,7 @@ class InterceptorFailed(Event):
 
 @attrs.frozen(slots=True)
 class InterceptorRecovered(Event):
-    """An interceptor that was skipped works again, after `missed` messages of the partition (or commits)."""
+    """A skipped interceptor that works again, after `missed` messages of the partition (or commits)."""
 
     interceptor: str
     call: str
@@ -287,8 +306,10 @@ class InterceptorRecovered(Event):
 
 @attrs.frozen(slots=True)
 class PartitionBackpressured(Event):
-    """A handler has taken nothing of what was fetched for `Config.max_processing_time`, or up to twice that: its
-    partition is not fetched before all that is buffered has been taken. `buffered` is that in bytes."""
+    """A handler that took no messages for `Config.max_processing_time`, or up to twice that.
+
+    Its partition is not fetched until the buffer, of `buffered` bytes, is empty.
+    """
 
     partition: TopicPartition
     buffered: int
@@ -296,7 +317,10 @@ class PartitionBackpressured(Event):
 
 @attrs.frozen(slots=True)
 class BackpressureEnded(Event):
-    """What was buffered has been taken, after so many seconds: the partition is fetched again; or its claim is over."""
+    """End of a backpressure after `seconds`.
+
+    The buffer is empty and the partition is fetched again, or its claim is over.
+    """
 
     partition: TopicPartition
     seconds: float
@@ -304,9 +328,12 @@ class BackpressureEnded(Event):
 
 @attrs.frozen(slots=True)
 class FetchBufferFull(Event):
-    """For so many seconds nothing has been fetched from a broker, though there are partitions whose handlers have taken
-    everything: `buffered` bytes, all of `Config.fetch_buffer_bytes`, are what others have not dealt with. Where that is
-    so for long, there is not room for a record batch of each partition: raise it."""
+    """A broker from which nothing was fetched for `seconds`, since the byte budget is full.
+
+    There are partitions whose handlers have taken everything, but other partitions hold `buffered` bytes, all of
+    `Config.fetch_buffer_bytes`. If that persists, there is no room for a record batch of each partition: raise the
+    option.
+    """
 
     node_id: int
     buffered: int
@@ -315,7 +342,7 @@ class FetchBufferFull(Event):
 
 @attrs.frozen(slots=True)
 class ReadReplicaChanged(Event):
-    """A partition is read from a replica nearer than its leader (KIP-392) or, `None`, from its leader again."""
+    """A partition that is read from a replica nearer than its leader (KIP-392) or, `None`, from its leader again."""
 
     partition: TopicPartition
     node_id: int | None
@@ -324,7 +351,7 @@ class ReadReplicaChanged(Event):
 
 @attrs.frozen(slots=True)
 class LeaderChanged(Event):
-    """A partition is being read from another broker (`None`: no leader is known, it waits)."""
+    """A partition that is read from another broker (`None`: no leader is known, it waits)."""
 
     partition: TopicPartition
     before: int | None
@@ -334,9 +361,9 @@ class LeaderChanged(Event):
 
 @attrs.frozen(slots=True)
 class ConnectionLost(Event):
-    """A connection ended on which an answer was awaited; any other ends unsaid, since nobody loses by it.
+    """A connection that ended while a response was expected; the end of any other concerns nobody.
 
-    `node_id` is negative for an address of `bootstrap_servers` whose broker is not known yet.
+    `node_id` is negative for a bootstrap server whose broker is not known yet.
     """
 
     node_id: int
@@ -346,7 +373,7 @@ class ConnectionLost(Event):
 
 @attrs.frozen(slots=True)
 class Committed(Event):
-    """Offsets the coordinator has acknowledged: partition -> next offset to read."""
+    """Commit that the coordinator has acknowledged: partition -> next offset to read."""
 
     group: str
     offsets: dict[TopicPartition, int]
@@ -354,7 +381,7 @@ class Committed(Event):
 
 @attrs.frozen(slots=True)
 class CommitFailed(Event):
-    """A commit that nobody awaits (autocommit) failed; the marks stay dirty and go out again."""
+    """A failed commit that no caller waits for (autocommit). The marks stay dirty and are sent again."""
 
     group: str
     cause: str
@@ -362,22 +389,24 @@ class CommitFailed(Event):
 
 @attrs.frozen(slots=True)
 class TlsFilesRenewed(Event):
-    """Certificates or keys have changed on the disk: connections are made with what stands there now."""
+    """New certificates or keys on the disk: new connections use them."""
 
     files: tuple[str, ...]
 
 
 @attrs.frozen(slots=True)
 class TlsFilesRefused(Event):
-    """Certificates or keys have changed on the disk to what cannot be used: connections are made as before."""
+    """New, unusable certificates or keys on the disk: new connections use the previous ones."""
 
     problem: str
 
 
 @attrs.frozen(slots=True)
 class RenewalFailed(Event):
-    """A broker wants to know anew who we are (KIP-368), and there is nothing to show it: no token, say. It is tried
-    again until its session ends, in `left` seconds, and the connection with it."""
+    """A broker's session that could not be renewed (KIP-368), since no credentials were available.
+
+    The renewal is retried until the session, and with it the connection, ends in `left` seconds.
+    """
 
     address: str
     left: float
@@ -386,7 +415,7 @@ class RenewalFailed(Event):
 
 @attrs.frozen(slots=True)
 class WeakSecurity(Event):
-    """Once a client: an option is allowed, and leaves open to others what it should not."""
+    """A security option that is allowed but weak. Reported once for each client."""
 
     option: str
     problem: str

@@ -1,4 +1,4 @@
-"""What handlers tell of what they write, through `Session.tell`: the Spark sink does, and others may as well."""
+"""Events that handlers report about their writes, by `Session.tell`: the Spark sink does, and others may."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sarameya.observe.events import Event
 
 @attrs.frozen(slots=True, kw_only=True)
 class LandingStarted(Event):
-    """A handler begins to write the records from `from_offset` up to `to_offset` where they belong."""
+    """Start of a write of the records from `from_offset` up to `to_offset`."""
 
     partition: TopicPartition
     from_offset: int
@@ -19,7 +19,7 @@ class LandingStarted(Event):
 
 @attrs.frozen(slots=True, kw_only=True)
 class Landed(Event):
-    """It has: so many rows and bytes, after so many seconds. -1 for what is not known."""
+    """End of a write: rows, bytes, seconds. -1 for an unknown number."""
 
     partition: TopicPartition
     from_offset: int
@@ -31,7 +31,7 @@ class Landed(Event):
 
 @attrs.frozen(slots=True, kw_only=True)
 class LandingFailed(Event):
-    """A try to write them has failed, and another one follows, or the claim fails with the `cause`."""
+    """A failed attempt to write. Another follows, or the claim fails with the `cause`."""
 
     partition: TopicPartition
     from_offset: int
@@ -41,7 +41,7 @@ class LandingFailed(Event):
 
 @attrs.frozen(slots=True, kw_only=True)
 class DeadLettered(Event):
-    """Records that cannot be written where they belong were set aside in `place`."""
+    """Records that cannot be written to the table and were set aside in `place`."""
 
     partition: TopicPartition
     count: int
@@ -50,7 +50,7 @@ class DeadLettered(Event):
 
 @attrs.frozen(slots=True, kw_only=True)
 class TableGrown(Event):
-    """The table at `table` has grown so long that it slows starts and landings: `what` names it, and what to run."""
+    """A table so large that it slows starts and writes. `what` names the part, and the command to run."""
 
     table: str
     what: str

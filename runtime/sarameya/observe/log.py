@@ -1,4 +1,4 @@
-"""The observer that writes to the log."""
+"""Observer that writes to the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sarameya.observe.overdue import HandlerOverdue, HandlerReturned
 logger = logging.getLogger("sarameya")
 
 _USUAL_ATTEMPTS = 2
-"""So many may fail of anything: a coordinator that is just being made, a leader that moves."""
+"""Failures that are normal for any operation: a coordinator that is being created, a leader that moves."""
 
 _LEVELS: dict[type[Event], int] = {
     events.Retrying: logging.WARNING,
@@ -49,22 +49,22 @@ _LEVELS: dict[type[Event], int] = {
 
 
 def event_level(event: Event) -> int:
-    """The level at which it is logged: what an operator acts on is INFO or above."""
+    """Return the level at which the event is logged: INFO or above for events that an operator acts on."""
     if isinstance(event, events.Retrying) and event.attempt <= _USUAL_ATTEMPTS:
         return logging.INFO
     return _LEVELS.get(type(event), logging.DEBUG)
 
 
 def log_event(event: Event) -> None:
-    """The observer that writes to the `sarameya` logger.
+    """Write the event to the `sarameya` logger.
 
-    For formatters of structured logs, records have the event's class's name as `event` and its fields as `fields`.
+    For formatters of structured logs, records have the event's class name as `event` and its fields as `fields`.
     """
     log_event_at(event, event_level(event))
 
 
 def log_event_at(event: Event, level: int) -> None:
-    """As `log_event`, at this level."""
+    """Write the event at this level."""
     if logger.isEnabledFor(level):
         fields = attrs.asdict(event, recurse=False)
         logger.log(level, "%s", event, extra={"event": type(event).__name__, "fields": fields})

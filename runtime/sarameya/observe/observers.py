@@ -1,4 +1,4 @@
-"""Who is told of events: any number of observers, of which none can hurt the others, nor consuming."""
+"""Distribution of events to any number of observers. None can hurt the others, or consuming."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from sarameya.observe.events import Event
 logger = logging.getLogger("sarameya")
 
 Observer = Callable[[Event], None]
-"""Whoever is called with each event; on the event loop, so it must return at once."""
+"""Called with each event, on the event loop, so it must return at once."""
 
 
 class Observers:
-    """A fan-out to any number of observers; itself an observer."""
+    """Observer that passes events on to any number of observers."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._observers = list(observers)
 
     def add(self, observer: Observer) -> None:
-        """Have one more told, from the next event on."""
+        """Add an observer, from the next event on."""
         self._observers.append(observer)
 
     def __call__(self, event: Event) -> None:
@@ -28,7 +28,7 @@ class Observers:
             try:
                 observer(event)
             except Exception:
-                # It may be out already: what one observer raises may have come from events within events.
+                # It may be removed already: its exception may have come from an event within an event.
                 if observer in self._observers:
                     self._observers.remove(observer)
-                logger.exception("observer %r raised and is taken out", observer)
+                logger.exception("observer %r raised an exception and is removed", observer)

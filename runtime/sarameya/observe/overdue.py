@@ -1,4 +1,4 @@
-"""Events of handlers that hold records for too long."""
+"""Events about handlers that hold records for too long."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from sarameya.status import held_text, overdue_text
 
 @attrs.frozen(slots=True)
 class HandlerOverdue(Event):
-    """A handler has held the records from `offset` to `last_offset` for too long, and shows no sign of work on them.
+    """A handler that has held the records from `offset` to `last_offset` for too long, without a sign of work on them.
 
-    It counts from when the handler got them. The limit is ten times `Config.max_processing_time`, and at least 30
-    seconds. `stack` is where its task stands, as `traceback` formats it; empty where too many handlers are overdue.
+    The time counts from the moment the handler got them. The limit is ten times `Config.max_processing_time`, and at
+    least 30 seconds. `stack` is the stack of its task, as `traceback` formats it; empty if too many handlers are
+    overdue.
     """
 
     partition: TopicPartition
@@ -34,9 +35,9 @@ class HandlerOverdue(Event):
 
 @attrs.frozen(slots=True)
 class HandlerReturned(Event):
-    """A handler that was overdue no longer is: it asked for more, marked or reported something, or its claim ended.
+    """A handler that is no longer overdue: it asked for more, marked or reported something, or its claim ended.
 
-    Reported once it has not been overdue for a while. `seconds` is for how long it held the last overdue records.
+    Reported once it has not been overdue for a while. `seconds` is the time for which it held the last overdue records.
     """
 
     partition: TopicPartition

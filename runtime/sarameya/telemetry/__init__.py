@@ -1,2 +1,4 @@
-"""A member's status and meters in the words of monitoring systems. Each module needs a library of its own, which the
-extra `service` or `otel` brings; nothing is imported before it is wanted."""
+"""Export of a member's status and meters to monitoring systems.
+
+Each module needs a library from the extra `service` or `otel`; nothing is imported before it is needed.
+"""

@@ -1,4 +1,4 @@
-"""Tells the log that something is not exported, and that it is again: once each, however often it is tried."""
+"""Log lines about a failing export and its recovery: one each, however often it is retried."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ logger = logging.getLogger("sarameya")
 
 
 class Exporting:
-    """Of `what`, in the plural."""
+    """Exports of `what`, a plural noun."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._failures = 0
 
     def failed(self, why: str) -> None:
-        """A try has."""
+        """Record a failed attempt."""
         if not self._failures:
-            logger.warning("%s are not exported, and it is tried on: %s", self._what, why)
+            logger.warning("%s are not exported, retrying: %s", self._what, why)
         self._failures += 1
 
     def worked(self) -> None:
-        """A try has."""
+        """Record a successful attempt."""
         if self._failures:
-            logger.info("%s are exported again, after %d tries that failed", self._what, self._failures)
+            logger.info("%s are exported again, after %d failed attempts", self._what, self._failures)
         self._failures = 0

@@ -1,8 +1,8 @@
-"""Members' metrics for OpenTelemetry: what the Prometheus collector says, as OTLP's points, sent each few seconds.
+"""Metrics of members for OpenTelemetry: those of the Prometheus collector as OTLP points, exported every few seconds.
 
-They go to the exporter at once, not through a MeterProvider's readers: those ask in a thread of their own, where a
-member must not be looked at, and histograms cannot be handed to them as they stand. Names are Prometheus'; units stand
-where OpenTelemetry looks for them.
+They go to the exporter directly, not through a MeterProvider's readers: those collect in a thread of their own, in
+which a member must not be read, and they accept no finished histograms. Names are Prometheus'; units are in
+OpenTelemetry's field for them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from sarameya.telemetry.snapshot import MemberSnapshot
 __all__ = ["export_metrics"]
 
 INTERVAL = 15.0
-"""Seconds from one export to the next."""
+"""Seconds between exports."""
 _FAREWELL = 5.0
-"""Seconds for the last ones."""
+"""Seconds for the last export."""
 _UNITS = {"seconds": "s", "bytes": "By", "records": "{record}", "offset": "{offset}", "rows": "{row}"}
 _SCOPE = InstrumentationScope("sarameya", __version__)
 
@@ -57,12 +57,19 @@ async def export_metrics(
     interval: float = INTERVAL,
     wall_clock: Callable[[], float] = time.time,
 ) -> None:
-    """Send them each `interval` seconds, until cancelled, and once more then. A task of one's own nursery:
+    """Export every `interval` seconds, until cancelled, and once more then. Run it as a task:
 
-    `nursery.start_soon(export_metrics, GroupCollector.of(group), OTLPMetricExporter())`. What cannot be sent is told to
-    the log, once until it can be again, and the next ones are sent all the same. Shut the exporter down afterwards: it
-    may still be trying.
-    `resource` says whose they are; by default what the environment does (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES).
+        nursery.start_soon(export_metrics, GroupCollector.of(group), OTLPMetricExporter())
+
+    A failed export is reported in the log, once until exports work again, and the next ones are still sent. Shut the
+    exporter down afterwards: it may still be trying.
+
+    Args:
+        collector: Source of the metrics.
+        exporter: Receives them, in a worker thread.
+        resource: Their origin; default from the environment (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES).
+        interval: Seconds between exports.
+        wall_clock: Returns seconds since 1970.
     """
     whose = resource if resource is not None else resource_of({"service.name": "sarameya"})
     starts, told = Starts(wall_clock()), Exporting("metrics")
@@ -78,7 +85,7 @@ async def export_metrics(
             if result is MetricExportResult.SUCCESS:
                 told.worked()
             else:
-                told.failed("the exporter says why")
+                told.failed("see the exporter's own log")
 
     try:
         while True:
@@ -90,24 +97,26 @@ async def export_metrics(
 
 
 def resource_of(attributes: Mapping[str, str | int]) -> Resource:
-    """Who tells, where OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES do not say otherwise."""
+    """Return the resource, unless OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it."""
     return Resource.create(dict(attributes)).merge(OTELResourceDetector().detect())
 
 
 _Member = tuple[str, str]
-"""Group and worker, as labels have them."""
+"""Group and worker, as in the labels."""
 
 
 class Starts:
-    """Since when each member's counters count: one that is made anew begins at 0 again, after what was last sent of the
-    one before. Times are seconds since 1970."""
+    """Start time of each member's counters, in seconds since 1970.
+
+    A new member starts at 0 again, at the time of the last export of its predecessor.
+    """
 
     def __init__(self, began: float) -> None:
         self._last = began
         self._members: dict[_Member, tuple[Meters, float]] = {}
 
     def of(self, members: Iterable[MemberSnapshot], now: float) -> dict[_Member, float]:
-        """Of these, which are looked at now."""
+        """Return the start times of these members, read at `now`."""
         for one in members:
             key = (one.status.group, str(one.worker))
             known = self._members.get(key)
@@ -120,8 +129,10 @@ class Starts:
 def metrics_data(
     metrics: Iterable[Family], resource: Resource, starts: Mapping[_Member, float], now: float
 ) -> MetricsData:
-    """Families of the collector as OTLP has them; counters are since their member's start. Times are seconds since
-    1970. Pure."""
+    """Convert families of the collector to OTLP; counters start with their member.
+
+    Times are seconds since 1970. Pure.
+    """
     times = _Times({key: int(since * 1e9) for key, since in starts.items()}, int(now * 1e9))
     found = [metric for family in metrics if (metric := _metric(family, times)) is not None]
     scope = ScopeMetrics(_SCOPE, found, schema_url="")
@@ -130,13 +141,13 @@ def metrics_data(
 
 @attrs.frozen(slots=True)
 class _Times:
-    """In nanoseconds."""
+    """Times in nanoseconds."""
 
     starts: Mapping[_Member, int]
     now: int
 
     def of(self, labels: Mapping[str, str]) -> tuple[int, int]:
-        """When the row was begun and looked at; what is no member's has no beginning."""
+        """Return start and time of a row; rows without a member have no start."""
         return self.starts.get((labels.get("group", ""), labels.get("worker", "")), self.now), self.now
 
 
@@ -156,7 +167,7 @@ def _metric(family: Family, times: _Times) -> Metric | None:
 
 
 def _histograms(samples: Iterable[Sample], times: _Times) -> list[HistogramDataPoint]:
-    """One for each set of labels: its buckets, which are cumulative in Prometheus and are not here."""
+    """Return a point for each set of labels; its buckets are cumulative in Prometheus, but not here."""
     buckets: dict[frozenset[tuple[str, str]], list[tuple[float, int]]] = {}
     sums: dict[frozenset[tuple[str, str]], float] = {}
     for sample in samples:
@@ -174,6 +185,6 @@ def _point(
 ) -> HistogramDataPoint:
     counts = [after - before for (_, before), (_, after) in zip([(0.0, 0), *rows], rows, strict=False)]
     bounds = [bound for bound, _ in rows[:-1]]
-    # Least and most are not known, and OTLP lets them be left out, though the SDK's types do not say so.
+    # Minimum and maximum are unknown. OTLP allows that, though the SDK's types do not.
     unknown: Any = None
     return HistogramDataPoint(dict(labels), *times, rows[-1][1], total, counts, bounds, min=unknown, max=unknown)

@@ -1,7 +1,7 @@
-"""Spans for OpenTelemetry: one a session, one a claim within it, one a landing within that, and none a message.
+"""Spans for OpenTelemetry: one for each session, each claim within it, and each landing within that; none for messages.
 
-A landing is linked to the traces that its records come from, as their W3C headers (`traceparent`, `tracestate`) say: a
-link each, since it has many parents. Names of attributes are OpenTelemetry's for messaging, where it has some.
+A landing is linked to the traces of its records, from their W3C headers (`traceparent`, `tracestate`): links, since it
+has many parents. Attributes have OpenTelemetry's names for messaging, if there are any.
 """
 
 from __future__ import annotations
@@ -36,23 +36,25 @@ from sarameya.observe import (
 __all__ = ["Tracing", "context_of"]
 
 MOST_LINKS = 128
-"""Of a landing: OpenTelemetry's own default bound."""
+"""Links of a landing, at most: OpenTelemetry's own default."""
 _KEPT = 8 * MOST_LINKS
-"""Contexts of records of one partition that have not landed."""
+"""Contexts kept for records of one partition that have not landed."""
 _FIELDS = ("traceparent", "tracestate")
 _Carrier = Mapping[str, str]
 
 
 def context_of(message: Message, context: Context | None = None) -> Context:
-    """The W3C trace context in a message's headers, to begin a span in: `tracer.start_span(name, context_of(message))`.
-    Without one in them, `context`."""
+    """Return the W3C trace context in a message's headers, or `context` if there is none.
+
+    tracer.start_span(name, context_of(message))
+    """
     return _PROPAGATOR.extract(_carrier(message.headers), context, _GETTER)
 
 
 class Tracing(ConsumerInterceptor):
-    """Give one to a group twice: `ConsumerGroup(..., observers=[tracing], interceptors=[tracing])`.
+    """Tracing of a group. Pass it twice: `ConsumerGroup(..., observers=[tracing], interceptors=[tracing])`.
 
-    As an observer it makes the spans; as an interceptor it sees the headers, and without that landings have no links.
+    As an observer it makes the spans. As an interceptor it reads the headers; without that landings have no links.
     """
 
     on_error = "skip"
@@ -62,15 +64,15 @@ class Tracing(ConsumerInterceptor):
         self._session: Span | None = None
         self._claims: dict[TopicPartition, Span] = {}
         self._landings: dict[TopicPartition, Span] = {}
-        # The offsets of records that have not landed, with what they come from.
+        # Offset and origin of the records that have not landed.
         self._contexts: dict[TopicPartition, deque[tuple[int, Link]]] = {}
         self._group = ""
 
     def on_consume(self, batch: MessageBatch) -> None:
-        """Remember what records come from."""
+        """Remember the origin of the records."""
         found = self._contexts.get(batch.topic_partition)
         if found is None:
-            return  # nobody has said that the claim begins
+            return  # no ClaimStarted was seen
         for offset, headers in _headers(batch.messages):
             if len(found) >= _KEPT:
                 return
@@ -78,7 +80,7 @@ class Tracing(ConsumerInterceptor):
                 found.append((offset, link))
 
     def __call__(self, event: Event) -> None:
-        """Begin and end spans by what happens."""
+        """Start and end spans."""
         match event:
             case SessionStarted(group=group, generation=generation):
                 self._group = group
@@ -136,7 +138,7 @@ class Tracing(ConsumerInterceptor):
             left.popleft()
 
     def _links(self, partition: TopicPartition, from_offset: int, to_offset: int) -> list[Link]:
-        """One a trace."""
+        """Return one link for each trace."""
         of_trace: dict[int, Link] = {}
         for offset, link in self._contexts.get(partition, ()):
             if from_offset <= offset < to_offset:

@@ -1,8 +1,8 @@
-"""Members' metrics for Prometheus, by its official library: a collector that reads status and meters when it is asked.
+"""Metrics of members for Prometheus, with its official library: a collector that reads status and meters on demand.
 
-Nothing is counted here, so that a partition that was given up has no row any more. Names and units follow Prometheus'
-conventions (base units, `_total` for what only grows); every metric has the labels `group` and `worker`. What is known
-to be countable has its row before anything is counted: of a counter that begins at 4, Prometheus sees no increase.
+Nothing is counted here, so a revoked partition has no row any more. Names and units follow Prometheus' conventions
+(base units, `_total` for counters). Every metric has the labels `group` and `worker`. Known counters have a row before
+anything is counted: Prometheus sees no increase in a counter that starts at 4.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MEMBER = ["group", "worker"]
 _TOPIC = [*_MEMBER, "topic"]
 _PARTITION = [*_TOPIC, "partition"]
 _UNITS = ("seconds", "bytes")
-"""Those that OpenMetrics has."""
+"""Units that OpenMetrics knows."""
 
 _OFFSETS: dict[str, tuple[str, Callable[[PartitionStatus], int]]] = {
     "lag_records": (
@@ -41,13 +41,13 @@ _OFFSETS: dict[str, tuple[str, Callable[[PartitionStatus], int]]] = {
         lambda one: one.committed_lag,
     ),
     "landed_lag_records": (
-        "Offsets that what has landed is behind the end of the log.",
+        "Offsets from the end of the landed records to the end of the log.",
         lambda one: one.landed_lag,
     ),
-    "position_offset": ("The next offset that the handler is given.", lambda one: one.position),
+    "position_offset": ("The offset of the next message for the handler.", lambda one: one.position),
     "committed_offset": ("The offset that the group has committed.", lambda one: one.committed),
     "high_water_mark_offset": ("The end of the log.", lambda one: one.high_water_mark),
-    "landed_offset": ("Up to where what was read is where it belongs.", lambda one: one.landed),
+    "landed_offset": ("The offset after the last landed record.", lambda one: one.landed),
 }
 _EVENTS = sorted(
     name
@@ -58,32 +58,34 @@ _STATES = [*(state.name.lower() for state in State), "closed"]
 
 
 class GroupCollector(Collector):
-    """Register it: `REGISTRY.register(GroupCollector.of(group))`. It is to be asked on the group's event loop, and not
-    by the thread of `prometheus_client.start_http_server`."""
+    """Collector of a group's metrics. Register it: `REGISTRY.register(GroupCollector.of(group))`.
+
+    It must be called on the group's event loop, and not by the thread of `prometheus_client.start_http_server`.
+    """
 
     def __init__(self, members: Callable[[], Iterable[MemberSnapshot]]) -> None:
         self._members = members
 
     @classmethod
     def of(cls, *groups: Metered) -> GroupCollector:
-        """Of ConsumerGroups of this process; their `worker` is 1, 2 and so on."""
+        """Return a collector of ConsumerGroups of this process; their `worker` is 1, 2 and so on."""
         return cls(lambda: [MemberSnapshot.of(group, number) for number, group in enumerate(groups, start=1)])
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that to be registered no member has to be there."""
+        """Return nothing, so that registration works before there is a member."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, of all members."""
+        """Yield every metric of all members."""
         return families(self.members())
 
     def members(self) -> tuple[MemberSnapshot, ...]:
-        """As they are now."""
+        """Return the present members."""
         return tuple(self._members())
 
 
 def families(members: Sequence[MemberSnapshot]) -> Iterator[Metric]:
-    """Every metric, of these."""
+    """Yield every metric of these members."""
     build = GaugeMetricFamily("sarameya_build_info", "1, with the version that runs.", labels=["version"])
     build.add_metric([__version__], 1)
     yield build
@@ -99,17 +101,17 @@ def _labels(member: MemberSnapshot, *more: object) -> list[str]:
 
 
 def _membership(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
-    state = GaugeMetricFamily("sarameya_member_state", "1 for the state it is in.", labels=[*_MEMBER, "state"])
-    lasts = GaugeMetricFamily("sarameya_member_state_seconds", "For how long it is in this state.", labels=_MEMBER)
+    state = GaugeMetricFamily("sarameya_member_state", "1 for the present state.", labels=[*_MEMBER, "state"])
+    lasts = GaugeMetricFamily("sarameya_member_state_seconds", "Seconds in the present state.", labels=_MEMBER)
     silent = GaugeMetricFamily(
         "sarameya_coordinator_silent_seconds",
-        "How long ago the group's coordinator has last answered it. No row where it has not.",
+        "Seconds since the last response of the group's coordinator. No row before the first.",
         labels=_MEMBER,
     )
     generation = GaugeMetricFamily("sarameya_member_generation", "The group's generation, or -1.", labels=_MEMBER)
-    assigned = GaugeMetricFamily("sarameya_assigned_partitions", "How many partitions it has.", labels=_MEMBER)
-    buffered = GaugeMetricFamily("sarameya_buffer_bytes", "What was fetched and not been dealt with.", labels=_MEMBER)
-    budget = GaugeMetricFamily("sarameya_buffer_limit_bytes", "What may be: fetch_buffer_bytes.", labels=_MEMBER)
+    assigned = GaugeMetricFamily("sarameya_assigned_partitions", "Number of assigned partitions.", labels=_MEMBER)
+    buffered = GaugeMetricFamily("sarameya_buffer_bytes", "Bytes fetched and not yet processed.", labels=_MEMBER)
+    budget = GaugeMetricFamily("sarameya_buffer_limit_bytes", "Limit of these: fetch_buffer_bytes.", labels=_MEMBER)
     for member in members:
         status, labels = member.status, _labels(member)
         for name in _STATES:
@@ -126,29 +128,27 @@ def _membership(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
 
 def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     offsets = {
-        name: GaugeMetricFamily(
-            f"sarameya_partition_{name}", f"{help} No row where it is not known.", labels=_PARTITION
-        )
+        name: GaugeMetricFamily(f"sarameya_partition_{name}", f"{help} No row if it is unknown.", labels=_PARTITION)
         for name, (help, _) in _OFFSETS.items()
     }
     backpressured = GaugeMetricFamily(
         "sarameya_partition_backpressured_seconds",
-        "For how long its handler has taken nothing for so long that it is not fetched; 0 where it does.",
+        "Seconds for which the partition is not fetched, since its handler takes nothing; 0 if it is fetched.",
         labels=_PARTITION,
     )
     unlanded = GaugeMetricFamily(
         "sarameya_partition_oldest_unlanded_seconds",
-        "The age of the oldest record that was read and has not landed or, where nothing lands, is not committed; "
-        "0 where there is none. No row where it is not known.",
+        "Age of the oldest record that was read and has not landed or, if nothing lands, is not committed; "
+        "0 if there is none. No row if it is unknown.",
         labels=_PARTITION,
     )
     overdue = GaugeMetricFamily(
         "sarameya_partition_overdue_seconds",
-        "For how long its handler has held the same records without a sign of work; 0 until that is too long.",
+        "Seconds for which its handler has held the same records without a sign of work; 0 until that is too long.",
         labels=_PARTITION,
     )
     activity = GaugeMetricFamily(
-        "sarameya_partition_activity_seconds", "For how long it does what it does.", labels=[*_PARTITION, "activity"]
+        "sarameya_partition_activity_seconds", "Seconds in the present activity.", labels=[*_PARTITION, "activity"]
     )
     for member in members:
         for one in member.status.partitions:
@@ -165,11 +165,13 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
 
 
 def _topics(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
-    records = CounterMetricFamily("sarameya_records", "Messages laid ready for the handler.", labels=_TOPIC)
-    size = CounterMetricFamily("sarameya_fetched_bytes", "Their record batches, as they travel.", labels=_TOPIC)
-    handler = CounterMetricFamily("sarameya_handler_seconds", "How long the handler was at work.", labels=_TOPIC)
+    records = CounterMetricFamily("sarameya_records", "Messages decoded for the handler.", labels=_TOPIC)
+    size = CounterMetricFamily("sarameya_fetched_bytes", "Bytes of their record batches on the wire.", labels=_TOPIC)
+    handler = CounterMetricFamily("sarameya_handler_seconds", "Seconds of work in the handler.", labels=_TOPIC)
     backpressure = CounterMetricFamily(
-        "sarameya_backpressure_seconds", "How long partitions were not fetched for it.", labels=_TOPIC
+        "sarameya_backpressure_seconds",
+        "Seconds for which partitions were not fetched due to backpressure.",
+        labels=_TOPIC,
     )
     for member in members:
         for topic, total in totals(member).items():
@@ -184,20 +186,20 @@ def _topics(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
 def _meters(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     requests = HistogramMetricFamily(
         "sarameya_request_duration_seconds",
-        "How long brokers took to answer; what they may hold (Fetch, JoinGroup) included.",
+        "Seconds until brokers responded, including requests that they may hold (Fetch, JoinGroup).",
         labels=[*_MEMBER, "request"],
     )
-    rebalances = CounterMetricFamily("sarameya_rebalances", "By what set them off.", labels=[*_MEMBER, "reason"])
+    rebalances = CounterMetricFamily("sarameya_rebalances", "Rebalances by their cause.", labels=[*_MEMBER, "reason"])
     lasted = HistogramMetricFamily(
-        "sarameya_rebalance_duration_seconds", "From when a member was not stable to when it was.", labels=_MEMBER
+        "sarameya_rebalance_duration_seconds", "Seconds from leaving the stable state to the return.", labels=_MEMBER
     )
-    retries = CounterMetricFamily("sarameya_retries", "By what was tried again.", labels=[*_MEMBER, "what"])
+    retries = CounterMetricFamily("sarameya_retries", "Retries by operation.", labels=[*_MEMBER, "what"])
     blocked = CounterMetricFamily(
         "sarameya_loop_blocked_seconds",
-        "How long the event loop was blocked, each time for a third of the session timeout or longer.",
+        "Seconds for which the event loop was blocked, each time for a third of the session timeout or longer.",
         labels=_MEMBER,
     )
-    events = CounterMetricFamily("sarameya_events", "What happened, by its kind.", labels=[*_MEMBER, "event"])
+    events = CounterMetricFamily("sarameya_events", "Events by class.", labels=[*_MEMBER, "event"])
     for member in members:
         meters = member.meters
         for request, histogram in meters.requests.items():
@@ -214,10 +216,10 @@ def _meters(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
 
 
 def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
-    seconds = HistogramMetricFamily("sarameya_landing_duration_seconds", "How long landings took.", labels=_TOPIC)
-    rows = HistogramMetricFamily("sarameya_landing_rows", "How many rows they had.", labels=_TOPIC)
-    size = HistogramMetricFamily("sarameya_landing_size_bytes", "How large they were.", labels=_TOPIC)
-    failures = CounterMetricFamily("sarameya_landing_failures", "Tries to land that failed.", labels=_TOPIC)
+    seconds = HistogramMetricFamily("sarameya_landing_duration_seconds", "Seconds of each landing.", labels=_TOPIC)
+    rows = HistogramMetricFamily("sarameya_landing_rows", "Rows of each landing.", labels=_TOPIC)
+    size = HistogramMetricFamily("sarameya_landing_size_bytes", "Bytes of each landing.", labels=_TOPIC)
+    failures = CounterMetricFamily("sarameya_landing_failures", "Failed attempts to land.", labels=_TOPIC)
     letters = CounterMetricFamily("sarameya_dead_letters", "Records that were set aside.", labels=_TOPIC)
     gone = CounterMetricFamily("sarameya_offsets_gone", "Offsets deleted before they were read.", labels=_TOPIC)
     for member in members:
@@ -233,11 +235,11 @@ def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
 
 
 def _topic_meters(member: MemberSnapshot) -> Mapping[str, TopicMeters]:
-    """Of each topic that it has partitions of, also where nothing has happened yet, or had."""
+    """Return the meters of each topic with assigned partitions, also before anything has happened."""
     return {**{one.partition.topic: TopicMeters() for one in member.status.partitions}, **member.meters.topics}
 
 
 def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
-    text = cast(Callable[[float], str], floatToGoString)  # which says nothing of its types
+    text = cast(Callable[[float], str], floatToGoString)  # untyped
     buckets = [(text(bound), count) for bound, count in histogram.cumulative()]
     family.add_metric(labels, [*buckets, ("+Inf", histogram.count)], histogram.total)

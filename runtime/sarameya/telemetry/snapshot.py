@@ -1,4 +1,4 @@
-"""What there is to be told of a member at a moment, whichever process it runs in."""
+"""Snapshots of members, whichever process they run in."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["MemberSnapshot", "Metered"]
 
 
 class Metered(Protocol):
-    """What is needed of a ConsumerGroup."""
+    """The parts of a ConsumerGroup that a snapshot needs."""
 
     @property
     def meters(self) -> Meters:
-        """What it has counted since it was made."""
+        """Counts since the group was created."""
         ...
 
     def status(self) -> GroupStatus:
-        """What it is doing, partition by partition."""
+        """Return the present state, partition by partition."""
         ...
 
 
 @attrs.frozen(slots=True)
 class MemberSnapshot:
-    """`worker` numbers the members of one service, from 1."""
+    """Snapshot of one member. `worker` numbers the members of one service, from 1."""
 
     worker: int
     status: GroupStatus
@@ -35,5 +35,5 @@ class MemberSnapshot:
 
     @classmethod
     def of(cls, group: Metered, worker: int = 1) -> MemberSnapshot:
-        """Of a ConsumerGroup; on its event loop."""
+        """Take a snapshot of a ConsumerGroup; on its event loop."""
         return cls(worker, group.status(), group.meters)

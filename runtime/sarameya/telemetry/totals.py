@@ -1,4 +1,4 @@
-"""What a topic's messages came to, those of claims that are still being read included. Pure."""
+"""Totals of a topic's messages, including claims that still run. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sarameya.telemetry.snapshot import MemberSnapshot
 
 @attrs.define(slots=True)
 class Totals:
-    """Of one topic, for one member, since that was made."""
+    """Totals of one topic, for one member, since it was created."""
 
     records: int = 0
     size_bytes: int = 0
@@ -18,7 +18,7 @@ class Totals:
 
 
 def totals(member: MemberSnapshot) -> dict[str, Totals]:
-    """By topic, of each that it has or had partitions of."""
+    """Return the totals of each topic that the member has or had partitions of."""
     found: dict[str, Totals] = {}
     for name, topic in member.meters.topics.items():
         found[name] = Totals(topic.records, topic.size_bytes, topic.handler_seconds, topic.backpressure_seconds)
