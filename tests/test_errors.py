@@ -105,13 +105,13 @@ EXAMPLES = [
     ),
     (
         NoCommittedOffsetError("", (PARTITION,)),
-        "no start offset for orders-3, and offset_initial is 'fail': pass an offset, or set "
-        "offset_initial",
+        "no start offset for orders-3, and offset_initial is 'fail': pass an offset, or set offset_initial",
     ),
     (
         LogTruncatedError(PARTITION, 20, 15),
-        "orders-3: the log was truncated below offset 20. Records read from offset 15 on are not in it: undo their effects "
-        "and reset the group's offset to 15, or set offset_out_of_range to another policy than 'fail' to continue there",
+        "orders-3: the log was truncated below offset 20. Records read from offset 15 on are not in it: undo their "
+        "effects and reset the group's offset to 15, or set offset_out_of_range to another policy than 'fail' to "
+        "continue there",
     ),
     (AssignorError("weighted", "it raised"), "assignor 'weighted': it raised"),
     (CorruptRecordError(*PARTITION, 5, "no CRC"), "orders-3 at offset 5: no CRC"),

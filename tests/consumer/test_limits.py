@@ -145,7 +145,7 @@ async def test_empty_answer_that_is_too_large_is_told_and_asked_for_ever_less_of
         before = len(fetches.seen)
         await trio.sleep(10)
         assert len(fetches.seen) - before < 10 / 0.3 * 51, "fifty-one, and then half a second, a little less by chance"
-        assert any("larger than max_response_bytes" in event.cause for event in member.seen(Retrying))
+        assert any("exceeds max_response_bytes" in event.cause for event in member.seen(Retrying))
 
 
 async def test_what_a_handler_keeps_holds_back_its_partition_and_no_other(autojump_clock: MockClock) -> None:

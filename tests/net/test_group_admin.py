@@ -171,7 +171,7 @@ async def test_refusal_for_good_is_raised_at_once_with_the_group_s_name(
 ) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
         cluster.fail_next(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        with pytest.raises(GroupAuthorizationError, match=r"'g': GROUP_AUTHORIZATION_FAILED \(30\); it takes"):
+        with pytest.raises(GroupAuthorizationError, match=r"'g': GROUP_AUTHORIZATION_FAILED \(30\); it needs"):
             await ask(admin)
         assert events == []
 

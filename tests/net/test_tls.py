@@ -116,7 +116,7 @@ async def test_certificate_that_nobody_whom_we_trust_has_signed(stranger: trustm
 
 
 async def test_certificate_of_the_system_s_trust_when_no_file_is_given(authority: trustme.CA) -> None:
-    assert "nobody whom we trust" in await refusal(server(authority.issue_cert(HOST)))
+    assert "no trusted CA" in await refusal(server(authority.issue_cert(HOST)))
 
 
 async def test_certificate_that_has_expired(authority: trustme.CA, ca_file: str) -> None:
@@ -166,7 +166,7 @@ class TestClientCertificates:
         context = server(authority.issue_cert(LOOPBACK), authority)
         context.maximum_version = version
         text = await refused_by(context, tls_ca_file=ca_file)
-        assert "asks for a client certificate" in text
+        assert "requires a client certificate" in text
         assert "set tls_cert_file" in text
 
     async def test_one_is_taken(self, authority: trustme.CA, ca_file: str, tmp_path: Path) -> None:
