@@ -88,8 +88,8 @@ from sarameya.protocol.assignors import (
     Subscription,
     TopicLayout,
 )
-from sarameya.protocol.described_groups import DescribedGroup, DescribedMember, ListedGroup, Listing
-from sarameya.protocol.metadata import Broker, ClusterMetadata
+from sarameya.protocol.cluster.described_groups import DescribedGroup, DescribedMember, ListedGroup, Listing
+from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata
 from sarameya.secret import Secret
 from sarameya.status import Activity, GroupStatus, OverdueHandler, PartitionStatus
 from sarameya.token import Token

@@ -1,4 +1,4 @@
-"""Messages as Arrow columns. Imports pyarrow and numpy, as only `protocol.record_walk` does besides.
+"""Messages as Arrow columns. Imports pyarrow and numpy, as only `protocol.records.record_walk` does besides.
 
 Columns are made from Python objects or, by `record_walk`, from buffers. The latter are sequences of Python objects,
 too, which are made on access.

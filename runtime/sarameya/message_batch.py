@@ -1,6 +1,7 @@
 """Batches of one partition's messages, by row or by column.
 
-Either form may be the decoded one (`protocol.records.decode`, `decode_columns`); the other is made from it on demand.
+Either form may be the decoded one (`decode` and `decode_columns` of `protocol.records.batch_codec`); the other is made
+from it on demand.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from sarameya import Claim, ConsumerGroupHandler, ErrorCode, Session, TopicAuthorizationError
 from sarameya.observe import Retrying
-from sarameya.protocol.records import build
+from sarameya.protocol.records.batch_codec import build
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
 from tests.group.kit import Recorder, Running, deadline, fill, orders, start_member

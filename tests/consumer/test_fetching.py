@@ -26,8 +26,8 @@ from sarameya import (
 from sarameya.consumer.resets import OUT_OF_RANGE
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import LeaderChanged, OffsetReset, Retrying
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build
+from sarameya.protocol.records.batch_codec import build
+from sarameya.protocol.records.compression import Codec
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
 from tests.group.kit import (

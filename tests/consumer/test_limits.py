@@ -9,8 +9,8 @@ from trio.testing import MockClock
 from sarameya import BatchTooLargeError, Claim, ConsumerGroupHandler, Message, Session
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import FetchBufferFull, Retrying
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build
+from sarameya.protocol.records.batch_codec import build
+from sarameya.protocol.records.compression import Codec
 from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, claim_failure, deadline, eventually, fill, orders, start_member
 

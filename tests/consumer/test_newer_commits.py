@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from sarameya import CommittedOffset, ErrorCode
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import Committed, OffsetReset, Retrying
-from sarameya.protocol.fetch_cursor import FetchCursor
+from sarameya.protocol.fetch.fetch_cursor import FetchCursor
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
 from tests.group.kit import Recorder, Running, TopicPartition, committed, deadline, fill, orders, start_member

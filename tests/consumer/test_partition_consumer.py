@@ -8,8 +8,8 @@ from trio.testing import MockClock
 
 from sarameya import RequestTimeoutError, TopicPartition
 from sarameya.consumer.partition_consumer import PartitionConsumer
-from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.fetch_cursor import FetchCursor, Records
+from sarameya.protocol.fetch.byte_budget import ByteBudget
+from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
 
 
 class Feed:

@@ -24,8 +24,8 @@ from sarameya.consumer.resets import OUT_OF_RANGE, TRUNCATED, Resets
 from sarameya.net.log_offsets import LogOffset
 from sarameya.observe import OffsetReset, Retrying
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.fetch_cursor import FetchCursor, Truncated
+from sarameya.protocol.fetch.byte_budget import ByteBudget
+from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Truncated
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
 from tests.group.kit import (

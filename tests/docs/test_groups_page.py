@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from sarameya.protocol.described_groups import DescribedMember, ListedGroup
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.described_groups import DescribedMember, ListedGroup
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.service.groups import asking
 from sarameya.service.groups.answers import reset
 from sarameya.service.groups.reset import Kind, Logs, Target, plan

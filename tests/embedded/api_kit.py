@@ -16,7 +16,7 @@ from sarameya.embedded.cluster_state import BrokerNode, BrokerSettings, ClusterS
 from sarameya.embedded.network.framing import decode_request, encode_answer
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
-from sarameya.protocol.records import build, decode, split
+from sarameya.protocol.records.batch_codec import build, decode, split
 
 WALL_TIME = 1_700_000_000.0
 

@@ -10,8 +10,8 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 from sarameya.embedded.cluster_state import BrokerSettings
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ProtocolError
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build, crc32c
+from sarameya.protocol.records.batch_codec import build, crc32c
+from sarameya.protocol.records.compression import Codec
 from tests.embedded.api_kit import WALL_TIME, ApiKit, batch, request, values
 
 

@@ -14,8 +14,8 @@ from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError
 from sarameya.model import CommittedOffset, Message, TopicPartition
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build, decode, split
+from sarameya.protocol.records.batch_codec import build, decode, split
+from sarameya.protocol.records.compression import Codec
 from sarameya.protocol.versions import Api
 from tests.embedded.api_kit import request
 from tests.embedded.wire_client import connected

@@ -15,7 +15,7 @@ from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.offsets_topic.offsets_journal import read_groups
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
-from sarameya.protocol.offsets_partition import OFFSETS_TOPIC, partition_for
+from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC, partition_for
 from tests.embedded.api_kit import ApiKit, request
 from tests.embedded.group_requests import GROUP, commit, committed, heartbeat, join, start_member, sync
 

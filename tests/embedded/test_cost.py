@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from sarameya import Config
 from sarameya.embedded import EmbeddedCluster
 from sarameya.net.broker_pool import Purpose, open_broker_pool
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 from tests.embedded.api_kit import request
 from tests.embedded.group_requests import GROUP, commit, heartbeat, member
 from tests.embedded.wire_client import connected

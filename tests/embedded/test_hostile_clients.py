@@ -18,8 +18,8 @@ from trio.testing import MockClock
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.apis import MESSAGES
 from sarameya.error_codes import ErrorCode
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build
+from sarameya.protocol.records.batch_codec import build
+from sarameya.protocol.records.compression import Codec
 from sarameya.testing import memory_cluster
 from tests.embedded.api_kit import ApiKit, request
 from tests.embedded.wire_client import connected

@@ -17,7 +17,7 @@ from sarameya.embedded.offsets_topic.offsets_records import group_key, group_val
 from sarameya.embedded.replicas import Replicas
 from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.model import CommittedOffset, TopicPartition
-from sarameya.protocol.records import build, decode, split
+from sarameya.protocol.records.batch_codec import build, decode, split
 
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 ORDERS, OTHERS = TopicPartition("orders", 3), TopicPartition("orders", 4)

@@ -11,8 +11,8 @@ from sarameya.embedded.log.partition_log import PartitionLog, TimestampedOffset
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build, decode, split
+from sarameya.protocol.records.batch_codec import build, decode, split
+from sarameya.protocol.records.compression import Codec
 
 T0 = TopicPartition("orders", 0)
 

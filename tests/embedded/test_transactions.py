@@ -18,8 +18,8 @@ from sarameya.embedded.refusal import Refused
 from sarameya.embedded.replicas import ReplicaLag
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
-from sarameya.protocol.records import build, decode, split
-from sarameya.protocol.transactions import aborted_batches
+from sarameya.protocol.records.batch_codec import build, decode, split
+from sarameya.protocol.records.transactions import aborted_batches
 from tests.embedded.api_kit import ApiKit, batch, request
 
 T0 = TopicPartition("orders", 0)

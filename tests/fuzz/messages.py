@@ -10,7 +10,7 @@ from kafka.protocol.api_header import RequestHeader
 
 import sarameya.protocol.schemas  # registers the messages that kafka-python lacks
 from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS
-from sarameya.protocol.records import build
+from sarameya.protocol.records.batch_codec import build
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api
 
 ANSWERS: list[tuple[Api, int]] = [

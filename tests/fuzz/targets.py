@@ -21,16 +21,16 @@ from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
 from sarameya.embedded.network.framing import FrameReader, ReceivedRequest, decode_request, encode_answer
 from sarameya.errors import ProtocolError, RecordError
 from sarameya.model import TopicPartition
-from sarameya.protocol import described_groups, described_topics, metadata
 from sarameya.protocol.assignors.sticky import decode_claim
-from sarameya.protocol.batches import V2_HEADER
-from sarameya.protocol.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
-from sarameya.protocol.fetch_cursor import FetchCursor
+from sarameya.protocol.cluster import described_groups, described_topics, metadata
+from sarameya.protocol.fetch.fetch_cursor import FetchCursor
 from sarameya.protocol.rebalance import decode_assignment, decode_subscription, decode_user_data, encode_user_data
-from sarameya.protocol.records import build, crc32c, decode, decode_columns, is_truncated, split
-from sarameya.protocol.transactions import aborted_batches
+from sarameya.protocol.records.batch_codec import build, crc32c, decode, decode_columns, is_truncated, split
+from sarameya.protocol.records.batch_headers import V2_HEADER
+from sarameya.protocol.records.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
+from sarameya.protocol.records.transactions import aborted_batches
 from sarameya.protocol.versions import Api
-from sarameya.protocol.wire import ClientWire
+from sarameya.protocol.wire.client_wire import ClientWire
 from tests.embedded.api_kit import ApiKit
 from tests.fuzz.messages import ANSWERS, REQUESTS, answer_class, client_request, made_up, request_class
 

@@ -30,7 +30,7 @@ from sarameya import (
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import Observer
 from sarameya.protocol.assignors import RangeAssignor
-from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.protocol.versions import Api
 from sarameya.testing import run_inline
 

@@ -14,8 +14,8 @@ from trio.testing import MockClock
 
 from sarameya import Claim, ConsumerGroupHandler, RecordError, Session
 from sarameya.errors import CorruptRecordError, DecompressionLimitError, UnsupportedFormatError
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build
+from sarameya.protocol.records.batch_codec import build
+from sarameya.protocol.records.compression import Codec
 from tests.group.kit import committed, deadline, eventually, fill, orders, start_member
 from tests.protocol.test_records import (
     batch_of,

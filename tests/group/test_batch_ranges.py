@@ -28,9 +28,9 @@ from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.embedded import EmbeddedCluster
 from sarameya.group.interceptors import Interceptors
 from sarameya.observe import Observers, OffsetReset
-from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.fetch_cursor import FetchCursor, Records
-from sarameya.protocol.records import RawBatch
+from sarameya.protocol.fetch.byte_budget import ByteBudget
+from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
+from sarameya.protocol.records.batch_codec import RawBatch
 from tests.group.kit import deadline, eventually, fill, orders, start_member
 from tests.group.test_claim_batches import PARTITION, logged
 

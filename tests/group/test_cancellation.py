@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from sarameya import Config, ConsumerGroup
 from sarameya.embedded import EmbeddedCluster
-from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.testing import run_inline
 from tests.group.kit import Recorder, assert_given_back, budget_of, committed, fill, orders
 

@@ -16,9 +16,9 @@ from sarameya.errors import CorruptRecordError
 from sarameya.group.claim import Claim
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
-from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.fetch_cursor import FetchCursor, Records
-from sarameya.protocol.records import RawBatch, build, split
+from sarameya.protocol.fetch.byte_budget import ByteBudget
+from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
+from sarameya.protocol.records.batch_codec import RawBatch, build, split
 
 PARTITION = TopicPartition("orders", 0)
 

@@ -24,10 +24,10 @@ from sarameya import (
 )
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.embedded import EmbeddedCluster
-from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.fetch_cursor import FetchCursor, Records
-from sarameya.protocol.records import build, split
+from sarameya.protocol.fetch.byte_budget import ByteBudget
+from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
+from sarameya.protocol.records.batch_codec import build, split
+from sarameya.protocol.records.compression import Codec
 from sarameya.testing import run_inline
 from tests.group.kit import Recorder, assert_given_back, budget_of, deadline, orders
 

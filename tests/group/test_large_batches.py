@@ -9,9 +9,9 @@ from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.group.claim import Claim
 from sarameya.group.interceptors import Intercept
 from sarameya.model import TopicPartition
-from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.fetch_cursor import FetchCursor, Records
-from sarameya.protocol.records import build, split
+from sarameya.protocol.fetch.byte_budget import ByteBudget
+from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
+from sarameya.protocol.records.batch_codec import build, split
 
 PARTITION = TopicPartition("orders", 0)
 BATCH = build([(0, None, b"x" * 10, ())] * 2500)

@@ -8,8 +8,8 @@ from trio.testing import MockClock
 
 from sarameya import Claim, ConsumerGroupHandler, Message, Session
 from sarameya.model import Headers
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build
+from sarameya.protocol.records.batch_codec import build
+from sarameya.protocol.records.compression import Codec
 from tests.group.kit import Recorder, committed, deadline, orders, start_member
 from tests.protocol.test_records import GOLDEN
 

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from sarameya import Claim, ErrorCode, Message, Session, TopicPartition, TopicRecreatedError
 from sarameya.embedded import EmbeddedCluster
-from sarameya.protocol.metadata import ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import ClusterMetadata, Partition, Topic
 from sarameya.protocol.subscription import Growth
 from tests.group.kit import Recorder, Running, claim_failure, committed, deadline, fill, orders, start_member
 

@@ -25,9 +25,9 @@ from sarameya.group.claim import Claim
 from sarameya.group.stream import Stream
 from sarameya.group.time_slices import HandlerTime, TimeSlice
 from sarameya.model import Message, TopicPartition
-from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.fetch_cursor import FetchCursor, Records
-from sarameya.protocol.records import build, split
+from sarameya.protocol.fetch.byte_budget import ByteBudget
+from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
+from sarameya.protocol.records.batch_codec import build, split
 
 Feed = Claim | Stream
 

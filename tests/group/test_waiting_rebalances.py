@@ -14,7 +14,7 @@ from trio.testing import MockClock
 import sarameya.net.metadata_refresher
 from sarameya import Claim, Session, TopicPartition
 from sarameya.observe import MembershipChanged, SessionEnding
-from sarameya.protocol.metadata import ClusterMetadata, from_response
+from sarameya.protocol.cluster.metadata import ClusterMetadata, from_response
 from tests.group.kit import Recorder, deadline, eventually, orders
 from tests.group.test_cooperative import Partitions, start
 

@@ -16,8 +16,8 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.model import TopicPartition
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import decode, split
+from sarameya.protocol.records.batch_codec import decode, split
+from sarameya.protocol.records.compression import Codec
 from tests.integration.peers.stage import open_stage
 
 pytestmark = pytest.mark.integration

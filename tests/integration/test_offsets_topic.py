@@ -19,7 +19,7 @@ from sarameya import Config, ConsumerGroup, Message, TimestampType, TopicPartiti
 from sarameya.embedded import EmbeddedCluster
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END
-from sarameya.protocol.offsets_partition import OFFSETS_TOPIC, partition_for
+from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC, partition_for
 from tests.group.kit import Recorder
 from tests.integration.real_kafka import RealKafka, run_tool
 

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from sarameya import Config, ConnectionLostError, RequestTimeoutError
 from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.protocol.versions import Api
 from sarameya.testing import EmbeddedCluster, memory_cluster
 from tests.net.breaking import Breaking, Half, How

@@ -15,7 +15,7 @@ from sarameya import Config, ConnectError, ConnectionLostError, Event
 from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import ConnectionLost, Retrying
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
 from tests.group.kit import CutOff, Recorder, deadline, fill, orders, start_member

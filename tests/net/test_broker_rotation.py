@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sarameya.net.broker_rotation import BEHIND, SOON, BrokerRotation, seconds_each
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 
 BROKERS = [Broker(number, "host", number) for number in (1, 2, 3)]
 

@@ -17,7 +17,7 @@ from sarameya.errors import GroupAuthorizationError, KafkaError, ProtocolError, 
 from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.observe import Retrying
-from sarameya.protocol.described_groups import DEAD, EMPTY, STABLE
+from sarameya.protocol.cluster.described_groups import DEAD, EMPTY, STABLE
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
 from tests.group.kit import Recorder, committed, deadline, fill, orders, start_member

@@ -15,7 +15,7 @@ from kafka.protocol.metadata import MetadataRequest
 from sarameya import Config, ConnectionLostError, ProtocolError, RequestTimeoutError
 from sarameya.embedded import EmbeddedCluster
 from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 
 GOOD, HOSTILE = 0, 1
 CONFIG = Config(connect_timeout=0.5, max_response_bytes=1 << 20)

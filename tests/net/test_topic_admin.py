@@ -24,7 +24,7 @@ from sarameya.errors import (
 from sarameya.model import TopicPartition
 from sarameya.net.topic_admin import TopicAdmin
 from sarameya.observe import Retrying
-from sarameya.protocol.described_topics import DescribedPartition
+from sarameya.protocol.cluster.described_topics import DescribedPartition
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
 from tests.group.kit import deadline, orders

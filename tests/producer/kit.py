@@ -12,7 +12,7 @@ import trio
 
 from sarameya import Config, Event, Message, Producer, RecordMetadata, TopicPartition
 from sarameya.embedded import EmbeddedCluster
-from sarameya.protocol.records import decode, split
+from sarameya.protocol.records.batch_codec import decode, split
 from sarameya.testing import virtual_wall_clock
 
 E = TypeVar("E")

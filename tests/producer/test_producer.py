@@ -24,8 +24,8 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.errors import kafka_error
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import Retrying
-from sarameya.protocol.metadata import ClusterMetadata
-from sarameya.protocol.records import split
+from sarameya.protocol.cluster.metadata import ClusterMetadata
+from sarameya.protocol.records.batch_codec import split
 from sarameya.testing import VIRTUAL_EPOCH, Api, ErrorCode, memory_cluster, virtual_wall_clock
 from tests.producer.kit import cancelled_after, log, producing, values
 

@@ -10,9 +10,9 @@ import sys
 
 from sarameya.errors import RecordError
 from sarameya.model import Message, TopicPartition
-from sarameya.protocol import records
-from sarameya.protocol.batches import V2_HEADER
-from sarameya.protocol.records import build, crc32c, decode, split
+from sarameya.protocol.records import batch_codec as records
+from sarameya.protocol.records.batch_codec import build, crc32c, decode, split
+from sarameya.protocol.records.batch_headers import V2_HEADER
 
 PARTITION = TopicPartition("orders", 3)
 ROOM = 16 * mmap.PAGESIZE

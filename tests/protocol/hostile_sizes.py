@@ -11,9 +11,9 @@ from backports import zstd
 
 from sarameya.errors import DecompressionLimitError
 from sarameya.model import TopicPartition
-from sarameya.protocol.batches import V2_HEADER
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import crc32c, decode, split
+from sarameya.protocol.records.batch_codec import crc32c, decode, split
+from sarameya.protocol.records.batch_headers import V2_HEADER
+from sarameya.protocol.records.compression import Codec
 
 PARTITION = TopicPartition("orders", 3)
 CHUNK, CHUNKS = bytes(2**20), 256

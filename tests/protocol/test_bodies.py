@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 
-from sarameya.protocol.bodies import body_decoder
+from sarameya.protocol.wire.bodies import body_decoder
 from tests.fuzz.messages import ANSWERS, REQUESTS, answer_class, made_up, request_class
 
 SPOKEN = [(answer_class(api, version), version) for api, version in ANSWERS] + [

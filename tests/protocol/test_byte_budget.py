@@ -10,7 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sarameya.protocol.byte_budget import ByteBudget, Share
+from sarameya.protocol.fetch.byte_budget import ByteBudget, Share
 
 MIB = 2**20
 

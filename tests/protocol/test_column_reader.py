@@ -18,11 +18,10 @@ from sarameya.arrow import ArrowColumn
 from sarameya.errors import CorruptRecordError, DecompressionLimitError, RecordError
 from sarameya.message_batch import MessageBatch, MessageColumns
 from sarameya.model import Message, TopicPartition
-from sarameya.protocol import column_reader
-from sarameya.protocol.batches import V2_HEADER
-from sarameya.protocol.column_reader import ColumnReader
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import RawBatch, build, crc32c, decode, split
+from sarameya.protocol.records.batch_codec import RawBatch, build, column_reader, crc32c, decode, split
+from sarameya.protocol.records.batch_headers import V2_HEADER
+from sarameya.protocol.records.column_reader import ColumnReader
+from sarameya.protocol.records.compression import Codec
 
 PARTITION = TopicPartition("orders", 3)
 TIME = 1_700_000_000_000
@@ -289,7 +288,7 @@ def test_header_s_key_that_is_no_utf_8_is_said_so():
 
 def test_without_what_the_walk_needs_batches_are_read_one_by_one_and_a_warning_says_so_once(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "awkward_cpp.lib._ext", None)
-    monkeypatch.delitem(sys.modules, "sarameya.protocol.record_walk", raising=False)
+    monkeypatch.delitem(sys.modules, "sarameya.protocol.records.record_walk", raising=False)
     column_reader._say_what_is_missing.cache_clear()
     raws = raws_of(log_of(some(3), some(4)))
     for _ in range(2):
@@ -305,8 +304,8 @@ def test_nothing_is_imported_before_columns_are_read_and_pandas_never():
         import sys
         from sarameya.message_batch import MessageBatch
         from sarameya.model import TopicPartition
-        from sarameya.protocol.column_reader import ColumnReader
-        from sarameya.protocol.records import build, split
+        from sarameya.protocol.records.column_reader import ColumnReader
+        from sarameya.protocol.records.batch_codec import build, split
 
         partition = TopicPartition("orders", 3)
         reader = ColumnReader(partition)

@@ -12,7 +12,7 @@ from aiokafka import codec as aiokafka
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya.protocol.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
+from sarameya.protocol.records.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
 
 SOME = [codec for codec in Codec if codec is not Codec.NONE]
 PLAIN = b"".join(b"%d:" % n + b"x" * (n % 50) for n in range(5000))
@@ -138,7 +138,7 @@ def test_snappy_of_broken_framing_is_broken(data):
 
 _MEASURE = """
 import resource, sys
-from sarameya.protocol.compression import Codec, TooLargeError, decompress
+from sarameya.protocol.records.compression import Codec, TooLargeError, decompress
 
 codec, data = Codec(int(sys.argv[1])), sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -8,7 +8,7 @@ import pytest
 from kafka.protocol.admin import DescribeGroupsResponse, ListGroupsResponse
 
 from sarameya.protocol.assignors.base import Subscription
-from sarameya.protocol.described_groups import (
+from sarameya.protocol.cluster.described_groups import (
     BROKER_LED,
     CLASSIC,
     DescribedGroup,
@@ -18,7 +18,7 @@ from sarameya.protocol.described_groups import (
     classic_group,
     listed_groups,
 )
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.protocol.rebalance import encode_assignment, encode_subscription
 from sarameya.protocol.schemas import ConsumerGroupDescribeResponse
 

@@ -11,9 +11,9 @@ from kafka.protocol.consumer import FetchResponse
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import CorruptRecordError, DecompressionLimitError, TopicAuthorizationError
 from sarameya.model import TopicPartition
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.fetch_cursor import Failed, FetchCursor, Nothing, OutOfRange, Records, Redispatch
-from sarameya.protocol.records import build, crc32c
+from sarameya.protocol.fetch.fetch_cursor import Failed, FetchCursor, Nothing, OutOfRange, Records, Redispatch
+from sarameya.protocol.records.batch_codec import build, crc32c
+from sarameya.protocol.records.compression import Codec
 
 TP = TopicPartition("t", 0)
 _CONTROL, _TRANSACTIONAL = 0x20, 0x10

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest as Theirs
 
 from sarameya.model import TopicPartition
-from sarameya.protocol.fetch_request import FetchRequest
-from sarameya.protocol.fetch_session import Ask, FetchPlan
+from sarameya.protocol.fetch.fetch_request import FetchRequest
+from sarameya.protocol.fetch.fetch_session import Ask, FetchPlan
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api
 
 SPOKEN = range(CLIENT_VERSIONS[Api.FETCH].low, CLIENT_VERSIONS[Api.FETCH].high + 1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sarameya.model import TopicPartition
-from sarameya.protocol.fetch_session import NO_SESSION_ID, Ask, FetchPlan, FetchSession
+from sarameya.protocol.fetch.fetch_session import NO_SESSION_ID, Ask, FetchPlan, FetchSession
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(4)]
 IDS = [uuid.UUID(int=number) for number in (1, 2)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarameya.errors import ProtocolError, ResponseTooLargeError
-from sarameya.protocol.frames import FrameBuffer
+from sarameya.protocol.wire.frames import FrameBuffer
 
 MEGABYTE = 2**20
 LARGEST = 100 * MEGABYTE

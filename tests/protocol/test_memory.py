@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sarameya.model import TopicPartition
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build, decode, decode_columns, split
+from sarameya.protocol.records.batch_codec import build, decode, decode_columns, split
+from sarameya.protocol.records.compression import Codec
 
 HERE = Path(__file__).parent
 PARTITION = TopicPartition("orders", 3)

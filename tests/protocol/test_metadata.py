@@ -1,6 +1,6 @@
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.assignors import TopicLayout
-from sarameya.protocol.metadata import Broker, ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata, Partition, Topic
 
 
 def cluster(*, racks, replicas):

@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from sarameya.error_codes import ErrorCode
-from sarameya.protocol.metadata import Broker, ClusterMetadata, Partition, Topic
-from sarameya.protocol.metadata_merger import CONFIRMATIONS, MetadataMerger
+from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata_merger import CONFIRMATIONS, MetadataMerger
 
 FIRST_ID, SECOND_ID = uuid.UUID(int=1), uuid.UUID(int=2)
 

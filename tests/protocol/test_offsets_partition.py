@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sarameya.protocol.offsets_partition import java_hash, partition_for
+from sarameya.protocol.cluster.offsets_partition import java_hash, partition_for
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,7 @@ from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
 from sarameya.errors import CorruptRecordError, DecompressionLimitError, RecordError, UnsupportedFormatError
 from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Message, TimestampType, TopicPartition
-from sarameya.protocol.batches import V2_HEADER
-from sarameya.protocol.compression import Codec, compress
-from sarameya.protocol.record_costs import allowance
-from sarameya.protocol.records import (
+from sarameya.protocol.records.batch_codec import (
     RawBatch,
     build,
     crc32c,
@@ -37,6 +34,9 @@ from sarameya.protocol.records import (
     is_truncated,
     split,
 )
+from sarameya.protocol.records.batch_headers import V2_HEADER
+from sarameya.protocol.records.compression import Codec, compress
+from sarameya.protocol.records.record_costs import allowance
 
 HERE = Path(__file__).parent
 PARTITION = TopicPartition("orders", 3)

@@ -10,7 +10,7 @@ import pytest
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError
 from sarameya.model import TopicPartition
-from sarameya.protocol.metadata import ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import ClusterMetadata, Partition, Topic
 from sarameya.protocol.subscription import Growth, TopicWatch, checked, resolve, wants
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

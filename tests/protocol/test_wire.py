@@ -13,7 +13,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse, HeartbeatReques
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from sarameya.errors import ProtocolError
-from sarameya.protocol.wire import ClientWire
+from sarameya.protocol.wire.client_wire import ClientWire
 
 LIMIT = 1 << 16
 

@@ -5,7 +5,7 @@ import trio.testing
 from kafka.protocol.consumer import JoinGroupRequest
 
 from sarameya.model import TopicPartition
-from sarameya.protocol.records import decode, split
+from sarameya.protocol.records.batch_codec import decode, split
 from sarameya.testing import VIRTUAL_EPOCH, memory_cluster
 from tests.embedded.api_kit import request
 from tests.embedded.wire_client import connected

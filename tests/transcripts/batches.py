@@ -10,8 +10,8 @@ import attrs
 
 from sarameya.errors import RecordError
 from sarameya.model import TopicPartition
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import RawBatch, build, crc32c, crc_matches, decode, split
+from sarameya.protocol.records.batch_codec import RawBatch, build, crc32c, crc_matches, decode, split
+from sarameya.protocol.records.compression import Codec
 
 NOON = 1_600_000_000_000
 """Milliseconds: when records were made that nobody says more of."""

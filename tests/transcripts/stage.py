@@ -19,7 +19,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 
 from sarameya.embedded import EmbeddedCluster
 from sarameya.error_codes import ErrorCode
-from sarameya.protocol.offsets_partition import partition_for
+from sarameya.protocol.cluster.offsets_partition import partition_for
 from sarameya.testing import CoordinatorConfig, virtual_wall_clock
 from tests.embedded.api_kit import request
 from tests.embedded.wire_client import WireClient

@@ -12,7 +12,7 @@ from kafka.protocol.admin import ListGroupsResponse
 from kafka.protocol.consumer import FetchResponse, JoinGroupResponse
 from kafka.protocol.producer import ProduceResponse
 
-from sarameya.protocol.compression import Codec
+from sarameya.protocol.records.compression import Codec
 from tests.embedded.api_kit import request as message
 from tests.transcripts import differences, golden
 from tests.transcripts.answers import ABSENT, Names, compare, plain

@@ -26,11 +26,19 @@ from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.observe import FetchBufferFull, Observer
 from sarameya.protocol.backoff import Attempts, Backoff
-from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.fetch_cursor import Elsewhere, Failed, LeaseOver, NearerReplica, Nothing, Records, Redispatch
-from sarameya.protocol.fetch_request import FetchRequest
-from sarameya.protocol.fetch_session import NO_SESSION_EPOCH, NO_SESSION_ID, FetchPlan
-from sarameya.protocol.transactions import ISOLATION_LEVELS
+from sarameya.protocol.fetch.byte_budget import ByteBudget
+from sarameya.protocol.fetch.fetch_cursor import (
+    Elsewhere,
+    Failed,
+    LeaseOver,
+    NearerReplica,
+    Nothing,
+    Records,
+    Redispatch,
+)
+from sarameya.protocol.fetch.fetch_request import FetchRequest
+from sarameya.protocol.fetch.fetch_session import NO_SESSION_EPOCH, NO_SESSION_ID, FetchPlan
+from sarameya.protocol.records.transactions import ISOLATION_LEVELS
 
 _NEWEST_WITH_NAMES = 12
 """Newest version that names topics by name: from 13 on, Fetch uses ids (KIP-516)."""

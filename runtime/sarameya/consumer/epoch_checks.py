@@ -16,7 +16,7 @@ from sarameya.errors import SarameyaError, UnsupportedVersionError
 from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.leader_epochs import EpochAsked, ask_epoch_ends
-from sarameya.protocol.fetch_cursor import Nothing, Outcome, Redispatch
+from sarameya.protocol.fetch.fetch_cursor import Nothing, Outcome, Redispatch
 
 
 class EpochChecks:

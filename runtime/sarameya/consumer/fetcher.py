@@ -30,8 +30,8 @@ from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import LeaderChanged, Observer, ReadReplicaChanged, Retrying
 from sarameya.protocol.backoff import Attempts, Backoff
-from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.fetch_cursor import (
+from sarameya.protocol.fetch.byte_budget import ByteBudget
+from sarameya.protocol.fetch.fetch_cursor import (
     Elsewhere,
     Failed,
     FetchCursor,

@@ -18,8 +18,8 @@ from sarameya.consumer.stopwatch import Stopwatch
 from sarameya.errors import SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.protocol.backoff import Attempts
-from sarameya.protocol.byte_budget import Share
-from sarameya.protocol.fetch_cursor import FetchCursor, Records
+from sarameya.protocol.fetch.byte_budget import Share
+from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
 
 
 def _nobody() -> None:

@@ -22,7 +22,7 @@ from sarameya.net.log_offsets import LogOffset
 from sarameya.observe import Observer, OffsetReset, Retrying
 from sarameya.offset_policy import OffsetPolicy, describe_policy
 from sarameya.protocol.backoff import Attempts, Backoff
-from sarameya.protocol.fetch_cursor import Truncated
+from sarameya.protocol.fetch.fetch_cursor import Truncated
 from sarameya.protocol.offset_ledger import Reach
 
 OUT_OF_RANGE = "the offset is out of range"

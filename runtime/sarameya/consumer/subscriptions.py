@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.model import TopicPartition
-from sarameya.protocol.fetch_session import Ask, FetchSession
+from sarameya.protocol.fetch.fetch_session import Ask, FetchSession
 
 
 class Subscriptions:

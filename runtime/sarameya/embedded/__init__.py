@@ -32,7 +32,7 @@ from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.embedded.network.networks import Network
 from sarameya.embedded.refusal import Refused
 from sarameya.embedded.sasl import SaslConfig
-from sarameya.protocol.compression import Codec
+from sarameya.protocol.records.compression import Codec
 
 __all__ = [
     "Codec",

@@ -33,8 +33,8 @@ from sarameya.embedded.sasl import SaslConfig, SaslServerAuthenticator
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError
 from sarameya.model import CommittedOffset, Headers, TopicPartition
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build
+from sarameya.protocol.records.batch_codec import build
+from sarameya.protocol.records.compression import Codec
 
 _BATCH_BYTES = 64 * 1024
 

@@ -15,7 +15,7 @@ from sarameya.embedded.log_controls import LogControls
 from sarameya.embedded.network.server import BrokerServer
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
-from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
+from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
 from sarameya.protocol.versions import Api
 
 

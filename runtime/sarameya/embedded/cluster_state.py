@@ -29,7 +29,7 @@ from sarameya.embedded.replicas import NO_LEADER, ReplicaLag
 from sarameya.embedded.topics import EmbeddedPartition, EmbeddedTopic, TopicRegistry
 from sarameya.error_codes import ErrorCode
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
-from sarameya.protocol.offsets_partition import DEFAULT_OFFSETS_PARTITIONS, OFFSETS_TOPIC, partition_for
+from sarameya.protocol.cluster.offsets_partition import DEFAULT_OFFSETS_PARTITIONS, OFFSETS_TOPIC, partition_for
 
 
 @attrs.frozen(slots=True)

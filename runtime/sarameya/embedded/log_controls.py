@@ -14,7 +14,7 @@ from sarameya.embedded.cluster_state import ClusterState
 from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.embedded.replicas import ReplicaLag
 from sarameya.model import Headers, TopicPartition
-from sarameya.protocol.records import build
+from sarameya.protocol.records.batch_codec import build
 
 
 class LogControls(ABC):

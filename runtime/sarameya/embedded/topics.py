@@ -18,7 +18,7 @@ from sarameya.embedded.refusal import Refused
 from sarameya.embedded.replicas import ReplicaLag, Replicas
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
-from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
+from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
 
 MAX_PARTITIONS = 10_000
 """Most partitions of one topic; Kafka creates no more in one request either."""

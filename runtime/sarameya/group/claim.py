@@ -6,8 +6,8 @@ used next goes on where the other stopped, and cancelling a read loses nothing. 
 nothing: what is left of the batch it was in is set aside, so that asking for the next message costs no more for it.
 Handing out what is at hand takes no checkpoint, but for those between time slices (`time_slices.py`).
 
-Left to others: what record batches become (`protocol/undecoded.py`), which messages of the present batch are taken
-(`present_batch.py`).
+Left to others: what record batches become (`protocol/fetch/undecoded.py`), which messages of the present batch are
+taken (`present_batch.py`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from sarameya.group.time_slices import HandlerTime, TimeSlice
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
 from sarameya.observe import ClaimEnded
-from sarameya.protocol.fetch_cursor import Records
-from sarameya.protocol.record_costs import RECORD_BYTES, content_bytes
-from sarameya.protocol.undecoded import Decoded, Undecoded
+from sarameya.protocol.fetch.fetch_cursor import Records
+from sarameya.protocol.fetch.undecoded import Decoded, Undecoded
+from sarameya.protocol.records.record_costs import RECORD_BYTES, content_bytes
 
 
 def _nobody() -> None:

@@ -26,6 +26,7 @@ from sarameya.observe import GroupLeft, MembershipChanged, Observer, Retrying
 from sarameya.protocol.assignors import calling
 from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol
 from sarameya.protocol.backoff import Backoff
+from sarameya.protocol.cluster.metadata import ClusterMetadata
 from sarameya.protocol.membership import Membership, MembershipOptions
 from sarameya.protocol.membership_messages import (
     Assign,
@@ -55,7 +56,6 @@ from sarameya.protocol.membership_messages import (
     Supervise,
 )
 from sarameya.protocol.membership_states import COMMITTING, SILENT, State
-from sarameya.protocol.metadata import ClusterMetadata
 from sarameya.protocol.rebalance import decode_assignment, decode_user_data
 from sarameya.protocol.subscription import Growth, Wanted
 from sarameya.status import GroupStatus

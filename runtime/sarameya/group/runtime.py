@@ -23,7 +23,7 @@ from sarameya.net.tls import secured
 from sarameya.net.transport import TcpTransport, Transport
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.fetch.byte_budget import ByteBudget
 
 
 @attrs.frozen(slots=True)

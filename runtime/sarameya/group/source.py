@@ -28,7 +28,7 @@ from sarameya.group.time_slices import HandlerTime
 from sarameya.model import NO_LEADER_EPOCH, LogRange, TopicPartition
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.byte_budget import ByteBudget
+from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.protocol.membership_messages import Event
 from sarameya.protocol.subscription import Growth, Wanted
 

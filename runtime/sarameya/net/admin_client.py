@@ -16,7 +16,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import ADVICE, KafkaError, ProtocolError, UnsupportedVersionError, kafka_error
 from sarameya.model import CommittedOffset, TopicPartition, by_topic
 from sarameya.net.broker_pool import BrokerPool, Purpose
-from sarameya.protocol.described_groups import (
+from sarameya.protocol.cluster.described_groups import (
     DEAD,
     DescribedGroup,
     ListedGroup,
@@ -24,7 +24,7 @@ from sarameya.protocol.described_groups import (
     classic_group,
     listed_groups,
 )
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.protocol.schemas import ConsumerGroupDescribeRequest
 
 

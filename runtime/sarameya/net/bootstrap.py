@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ipaddress import IPv6Address
 
 from sarameya.errors import ConfigError
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 
 _OPTION = "bootstrap_servers"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9_+.-]*://")

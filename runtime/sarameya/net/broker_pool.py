@@ -37,7 +37,7 @@ from sarameya.net.tls import secured
 from sarameya.net.transport import TcpTransport, Transport, why_not_connected
 from sarameya.net.weak_security import weaknesses
 from sarameya.observe import ConnectionLost, Observer
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 
 
 class Purpose(Enum):

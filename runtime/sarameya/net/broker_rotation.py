@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 
 BEHIND = 60.0
 """Seconds for which a broker that has failed comes after the others."""

@@ -20,7 +20,7 @@ from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.metadata import ClusterMetadata
+from sarameya.protocol.cluster.metadata import ClusterMetadata
 
 
 class ClusterAdmin:

@@ -33,7 +33,7 @@ from sarameya.net.sasl_session import Sasl, SaslSession
 from sarameya.net.tls import tls_error
 from sarameya.net.transport import receiver, sender_now
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
-from sarameya.protocol.wire import ClientWire
+from sarameya.protocol.wire.client_wire import ClientWire
 
 
 @attrs.define(slots=True)

@@ -32,6 +32,7 @@ from sarameya.errors import (
 )
 from sarameya.model import CommittedOffset, TopicPartition, by_topic
 from sarameya.net.broker_pool import BrokerPool, Purpose
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.protocol.membership_messages import (
     GroupMember,
     HeartbeatAnswered,
@@ -44,7 +45,6 @@ from sarameya.protocol.membership_messages import (
     SyncAnswered,
     Unanswered,
 )
-from sarameya.protocol.metadata import Broker
 from sarameya.protocol.rebalance import PROTOCOL_TYPE
 from sarameya.protocol.versions import Api
 

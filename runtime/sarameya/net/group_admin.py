@@ -22,8 +22,8 @@ from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.retries import Retries
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer
-from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, DEAD, DescribedGroup, ListedGroup, Listing
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.described_groups import BROKER_LED, CLASSIC, DEAD, DescribedGroup, ListedGroup, Listing
+from sarameya.protocol.cluster.metadata import Broker
 
 _NO_MEMBER = ""
 

@@ -23,8 +23,8 @@ from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.metadata import ClusterMetadata
-from sarameya.protocol.transactions import ISOLATION_LEVELS
+from sarameya.protocol.cluster.metadata import ClusterMetadata
+from sarameya.protocol.records.transactions import ISOLATION_LEVELS
 
 LOG_END = -1
 """In place of a time: the offset after the last message (under read_committed: after the last one that is decided)."""

@@ -1,9 +1,9 @@
 """Refresh of `ClusterMetadata`, on demand and by age. One task owns it; everyone may read it.
 
-The brokers take turns (`broker_rotation.py`), and one response takes nothing back (`protocol/metadata_merger.py`): a
-broker that lags behind neither delays news nor undoes it. A failed refresh is retried with backoff and reported to the
-observer; it never replaces what is known (a failed lookup is not a change). A refresh that fails in authentication is
-retried on demand, or by age.
+The brokers take turns (`broker_rotation.py`), and one response takes nothing back
+(`protocol/cluster/metadata_merger.py`): a broker that lags behind neither delays news nor undoes it. A failed refresh
+is retried with backoff and reported to the observer; it never replaces what is known (a failed lookup is not a change).
+A refresh that fails in authentication is retried on demand, or by age.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer, Retrying
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.metadata import ClusterMetadata, from_response
-from sarameya.protocol.metadata_merger import CONFIRMATIONS, MetadataMerger
+from sarameya.protocol.cluster.metadata import ClusterMetadata, from_response
+from sarameya.protocol.cluster.metadata_merger import CONFIRMATIONS, MetadataMerger
 
 
 class MetadataRefresher:

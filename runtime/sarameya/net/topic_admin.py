@@ -29,7 +29,7 @@ from sarameya.errors import (
 from sarameya.net.broker_pool import Purpose
 from sarameya.net.cluster_admin import ClusterAdmin
 from sarameya.net.retries import Retries
-from sarameya.protocol.described_topics import DescribedTopic, described_topic, own_settings
+from sarameya.protocol.cluster.described_topics import DescribedTopic, described_topic, own_settings
 
 BY_DEFAULT = -1
 """Number of partitions, or replicas, by the brokers' own setting."""

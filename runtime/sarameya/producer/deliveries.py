@@ -16,14 +16,14 @@ from sarameya.errors import DeliveryTimeoutError, KafkaError, MessageTooLargeErr
 from sarameya.model import TopicPartition
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.open_calls import OpenCalls
-from sarameya.producer.lane import Pending
 from sarameya.producer.outbox import Outbox
+from sarameya.producer.partition_queue import Pending
 from sarameya.producer.partitioner import Partitioner
 from sarameya.producer.record import ProducerRecord, RecordMetadata
 from sarameya.producer.sender import Sender
 from sarameya.producer.verdicts import refusal
-from sarameya.protocol.metadata import ClusterMetadata
-from sarameya.protocol.records import estimated_size
+from sarameya.protocol.cluster.metadata import ClusterMetadata
+from sarameya.protocol.records.batch_codec import estimated_size
 
 CLOSED = "a Producer works only inside its block: `async with Producer(...) as producer`"
 

@@ -23,11 +23,11 @@ import attrs
 from sarameya.errors import RetriesExhaustedError, SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.observe import Retrying
-from sarameya.producer.lane import Batch, Identity, Lane, Pending
+from sarameya.producer.partition_queue import Batch, Identity, Lane, Pending
 from sarameya.producer.record import UNKNOWN_OFFSET, RecordMetadata
 from sarameya.protocol.backoff import Attempts, Backoff
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.records import build
+from sarameya.protocol.records.batch_codec import build
+from sarameya.protocol.records.compression import Codec
 
 _MOST_SEQUENCES = 2**31
 """Number of sequences; after the last one they start at 0 again."""

@@ -24,7 +24,7 @@ from sarameya.producer.partitioner import Partitioner
 from sarameya.producer.record import ProducerRecord, RecordMetadata
 from sarameya.producer.sender import Sender
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.compression import Codec
+from sarameya.protocol.records.compression import Codec
 
 
 class Producer:

@@ -20,8 +20,8 @@ from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer, Retrying
-from sarameya.producer.lane import Batch, Identity, Pending
 from sarameya.producer.outbox import Outbox
+from sarameya.producer.partition_queue import Batch, Identity, Pending
 from sarameya.producer.record import UNKNOWN_OFFSET
 from sarameya.producer.verdicts import Verdict, refusal, verdict_on
 from sarameya.protocol.backoff import Backoff

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError
 from sarameya.model import TopicPartition
-from sarameya.protocol.metadata import ClusterMetadata
+from sarameya.protocol.cluster.metadata import ClusterMetadata
 
 Wanted = tuple[str, ...] | re.Pattern[str]
 """Topics by name, or a pattern that must match a whole name."""

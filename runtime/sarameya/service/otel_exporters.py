@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from sarameya.errors import SarameyaError
-from sarameya.telemetry.exporting import Exporting
+from sarameya.telemetry.export_log import Exporting
 
 logger = logging.getLogger("sarameya")
 

@@ -35,7 +35,7 @@ from prometheus_client.samples import Sample
 
 from sarameya._version import __version__
 from sarameya.meters import Meters
-from sarameya.telemetry.exporting import Exporting
+from sarameya.telemetry.export_log import Exporting
 from sarameya.telemetry.prometheus import GroupCollector, families
 from sarameya.telemetry.snapshot import MemberSnapshot
 

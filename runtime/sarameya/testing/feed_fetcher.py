@@ -21,8 +21,8 @@ from sarameya.consumer.resets import Resets
 from sarameya.errors import SarameyaError
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 from sarameya.observe import Observer
-from sarameya.protocol.byte_budget import ByteBudget
-from sarameya.protocol.fetch_cursor import Failed, FetchCursor, OutOfRange, Records
+from sarameya.protocol.fetch.byte_budget import ByteBudget
+from sarameya.protocol.fetch.fetch_cursor import Failed, FetchCursor, OutOfRange, Records
 from sarameya.status import Activity
 from sarameya.testing.feed_log import FeedLog
 from sarameya.testing.feed_script import FeedScript

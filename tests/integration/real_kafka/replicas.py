@@ -17,7 +17,7 @@ from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 from kafka.admin import KafkaAdminClient
 
-from sarameya.protocol.offsets_partition import partition_for
+from sarameya.protocol.cluster.offsets_partition import partition_for
 from tests.integration.real_kafka.cluster import RealKafka
 from tests.integration.real_kafka.node import Node
 

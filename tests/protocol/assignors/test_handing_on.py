@@ -1,6 +1,6 @@
 """Pools and members by number: pool 0 can be taken by members 0 and 1, pool 1 by 1 and 2."""
 
-from sarameya.protocol.assignors.handing_on import Hands, bits, hand_on, members_of, union
+from sarameya.protocol.assignors.partition_moves import Hands, bits, hand_on, members_of, union
 
 TAKERS = [bits({0, 1}), bits({1, 2})]
 POOL_OF = [0, 0, 0, 1, 1, 1]

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from sarameya import Config
 from sarameya import TopicPartition as TP
 from sarameya.errors import AuthenticationError, ConnectError
-from sarameya.protocol.described_groups import DescribedGroup
+from sarameya.protocol.cluster.described_groups import DescribedGroup
 from sarameya.service.cluster_arguments import Cluster
 from sarameya.service.dashboard import group_board
 from sarameya.service.dashboard.endpoints import Endpoints

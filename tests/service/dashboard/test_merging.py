@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sarameya import TopicPartition as TP
-from sarameya.protocol.described_groups import DescribedGroup, DescribedMember
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.described_groups import DescribedGroup, DescribedMember
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.service.dashboard.merging import Kafkas, merged
 from sarameya.service.dashboard.reading import Document
 

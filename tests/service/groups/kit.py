@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from sarameya.model import Assignment, CommittedOffset, TopicPartition
 from sarameya.net.log_offsets import LogOffsets
-from sarameya.protocol.described_groups import DescribedGroup, DescribedMember
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.described_groups import DescribedGroup, DescribedMember
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.service.groups.report import GroupReport, report
 
 BROKER = Broker(1, "kafka", 9092)

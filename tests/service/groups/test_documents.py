@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sarameya.errors import ConnectionLostError
-from sarameya.protocol.described_groups import ListedGroup, Listing
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.described_groups import ListedGroup, Listing
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.service.groups.documents import deletions_document, listing_document, moves_document, report_document
 from sarameya.service.groups.reset import Move
 from tests.service.groups.kit import BROKER, group, member, report_of, tp

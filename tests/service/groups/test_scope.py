@@ -6,7 +6,7 @@ import pytest
 
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import TopicAuthorizationError, UnknownTopicError
-from sarameya.protocol.metadata import ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import ClusterMetadata, Partition, Topic
 from sarameya.service.groups.refusal import GroupChangeError
 from sarameya.service.groups.scope import TopicChoice, resolve
 from tests.service.groups.kit import BROKER, tp

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sarameya.protocol.described_groups import ListedGroup
+from sarameya.protocol.cluster.described_groups import ListedGroup
 from sarameya.service.groups.reset import Move
 from sarameya.service.groups.tables import (
     assignment_text,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from sarameya.net.log_offsets import LogOffsets
-from sarameya.protocol.described_topics import DescribedPartition, DescribedTopic
+from sarameya.protocol.cluster.described_topics import DescribedPartition, DescribedTopic
 from sarameya.service.topics.showing import TopicReport, report_document, report_text
 from tests.service.groups.kit import tp
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sarameya.protocol.compression import Codec
+from sarameya.protocol.records.compression import Codec
 from sarameya.protocol.versions import Api
 from tests.transcripts.batches import (
     NOON,

@@ -18,10 +18,10 @@ from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ProtocolError, RecordError
 from sarameya.model import TopicPartition
-from sarameya.protocol.batches import CODEC_MASK
-from sarameya.protocol.compression import Codec
-from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
-from sarameya.protocol.records import RawBatch, crc_matches, decode_columns, split
+from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
+from sarameya.protocol.records.batch_codec import RawBatch, crc_matches, decode_columns, split
+from sarameya.protocol.records.batch_headers import CODEC_MASK
+from sarameya.protocol.records.compression import Codec
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = _Topic.PartitionProduceResponse

@@ -9,7 +9,7 @@ from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RecordError
 from sarameya.model import TopicPartition
-from sarameya.protocol.records import RawBatch, crc_matches, split
+from sarameya.protocol.records.batch_codec import RawBatch, crc_matches, split
 
 
 def validated(batch: bytes, partition: TopicPartition, end_offset: int, max_size: int) -> RawBatch:

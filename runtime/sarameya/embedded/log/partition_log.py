@@ -28,7 +28,7 @@ from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RecordError
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
-from sarameya.protocol.records import RawBatch, decode, split
+from sarameya.protocol.records.batch_codec import RawBatch, decode, split
 
 DEFAULT_MAX_BATCH_SIZE = 1024 * 1024 + 12
 """Bytes; Kafka's `message.max.bytes`."""

@@ -11,7 +11,7 @@ import attrs
 
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
-from sarameya.protocol.records import RawBatch
+from sarameya.protocol.records.batch_codec import RawBatch
 
 _BATCHES_KEPT = 5
 """Batches remembered of each producer.

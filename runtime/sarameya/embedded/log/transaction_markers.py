@@ -6,7 +6,7 @@ import struct
 
 from sarameya.errors import RecordError
 from sarameya.model import TopicPartition
-from sarameya.protocol.records import RawBatch, build, crc32c, decode
+from sarameya.protocol.records.batch_codec import RawBatch, build, crc32c, decode
 
 _KEY = struct.Struct(">hh")  # version, type
 _VALUE = struct.Struct(">hi")  # version, coordinator epoch

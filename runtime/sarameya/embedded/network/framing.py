@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 
 from sarameya.errors import ProtocolError
-from sarameya.protocol.bodies import body_decoder
-from sarameya.protocol.tagged_fields import NO_TAGS, behind_tags
 from sarameya.protocol.versions import Api, VersionRange
+from sarameya.protocol.wire.bodies import body_decoder
+from sarameya.protocol.wire.tagged_fields import NO_TAGS, behind_tags
 
 DEFAULT_MAX_FRAME_SIZE = 100 * 1024 * 1024
 """Bytes; Kafka's `socket.request.max.bytes`."""

@@ -27,7 +27,7 @@ from sarameya.embedded.offsets_topic.offsets_records import (
 from sarameya.embedded.topics import EmbeddedPartition
 from sarameya.errors import RecordError
 from sarameya.model import Message, TopicPartition
-from sarameya.protocol.records import build, decode, split
+from sarameya.protocol.records.batch_codec import build, decode, split
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heapreplace
 
-from sarameya.protocol.assignors.handing_on import Hands, bits, hand_on
-from sarameya.protocol.assignors.roster import NOBODY, Roster
+from sarameya.protocol.assignors.group_index import NOBODY, Roster
+from sarameya.protocol.assignors.partition_moves import Hands, bits, hand_on
 
 
 def balanced(roster: Roster, homes: Sequence[int], anchors: Sequence[int] | None = None) -> list[int]:

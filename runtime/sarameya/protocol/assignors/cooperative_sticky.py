@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from sarameya.model import NO_GENERATION, Assignment
 from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscription, TopicLayout
-from sarameya.protocol.assignors.roster import NOBODY
+from sarameya.protocol.assignors.group_index import NOBODY
 from sarameya.protocol.assignors.sticky import Balance, Claim, balance, decode_claim
 
 _GENERATION = struct.Struct(">i")

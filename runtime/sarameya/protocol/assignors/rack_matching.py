@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from sarameya.protocol.assignors.balancing import balanced
-from sarameya.protocol.assignors.handing_on import Hands, bits, hand_on, union
-from sarameya.protocol.assignors.roster import NOBODY, Roster
+from sarameya.protocol.assignors.balance import balanced
+from sarameya.protocol.assignors.group_index import NOBODY, Roster
+from sarameya.protocol.assignors.partition_moves import Hands, bits, hand_on, union
 
 _STEPS, _STEPS_A_PARTITION = 200_000, 250
 """Bound for the work of matching, as `Hands` counts it: about a second for 10,000 partitions.

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sarameya.model import Assignment
 from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
+from sarameya.protocol.assignors.group_index import Roster
 from sarameya.protocol.assignors.rack_matching import worthwhile
-from sarameya.protocol.assignors.roster import Roster
 
 Racks = Sequence[frozenset[str]]
 """Partition -> the racks of its replicas, empty if unknown."""

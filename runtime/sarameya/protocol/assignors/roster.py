@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sarameya.model import Assignment
 from sarameya.protocol.assignors.base import Subscription, TopicLayout, in_order, subscribed_topics
-from sarameya.protocol.assignors.handing_on import bits, union
+from sarameya.protocol.assignors.partition_moves import bits, union
 
 NOBODY = -1
 """Owner of a partition without an owner."""

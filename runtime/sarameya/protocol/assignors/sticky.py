@@ -13,10 +13,10 @@ import attrs
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 
 from sarameya.model import NO_GENERATION, Assignment
-from sarameya.protocol.assignors.balancing import balanced
+from sarameya.protocol.assignors.balance import balanced
 from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
+from sarameya.protocol.assignors.group_index import NOBODY, Roster
 from sarameya.protocol.assignors.rack_matching import rack_matched, worthwhile
-from sarameya.protocol.assignors.roster import NOBODY, Roster
 
 
 @attrs.frozen(slots=True)

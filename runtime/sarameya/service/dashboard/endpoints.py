@@ -17,7 +17,7 @@ import h11
 import trio
 
 from sarameya.net.transport import why_not_connected
-from sarameya.protocol.described_groups import DescribedGroup
+from sarameya.protocol.cluster.described_groups import DescribedGroup
 from sarameya.service.dashboard.merging import host_of
 from sarameya.service.dashboard.reading import Document, status_of
 

@@ -14,8 +14,8 @@ from sarameya.errors import SarameyaError
 from sarameya.model import topic_partitions
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END
-from sarameya.protocol.described_groups import DEAD, DescribedGroup
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.described_groups import DEAD, DescribedGroup
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.service.answering import log_asking
 from sarameya.service.cluster_arguments import Cluster
 from sarameya.service.dashboard.endpoints import Endpoints, ask_all

@@ -13,7 +13,7 @@ import attrs
 
 from sarameya._version import __version__
 from sarameya.model import TopicPartition, topic_partitions
-from sarameya.protocol.described_groups import STABLE, DescribedGroup, DescribedMember
+from sarameya.protocol.cluster.described_groups import STABLE, DescribedGroup, DescribedMember
 from sarameya.service.dashboard.reading import Document
 from sarameya.service.web.series import lag_of
 

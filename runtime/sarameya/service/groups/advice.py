@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from sarameya.model import topic_partitions
-from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, EMPTY, STABLE
+from sarameya.protocol.cluster.described_groups import BROKER_LED, CLASSIC, EMPTY, STABLE
 from sarameya.protocol.rebalance import PROTOCOL_TYPE
 from sarameya.service.groups.report import GroupReport, PartitionReport
 from sarameya.service.groups.words import counted, listed

@@ -8,7 +8,7 @@ import attrs
 
 from sarameya.errors import SarameyaError, UnsupportedVersionError
 from sarameya.net.group_admin import GroupAdmin
-from sarameya.protocol.described_groups import DEAD, Listing
+from sarameya.protocol.cluster.described_groups import DEAD, Listing
 from sarameya.service.answering import Answer
 from sarameya.service.groups import asking
 from sarameya.service.groups.documents import (

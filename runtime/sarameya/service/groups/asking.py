@@ -12,8 +12,8 @@ from sarameya.errors import KafkaError, SarameyaError
 from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffsets
-from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, DEAD, DescribedGroup
-from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
+from sarameya.protocol.cluster.described_groups import BROKER_LED, CLASSIC, DEAD, DescribedGroup
+from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
 from sarameya.service.groups.refusal import GroupChangeError, check_inactive, check_kind
 from sarameya.service.groups.report import GroupReport, partitions_of, report
 from sarameya.service.groups.reset import Kind, Logs, Move, Target, plan

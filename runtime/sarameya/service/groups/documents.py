@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from sarameya.model import Assignment
-from sarameya.protocol.described_groups import DescribedMember, Listing
-from sarameya.protocol.metadata import Broker
-from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
+from sarameya.protocol.cluster.described_groups import DescribedMember, Listing
+from sarameya.protocol.cluster.metadata import Broker
+from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
 from sarameya.service.groups.advice import advice
 from sarameya.service.groups.report import GroupReport, PartitionReport
 from sarameya.service.groups.reset import Move

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sarameya.errors import SarameyaError
-from sarameya.protocol.described_groups import BROKER_LED, CLASSIC, DescribedGroup, DescribedMember
+from sarameya.protocol.cluster.described_groups import BROKER_LED, CLASSIC, DescribedGroup, DescribedMember
 from sarameya.service.groups.words import counted, listed
 
 _STATIC = " (a static member stays in the group until its session times out)"

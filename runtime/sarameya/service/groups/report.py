@@ -8,8 +8,8 @@ import attrs
 
 from sarameya.model import CommittedOffset, TopicPartition, topic_partitions
 from sarameya.net.log_offsets import LogOffsets
-from sarameya.protocol.described_groups import DescribedGroup, DescribedMember
-from sarameya.protocol.offsets_partition import partition_for
+from sarameya.protocol.cluster.described_groups import DescribedGroup, DescribedMember
+from sarameya.protocol.cluster.offsets_partition import partition_for
 
 Commits = Mapping[TopicPartition, CommittedOffset]
 

@@ -9,7 +9,7 @@ import attrs
 
 from sarameya.errors import kafka_error
 from sarameya.model import TopicPartition
-from sarameya.protocol.metadata import ClusterMetadata
+from sarameya.protocol.cluster.metadata import ClusterMetadata
 from sarameya.service.groups.refusal import GroupChangeError
 from sarameya.service.groups.words import counted
 

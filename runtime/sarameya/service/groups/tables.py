@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sarameya.model import Assignment, TopicPartition
-from sarameya.protocol.described_groups import DescribedMember, ListedGroup
-from sarameya.protocol.offsets_partition import OFFSETS_TOPIC
+from sarameya.protocol.cluster.described_groups import DescribedMember, ListedGroup
+from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
 from sarameya.service.groups.advice import advice
 from sarameya.service.groups.report import GroupReport, PartitionReport
 from sarameya.service.groups.reset import Move

@@ -8,7 +8,7 @@ from functools import partial
 from sarameya.errors import ConfigError, SarameyaError
 from sarameya.net.log_offsets import LOG_END, LOG_START
 from sarameya.net.topic_admin import BY_DEFAULT, TopicAdmin
-from sarameya.protocol.described_topics import DescribedTopic
+from sarameya.protocol.cluster.described_topics import DescribedTopic
 from sarameya.service.answering import Answer, Document
 from sarameya.service.groups.words import counted
 from sarameya.service.topics.showing import (

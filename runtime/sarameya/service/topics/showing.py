@@ -8,7 +8,7 @@ import attrs
 
 from sarameya.model import TopicPartition
 from sarameya.net.log_offsets import LogOffsets
-from sarameya.protocol.described_topics import DescribedPartition, DescribedTopic
+from sarameya.protocol.cluster.described_topics import DescribedPartition, DescribedTopic
 from sarameya.secret import MASK
 from sarameya.service.answering import Document
 from sarameya.service.groups.tables import NOTHING, printable, table

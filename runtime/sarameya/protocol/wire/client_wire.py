@@ -20,10 +20,10 @@ from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.api_message import ApiMessage
 
 from sarameya.errors import ProtocolError
-from sarameya.protocol.bodies import Decode, body_decoder
-from sarameya.protocol.frames import FrameBuffer
-from sarameya.protocol.tagged_fields import NO_TAGS, behind_tags
 from sarameya.protocol.versions import Api
+from sarameya.protocol.wire.bodies import Decode, body_decoder
+from sarameya.protocol.wire.frames import FrameBuffer
+from sarameya.protocol.wire.tagged_fields import NO_TAGS, behind_tags
 
 _SIZE = _CORRELATION_ID = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")

@@ -18,8 +18,8 @@ import attrs
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import CorruptRecordError, RecordError, SarameyaError, kafka_error
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
-from sarameya.protocol.records import RawBatch, is_truncated, split
-from sarameya.protocol.transactions import aborted_batches
+from sarameya.protocol.records.batch_codec import RawBatch, is_truncated, split
+from sarameya.protocol.records.transactions import aborted_batches
 
 
 @attrs.frozen(slots=True)

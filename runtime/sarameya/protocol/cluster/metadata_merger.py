@@ -24,7 +24,7 @@ from collections.abc import Hashable
 
 import attrs
 
-from sarameya.protocol.metadata import ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import ClusterMetadata, Partition, Topic
 
 CONFIRMATIONS = 3
 """Responses in a row that must agree before something is taken back."""

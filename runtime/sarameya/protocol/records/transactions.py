@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sarameya.config import IsolationLevel
 from sarameya.model import TopicPartition
-from sarameya.protocol.records import RawBatch, decode
+from sarameya.protocol.records.batch_codec import RawBatch, decode
 
 ISOLATION_LEVELS: Mapping[IsolationLevel, int] = {"read_uncommitted": 0, "read_committed": 1}
 """Isolation levels, as requests number them."""

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from kafka.protocol.schemas.fields.codecs import BitField
 
-from sarameya.protocol.tagged_fields import unsigned_varint
+from sarameya.protocol.wire.tagged_fields import unsigned_varint
 
 Decode = Callable[[bytes | memoryview], tuple[Any, int]]
 

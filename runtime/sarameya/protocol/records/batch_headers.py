@@ -1,7 +1,7 @@
 """Batch headers: the facts about a stretch of a log that are known before anything is decoded.
 
 `split` iterates over record batches (v2, KIP-98) and message-set entries (v0, v1), so that a position can advance
-before decoding, or without it. `records` and `legacy_records` read the inside of a batch.
+before decoding, or without it. `batch_codec` and `legacy_records` read the inside of a batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiokafka.record.util import calc_crc32c
 
 from sarameya.errors import CorruptRecordError, UnsupportedFormatError
 from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, TimestampType, TopicPartition
-from sarameya.protocol.compression import Codec
+from sarameya.protocol.records.compression import Codec
 
 # offset int64, length int32, then: v2 leader epoch int32 | v0, v1 crc uint32, then magic int8
 _PREFIX = struct.Struct(">qiib")

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from sarameya.model import Message, TopicPartition
-from sarameya.protocol.column_reader import ColumnReader
-from sarameya.protocol.fetch_cursor import Records
-from sarameya.protocol.records import RawBatch, Slices, decode, decode_slices
+from sarameya.protocol.fetch.fetch_cursor import Records
+from sarameya.protocol.records.batch_codec import RawBatch, Slices, decode, decode_slices
+from sarameya.protocol.records.column_reader import ColumnReader
 
 _Read = TypeVar("_Read")
 
@@ -78,7 +78,7 @@ class Undecoded:
     def next_messages(self, position: int) -> Decoded:
         """Decode the messages of the next record batch from `position` on. There must be one.
 
-        Raises as `records.decode` does.
+        Raises as `batch_codec.decode` does.
         """
         # Removed only after it is decoded: a batch that cannot be decoded stays the next one.
         raw = self._raws[0]

@@ -2,8 +2,8 @@
 
 Only the end of one record tells where the next one starts. An AwkwardForth machine finds them: a small compiled machine
 for reading columns out of binary formats, which checks its own bounds. numpy then checks all results at once. If
-anything is unusual the walk returns None, and `records` reads batch by batch and reports the error. Needs awkward-cpp,
-numpy and pyarrow (`sarameya[spark]`).
+anything is unusual the walk returns None, and `batch_codec` reads batch by batch and reports the error. Needs
+awkward-cpp, numpy and pyarrow (`sarameya[spark]`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from awkward_cpp.lib._ext import ForthMachine64
 from sarameya.arrow import binary_column, headers_column, int_column
 from sarameya.message_batch import MessageColumns
 from sarameya.model import TimestampType, TopicPartition
-from sarameya.protocol.batches import V2_HEADER, RawBatch
+from sarameya.protocol.records.batch_headers import V2_HEADER, RawBatch
 
 _Ints = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]

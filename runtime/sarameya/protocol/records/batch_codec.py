@@ -1,9 +1,9 @@
 """Conversion of record batches, as the log holds them, to messages and back. One seam around the compiled decoder.
 
 The decoder is `aiokafka.record` (compiled; 20 times as fast as a pure-Python one). It gets nothing that a broker's
-bytes could abuse. `batches` checks lengths, magic and codec first, and the CRC is checked before anything is read. This
-module bounds the decompression and passes the result on as uncompressed. Each exception of the decoder becomes a
-RecordError that names topic, partition and offset.
+bytes could abuse. `batch_headers` checks lengths, magic and codec first, and the CRC is checked before anything is
+read. This module bounds the decompression and passes the result on as uncompressed. Each exception of the decoder
+becomes a RecordError that names topic, partition and offset.
 
 `split` reads batch headers only. `decode` converts one batch to messages, `decode_columns` converts it to columns, and
 `build` makes a batch (v2, KIP-98).
@@ -24,7 +24,7 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from sarameya.errors import CorruptRecordError, DecompressionLimitError, RecordError
 from sarameya.message_batch import MessageColumns
 from sarameya.model import NO_LEADER_EPOCH, Headers, Message, TopicPartition
-from sarameya.protocol.batches import (
+from sarameya.protocol.records.batch_headers import (
     CODEC_MASK,
     LOG_OVERHEAD,
     V2_HEADER,
@@ -35,9 +35,9 @@ from sarameya.protocol.batches import (
     is_truncated,
     split,
 )
-from sarameya.protocol.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
-from sarameya.protocol.legacy_records import decode_legacy
-from sarameya.protocol.record_costs import check_records, slices
+from sarameya.protocol.records.compression import BrokenDataError, Codec, TooLargeError, compress, decompress
+from sarameya.protocol.records.legacy_records import decode_legacy
+from sarameya.protocol.records.record_costs import check_records, slices
 
 __all__ = [
     "RawBatch",

@@ -9,7 +9,7 @@ import attrs
 
 from sarameya.errors import ProtocolError, SarameyaError
 from sarameya.model import Assignment
-from sarameya.protocol.metadata import Broker
+from sarameya.protocol.cluster.metadata import Broker
 from sarameya.protocol.rebalance import PROTOCOL_TYPE, decode_assignment, decode_subscription
 
 EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"

@@ -15,9 +15,9 @@ from uuid import UUID
 import attrs
 
 from sarameya.model import TopicPartition
-from sarameya.protocol.fetch_session import Ask, FetchPlan
-from sarameya.protocol.tagged_fields import NO_TAGS, as_unsigned_varint
+from sarameya.protocol.fetch.fetch_session import Ask, FetchPlan
 from sarameya.protocol.versions import Api
+from sarameya.protocol.wire.tagged_fields import NO_TAGS, as_unsigned_varint
 
 _WITH_LOG_START = 5
 _WITH_SESSIONS = 7

@@ -14,9 +14,9 @@ import xxhash
 
 from sarameya.errors import CorruptRecordError
 from sarameya.model import Message, TimestampType, TopicPartition
-from sarameya.protocol.batches import CODEC_MASK, RawBatch, codec_of, crc_matches, split
-from sarameya.protocol.compression import Codec, TooLargeError, decompress
-from sarameya.protocol.record_costs import LEGACY_RECORD_BYTES, allowance
+from sarameya.protocol.records.batch_headers import CODEC_MASK, RawBatch, codec_of, crc_matches, split
+from sarameya.protocol.records.compression import Codec, TooLargeError, decompress
+from sarameya.protocol.records.record_costs import LEGACY_RECORD_BYTES, allowance
 
 _KEY_AT = {0: 18, 1: 26}
 _LZ4_CHECKED_AT, _LZ4_CHECKSUM_AT = 4, 6
@@ -26,7 +26,7 @@ _LZ4_CONTENT_SIZE_FLAG = 0x08
 def decode_legacy(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: int) -> list[Message]:
     """Decode one message-set entry: its message or, if it is compressed, the messages inside it.
 
-    Raises as `records.decode` does, and ValueError or an error of `compression` for a broken structure.
+    Raises as `batch_codec.decode` does, and ValueError or an error of `compression` for a broken structure.
     """
     codec = codec_of(raw, partition)
     key, value = _key_and_value(raw)

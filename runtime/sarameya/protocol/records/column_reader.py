@@ -16,10 +16,10 @@ from sarameya.errors import RecordError
 from sarameya.extras import install_command
 from sarameya.message_batch import MessageColumns
 from sarameya.model import TopicPartition
-from sarameya.protocol.records import RawBatch, decode_columns, uncompressed
+from sarameya.protocol.records.batch_codec import RawBatch, decode_columns, uncompressed
 
 if TYPE_CHECKING:
-    from sarameya.protocol.record_walk import RecordWalk
+    from sarameya.protocol.records.record_walk import RecordWalk
 
 _ENOUGH_MESSAGES = 4000
 """Messages to collect for one result: the cost of a batch is small then, compared to that of its messages."""
@@ -45,7 +45,7 @@ class ColumnReader:
     def _walks(self) -> list[RecordWalk]:
         """Walks to try, imported and made at the first use: not every user reads columns or has the libraries."""
         try:
-            from sarameya.protocol.record_walk import walks
+            from sarameya.protocol.records.record_walk import walks
         except ImportError as error:
             _warn_of_missing_library(error.name)
             return []
@@ -60,7 +60,7 @@ class ColumnReader:
             The columns, and the number of batches that they cover.
 
         Raises:
-            RecordError: The first batch cannot be read (see `records.decode`). A later one is left for the next call.
+            RecordError: The first batch cannot be read (see `decode`). Later ones are left for the next call.
         """
         chosen: list[RawBatch] = []
         count = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sarameya.model import Message
-from sarameya.protocol.compression import TooLargeError
+from sarameya.protocol.records.compression import TooLargeError
 
 RECORD_BYTES, LEGACY_RECORD_BYTES, HEADER_BYTES = 200, 400, 100
 """Bytes of one such object, without its contents."""
