@@ -20,7 +20,7 @@ from sarameya.service import failures, signals, troubles, unfinished
 from sarameya.service.app_file import SERVICE_KEYS
 from sarameya.service.log_lines import RESERVED, LogFormat
 from sarameya.service.web import connections, health
-from sarameya.telemetry import exporting
+from sarameya.telemetry import export_log as exporting
 from sarameya_handlers.landing import starting
 from sarameya_handlers.spark.engines import jvm_launch, keeping, start_failures
 from sarameya_handlers.spark.poison import blame

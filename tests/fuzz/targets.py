@@ -21,7 +21,7 @@ from sarameya.embedded.apis import MESSAGES, SERVED_VERSIONS, Call, dispatch
 from sarameya.embedded.network.framing import FrameReader, ReceivedRequest, decode_request, encode_answer
 from sarameya.errors import ProtocolError, RecordError
 from sarameya.model import TopicPartition
-from sarameya.protocol.assignors.sticky import decode_claim
+from sarameya.protocol.assignors.sticky import decode_previous_assignment
 from sarameya.protocol.cluster import described_groups, described_topics, metadata
 from sarameya.protocol.fetch.fetch_cursor import FetchCursor
 from sarameya.protocol.rebalance import decode_assignment, decode_subscription, decode_user_data, encode_user_data
@@ -202,7 +202,7 @@ def compressed_seeds() -> Iterator[bytes]:
 
 def embedded_protocol(data: bytes) -> None:
     """Subscriptions, assignments and user data pass the coordinator unread."""
-    for read in (decode_subscription, decode_assignment, decode_user_data, decode_claim):
+    for read in (decode_subscription, decode_assignment, decode_user_data, decode_previous_assignment):
         with suppress(ProtocolError):
             read(data)  # type: ignore[operator]
 

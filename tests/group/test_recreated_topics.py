@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from sarameya import Claim, ErrorCode, Message, Session, TopicPartition, TopicRecreatedError
 from sarameya.embedded import EmbeddedCluster
-from sarameya.protocol.cluster.metadata import ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from sarameya.protocol.subscription import Growth
 from tests.group.kit import Recorder, Running, claim_failure, committed, deadline, fill, orders, start_member
 
@@ -114,10 +114,12 @@ async def test_topic_made_again_is_not_committed_for_a_handler_with_metadata(aut
 
 
 def told(topic_id: int | None) -> ClusterMetadata:
-    partitions = {0: Partition(0), 1: Partition(0)}
+    partitions = {0: PartitionMetadata(0), 1: PartitionMetadata(0)}
     return ClusterMetadata(
         topics={
-            "orders": Topic("orders", ErrorCode.NONE, partitions, None if topic_id is None else uuid.UUID(int=topic_id))
+            "orders": TopicMetadata(
+                "orders", ErrorCode.NONE, partitions, None if topic_id is None else uuid.UUID(int=topic_id)
+            )
         }
     )
 

@@ -9,13 +9,13 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sarameya.producer.partition_queue import Batch, Identity, Pending
 
 from sarameya import KafkaError, RecordMetadata, RetriesExhaustedError, TopicPartition
 from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
 from sarameya.producer.outbox import Outbox
+from sarameya.producer.partition_queue import Batch, Identity, Pending
 from sarameya.producer.verdicts import Verdict, refusal, verdict_on
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.records.batch_codec import decode, split

@@ -14,7 +14,7 @@ from kafka.protocol.consumer import FetchRequest as Theirs
 
 from sarameya.model import TopicPartition
 from sarameya.protocol.fetch.fetch_request import FetchRequest
-from sarameya.protocol.fetch.fetch_session import Ask, FetchPlan
+from sarameya.protocol.fetch.fetch_session import FetchPlan, PartitionFetch
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api
 
 SPOKEN = range(CLIENT_VERSIONS[Api.FETCH].low, CLIENT_VERSIONS[Api.FETCH].high + 1)
@@ -24,7 +24,7 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 names = st.sampled_from(["orders", "päyments", "t", "a" * 249])
 topic_ids = st.none() | st.sampled_from([uuid.UUID(int=0), uuid.UUID(int=7), uuid.UUID(int=2**128 - 1)])
 partitions = st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
-asks = st.builds(Ask, int64, int32, int32, topic_ids)
+asks = st.builds(PartitionFetch, int64, int32, int32, topic_ids)
 plans = st.builds(
     FetchPlan,
     int32,
@@ -44,7 +44,7 @@ numbers_and_rack = st.fixed_dictionaries(
 MANY = FetchPlan(
     1,
     2,
-    {TopicPartition("many", number): Ask(number, 1) for number in range(300)},
+    {TopicPartition("many", number): PartitionFetch(number, 1) for number in range(300)},
     tuple((TopicPartition(f"topic-{number}", 0), None) for number in range(300)),
 )
 ORDINARY = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 2**20, "isolation_level": 1, "rack_id": "a rack"}
@@ -110,6 +110,6 @@ def test_header_has_tagged_fields_in_the_versions_in_which_kafka_python_has_them
 
 
 def test_number_that_does_not_fit_is_refused() -> None:
-    plan = FetchPlan(0, 0, {TopicPartition("t", 0): Ask(2**63, 1)})
+    plan = FetchPlan(0, 0, {TopicPartition("t", 0): PartitionFetch(2**63, 1)})
     with pytest.raises(struct.error):
         FetchRequest[17](plan=plan, **ORDINARY).encode()

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sarameya.model import TopicPartition
-from sarameya.protocol.fetch.fetch_session import NO_SESSION_ID, Ask, FetchPlan, FetchSession
+from sarameya.protocol.fetch.fetch_session import NO_SESSION_ID, FetchPlan, FetchSession, PartitionFetch
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(4)]
 IDS = [uuid.UUID(int=number) for number in (1, 2)]
 A, B = PARTITIONS[:2]
 
 
-def ask(position: int = 0, *, max_bytes: int = 100, topic_id: uuid.UUID | None = IDS[0]) -> Ask:
-    return Ask(position, max_bytes, 0, topic_id)
+def ask(position: int = 0, *, max_bytes: int = 100, topic_id: uuid.UUID | None = IDS[0]) -> PartitionFetch:
+    return PartitionFetch(position, max_bytes, 0, topic_id)
 
 
 def opened(*partitions: TopicPartition) -> FetchSession:
@@ -130,9 +130,9 @@ class FetchSessions(RuleBasedStateMachine):
     def begin(self) -> None:
         self.session = FetchSession()
         self.plan: FetchPlan | None = None
-        self.sent: dict[TopicPartition, Ask] = {}
+        self.sent: dict[TopicPartition, PartitionFetch] = {}
         # The broker's: session id -> (next epoch, what it has been told).
-        self.known: dict[int, tuple[int, dict[tuple[TopicPartition, uuid.UUID | None], Ask]]] = {}
+        self.known: dict[int, tuple[int, dict[tuple[TopicPartition, uuid.UUID | None], PartitionFetch]]] = {}
         self.last_id = 0
 
     @rule(partition=st.sampled_from(PARTITIONS), position=st.integers(0, 2), topic_id=st.sampled_from(IDS))
@@ -178,7 +178,9 @@ class FetchSessions(RuleBasedStateMachine):
     def evict(self) -> None:
         self.known.clear()
 
-    def _take(self, keeps_sessions: bool) -> tuple[bool, int, dict[tuple[TopicPartition, uuid.UUID | None], Ask]]:
+    def _take(
+        self, keeps_sessions: bool
+    ) -> tuple[bool, int, dict[tuple[TopicPartition, uuid.UUID | None], PartitionFetch]]:
         plan = self.plan
         assert plan is not None
         asks = {(tp, a.topic_id): a for tp, a in plan.asks.items()}

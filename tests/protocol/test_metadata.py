@@ -1,12 +1,12 @@
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.assignors import TopicLayout
-from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 
 
 def cluster(*, racks, replicas):
     brokers = {node_id: Broker(node_id, "host", 9092, rack) for node_id, rack in racks.items()}
-    partitions = {number: Partition(leader=nodes[0], replicas=nodes) for number, nodes in enumerate(replicas)}
-    return ClusterMetadata(brokers, {"t": Topic("t", ErrorCode.NONE, partitions)})
+    partitions = {number: PartitionMetadata(leader=nodes[0], replicas=nodes) for number, nodes in enumerate(replicas)}
+    return ClusterMetadata(brokers, {"t": TopicMetadata("t", ErrorCode.NONE, partitions)})
 
 
 def test_layout_has_the_racks_of_each_partition_s_replicas():
@@ -24,5 +24,5 @@ def test_layout_leaves_out_brokers_that_are_away_or_have_no_rack():
 
 
 def test_layouts_leave_out_topics_that_are_not_known():
-    metadata = ClusterMetadata({}, {"gone": Topic("gone", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)})
+    metadata = ClusterMetadata({}, {"gone": TopicMetadata("gone", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)})
     assert metadata.layouts(["gone", "never heard of"]) == {}

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from sarameya.error_codes import ErrorCode
-from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from sarameya.protocol.cluster.metadata_merger import CONFIRMATIONS, MetadataMerger
 
 FIRST_ID, SECOND_ID = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -15,9 +15,11 @@ FIRST_ID, SECOND_ID = uuid.UUID(int=1), uuid.UUID(int=2)
 
 def told(*epochs: int, topic_id: uuid.UUID | None = FIRST_ID) -> ClusterMetadata:
     """A topic with partitions of these epochs, each led by the node that has its epoch's number; and one of those."""
-    partitions = {number: Partition(leader=epoch, leader_epoch=epoch) for number, epoch in enumerate(epochs)}
+    partitions = {number: PartitionMetadata(leader=epoch, leader_epoch=epoch) for number, epoch in enumerate(epochs)}
     last = max(epochs)
-    return ClusterMetadata({last: Broker(last, "host", 9092)}, {"t": Topic("t", ErrorCode.NONE, partitions, topic_id)})
+    return ClusterMetadata(
+        {last: Broker(last, "host", 9092)}, {"t": TopicMetadata("t", ErrorCode.NONE, partitions, topic_id)}
+    )
 
 
 def merger(*answers: ClusterMetadata) -> MetadataMerger:

@@ -10,7 +10,7 @@ import pytest
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError
 from sarameya.model import TopicPartition
-from sarameya.protocol.cluster.metadata import ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from sarameya.protocol.subscription import Growth, TopicWatch, checked, resolve, wants
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -19,10 +19,10 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 def cluster(counts: dict[str, int] | None = None, errors: dict[str, ErrorCode] | None = None) -> ClusterMetadata:
     """One answer: topics with so many partitions, and topics with an error instead."""
     topics = {
-        name: Topic(name, ErrorCode.NONE, {number: Partition(leader=0) for number in range(count)})
+        name: TopicMetadata(name, ErrorCode.NONE, {number: PartitionMetadata(leader=0) for number in range(count)})
         for name, count in (counts or {}).items()
     }
-    topics |= {name: Topic(name, code) for name, code in (errors or {}).items()}
+    topics |= {name: TopicMetadata(name, code) for name, code in (errors or {}).items()}
     return ClusterMetadata({}, topics)
 
 
@@ -50,7 +50,7 @@ def test_pattern_stands_for_the_topics_that_exist_and_match_as_a_whole() -> None
 
 
 def test_pattern_leaves_out_what_is_kafka_s_own() -> None:
-    internal = Topic("__consumer_offsets", ErrorCode.NONE, {0: Partition(leader=0)}, is_internal=True)
+    internal = TopicMetadata("__consumer_offsets", ErrorCode.NONE, {0: PartitionMetadata(leader=0)}, is_internal=True)
     assert resolve(re.compile(".*"), ClusterMetadata({}, {internal.name: internal})) == ()
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.model import TopicPartition
-from sarameya.protocol.fetch.fetch_session import Ask, FetchSession
+from sarameya.protocol.fetch.fetch_session import FetchSession, PartitionFetch
 
 
 class Subscriptions:
@@ -102,7 +102,7 @@ class Subscriptions:
                 continue
             consumer.unfetched_since = math.inf
             topic_id = cursor.topic_id if names_by_id else None
-            self.session.put(partition, Ask(cursor.position, fetch_size, cursor.leader_epoch, topic_id))
+            self.session.put(partition, PartitionFetch(cursor.position, fetch_size, cursor.leader_epoch, topic_id))
             if not consumer.found_nothing:
                 self.hot[partition] = None
 

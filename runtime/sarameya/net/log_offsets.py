@@ -64,7 +64,7 @@ class LogOffset:
 
 
 @attrs.define(slots=True)
-class Answers:
+class OffsetResults:
     """Results of one request to each leader; every requested partition is in one of the mappings."""
 
     found: dict[TopicPartition, LogOffset] = attrs.field(factory=dict)
@@ -73,7 +73,7 @@ class Answers:
     unanswered: dict[TopicPartition, str] = attrs.field(factory=dict)
     """Reason why there is no response."""
 
-    def add(self, others: Answers) -> None:
+    def add(self, others: OffsetResults) -> None:
         """Add the results of another request."""
         self.found |= others.found
         self.refused |= others.refused
@@ -97,12 +97,12 @@ async def ask_leaders(
     metadata: ClusterMetadata,
     wanted: Mapping[TopicPartition, int],
     isolation_level: IsolationLevel = "read_uncommitted",
-) -> Answers:
+) -> OffsetResults:
     """Ask all leaders at the same time for the first offset at or after a time, and wait for all of them.
 
     Under `read_committed` the log ends at the first open transaction.
     """
-    answers = Answers()
+    answers = OffsetResults()
 
     async def ask(leader: int | None, of_leader: Wanted) -> None:
         answers.add(await ask_leader(pool, metadata, leader, of_leader, isolation_level))
@@ -119,9 +119,9 @@ async def ask_leader(
     leader: int | None,
     wanted: Mapping[TopicPartition, int],
     isolation_level: IsolationLevel,
-) -> Answers:
+) -> OffsetResults:
     """Ask one leader, as `ask_leaders` does."""
-    answers = Answers()
+    answers = OffsetResults()
     if leader is None:
         answers.unanswered = dict.fromkeys(wanted, "the partition has no leader")
         return answers
@@ -169,7 +169,7 @@ def _epoch(metadata: ClusterMetadata, partition: TopicPartition) -> int:
     return NO_LEADER_EPOCH if found is None else found.leader_epoch
 
 
-def _take(answer: Any, wanted: Iterable[TopicPartition], metadata: ClusterMetadata, answers: Answers) -> None:
+def _take(answer: Any, wanted: Iterable[TopicPartition], metadata: ClusterMetadata, answers: OffsetResults) -> None:
     left = dict.fromkeys(wanted, "missing in the response")
     for topic in answer.topics:
         for part in topic.partitions:

@@ -71,7 +71,7 @@ def sasl_of(config: Config, observer: Observer) -> Sasl | None:
     return Sasl(authenticator, config.connect_timeout, Backoff.of(config), observer)
 
 
-class Asking(Protocol):
+class SaslConnection(Protocol):
     """The parts of a connection that are used here."""
 
     @property
@@ -84,13 +84,13 @@ class Asking(Protocol):
     def version_of(self, api: Api) -> int: ...
 
 
-Ask = Callable[[ApiMessage, float], Awaitable[Any]]
+SendRequest = Callable[[ApiMessage, float], Awaitable[Any]]
 
 
 class SaslSession:
     """Session of one connection. `ask` sends a request ahead of all others that wait."""
 
-    def __init__(self, sasl: Sasl, connection: Asking, ask: Ask) -> None:
+    def __init__(self, sasl: Sasl, connection: SaslConnection, ask: SendRequest) -> None:
         self._sasl = sasl
         self._connection = connection
         self._ask = ask

@@ -23,7 +23,7 @@ import attrs
 from sarameya.errors import RetriesExhaustedError, SarameyaError
 from sarameya.model import TopicPartition
 from sarameya.observe import Retrying
-from sarameya.producer.partition_queue import Batch, Identity, Lane, Pending
+from sarameya.producer.partition_queue import Batch, Identity, PartitionQueue, Pending
 from sarameya.producer.record import UNKNOWN_OFFSET, RecordMetadata
 from sarameya.protocol.backoff import Attempts, Backoff
 from sarameya.protocol.records.batch_codec import build
@@ -34,7 +34,7 @@ _MOST_SEQUENCES = 2**31
 
 
 @attrs.frozen(slots=True)
-class Due:
+class DueBatches:
     """Batches to send now, by leader.
 
     `leaderless` are partitions that have records and no leader. `wake_at` is the time of the next call if nothing else
@@ -55,7 +55,7 @@ class Outbox:
         self._batch_bytes = batch_bytes
         self._request_bytes = request_bytes
         self._codec = codec
-        self._lanes: dict[TopicPartition, Lane] = {}
+        self._lanes: dict[TopicPartition, PartitionQueue] = {}
 
     @property
     def has_work(self) -> bool:
@@ -76,7 +76,7 @@ class Outbox:
     def add(self, pending: Pending) -> None:
         lane = self._lanes.get(pending.partition)
         if lane is None:
-            lane = self._lanes[pending.partition] = Lane(pending.partition, self._batch_bytes)
+            lane = self._lanes[pending.partition] = PartitionQueue(pending.partition, self._batch_bytes)
         lane.queue.append(pending)
 
     def give_up(self, records: Collection[Pending]) -> None:
@@ -99,7 +99,7 @@ class Outbox:
 
     # -- out ----------------------------------------------------------------------------------------
 
-    def due(self, leader: Callable[[TopicPartition], int | None], busy: Collection[int], now: float) -> Due:
+    def due(self, leader: Callable[[TopicPartition], int | None], busy: Collection[int], now: float) -> DueBatches:
         """Return the batches for leaders that are not `busy`, and mark them as sent. Needs an `identity`."""
         requests: dict[int, list[Batch]] = {}
         room: dict[int, int] = {}
@@ -120,9 +120,9 @@ class Outbox:
                     continue
                 requests.setdefault(node, []).append(self._send(lane))
                 room[node] = room.get(node, self._request_bytes) - size
-        return Due(requests, tuple(leaderless), wake_at)
+        return DueBatches(requests, tuple(leaderless), wake_at)
 
-    def _send(self, lane: Lane) -> Batch:
+    def _send(self, lane: PartitionQueue) -> Batch:
         batch = lane.batch = lane.batch or self._form(lane)
         lane.is_out = True
         lane.trouble = "no response from the leader"
@@ -130,7 +130,7 @@ class Outbox:
         self._lanes[lane.partition] = self._lanes.pop(lane.partition)
         return batch
 
-    def _form(self, lane: Lane) -> Batch:
+    def _form(self, lane: PartitionQueue) -> Batch:
         assert self.identity is not None, "a producer id comes first"
         if lane.identity != self.identity:
             lane.identity, lane.sequence = self.identity, 0
@@ -211,12 +211,12 @@ class Outbox:
         for place in blamed:
             records[place].settle(error.again())
 
-    def _lane(self, batch: Batch) -> Lane | None:
+    def _lane(self, batch: Batch) -> PartitionQueue | None:
         """Return the batch's lane, or None if the batch was abandoned meanwhile."""
         lane = self._lanes[batch.partition]
         return lane if lane.batch is batch else None
 
-    def _wait(self, lane: Lane, cause: str, now: float) -> Retrying | None:
+    def _wait(self, lane: PartitionQueue, cause: str, now: float) -> Retrying | None:
         lane.trouble = cause
         if not lane.has_work:
             return None
@@ -230,18 +230,18 @@ class Outbox:
         lane.retry_at = now + delay
         return Retrying(what, attempts.attempt, now - attempts.since, delay, cause, kind="produce")
 
-    def _fail(self, lane: Lane, error: SarameyaError) -> None:
+    def _fail(self, lane: PartitionQueue, error: SarameyaError) -> None:
         """Fail the batch whose retries are exhausted; records queued behind it get attempts of their own."""
         self._renew(lane)
         lane.attempts = None
         for pending in lane.release() or tuple(self._taken(lane)):
             pending.settle(error.again())
 
-    def _taken(self, lane: Lane) -> Iterator[Pending]:
+    def _taken(self, lane: PartitionQueue) -> Iterator[Pending]:
         while lane.queue:
             yield lane.queue.popleft()
 
-    def _tidy(self, lane: Lane) -> None:
+    def _tidy(self, lane: PartitionQueue) -> None:
         """Abandon a batch that nobody waits for."""
         if lane.batch is not None and not any(pending.is_wanted for pending in lane.batch.records):
             self._renew(lane)
@@ -249,7 +249,7 @@ class Outbox:
         if not lane.has_work:
             lane.attempts, lane.retry_at = None, -inf
 
-    def _renew(self, lane: Lane) -> None:
+    def _renew(self, lane: PartitionQueue) -> None:
         """Let the lane continue with sequence 0 under an epoch that its batch has not used."""
         if lane.batch is not None and lane.batch.identity == self.identity:
             self.identity = self.identity.next()

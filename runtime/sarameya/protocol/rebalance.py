@@ -16,7 +16,11 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from sarameya.errors import ProtocolError
 from sarameya.model import NO_GENERATION, Assignment, TopicPartition, by_topic, topic_partitions
 from sarameya.protocol.assignors.base import Subscription
-from sarameya.protocol.assignors.sticky import Claim, decode_claim, encode_claim
+from sarameya.protocol.assignors.sticky import (
+    PreviousAssignment,
+    decode_previous_assignment,
+    encode_previous_assignment,
+)
 
 PROTOCOL_TYPE = "consumer"
 """Protocol type of consumer groups in JoinGroup."""
@@ -112,7 +116,7 @@ def encode_user_data(own: bytes | None, added: Iterable[TopicPartition]) -> byte
     if not rows and decode_user_data(own) == (own, []):
         return own
     mark = {_ADDED: (0 if own is None else len(own) + 1,)}
-    return (own or b"") + encode_claim(Claim({**rows, **mark}, NO_GENERATION))
+    return (own or b"") + encode_previous_assignment(PreviousAssignment({**rows, **mark}, NO_GENERATION))
 
 
 def decode_user_data(data: bytes | None) -> tuple[bytes | None, list[TopicPartition]]:
@@ -124,7 +128,7 @@ def decode_user_data(data: bytes | None) -> tuple[bytes | None, list[TopicPartit
         return data, []
     _, name, _, mark, _ = _TAIL.unpack_from(data, len(data) - _TAIL.size)
     own = None if mark == 0 else data[: mark - 1]
-    said = decode_claim(data[len(own or b"") :]).partitions if name == _ADDED.encode() else {}
+    said = decode_previous_assignment(data[len(own or b"") :]).partitions if name == _ADDED.encode() else {}
     if said.get(_ADDED) != (mark,) or mark < 0:
         return data, []
     return own, topic_partitions({topic: numbers for topic, numbers in said.items() if topic != _ADDED})

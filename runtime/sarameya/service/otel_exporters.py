@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from sarameya.errors import SarameyaError
-from sarameya.telemetry.export_log import Exporting
+from sarameya.telemetry.export_log import ExportLog
 
 logger = logging.getLogger("sarameya")
 
@@ -72,7 +72,7 @@ class SpanExporter(OTLPSpanExporter):
     def __init__(self, timeout: float | None, said: Said) -> None:
         super().__init__(timeout=timeout)
         self._said = said
-        self._spans = Exporting("spans")
+        self._spans = ExportLog("spans")
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         self._said.begin()

@@ -35,7 +35,7 @@ from prometheus_client.samples import Sample
 
 from sarameya._version import __version__
 from sarameya.meters import Meters
-from sarameya.telemetry.export_log import Exporting
+from sarameya.telemetry.export_log import ExportLog
 from sarameya.telemetry.prometheus import GroupCollector, families
 from sarameya.telemetry.snapshot import MemberSnapshot
 
@@ -72,7 +72,7 @@ async def export_metrics(
         wall_clock: Returns seconds since 1970.
     """
     whose = resource if resource is not None else resource_of({"service.name": "sarameya"})
-    starts, told = Starts(wall_clock()), Exporting("metrics")
+    starts, told = Starts(wall_clock()), ExportLog("metrics")
 
     async def send() -> None:
         try:

@@ -36,19 +36,11 @@ from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.protocol.membership_messages import MembershipLost, PrepareRebalance
 from sarameya.protocol.offset_ledger import OffsetLedger
-<<<<<<< HEAD
 from sarameya.protocol.records.batch_codec import build
 from sarameya.testing.feed_fetcher import FeedFetcher
 from sarameya.testing.feed_log import FeedLog
 from sarameya.testing.feed_member import FeedCoordinator, FeedMember
 from sarameya.testing.feed_script import FeedScript
-=======
-from sarameya.protocol.records.batch_codec import build
-from sarameya.testing.fed_log import FedLog
-from sarameya.testing.fed_member import Commits, FedMember
-from sarameya.testing.feeding import LogFeeds
-from sarameya.testing.script import Script
->>>>>>> 13c9dc2 (protocol: folders for records, fetching, wire and cluster views)
 from sarameya.testing.virtual_time import VIRTUAL_EPOCH, virtual_wall_clock
 
 _REASONS = {"end": "the test revokes the partition", "lose": "the test ends the membership"}

@@ -2,7 +2,7 @@ import attrs
 import pytest
 
 from sarameya.protocol.assignors import CooperativeStickyAssignor, RebalanceProtocol, Subscription
-from sarameya.protocol.assignors.sticky import Claim, encode_claim
+from sarameya.protocol.assignors.sticky import PreviousAssignment, encode_previous_assignment
 from sarameya.protocol.rebalance import decode_subscription
 from tests.protocol.assignors.kit import alike, counts, in_racks, layouts, next_round, owning, settled
 
@@ -111,7 +111,7 @@ def claiming(user_data, generation_id=-1):
         (claiming(bytes.fromhex("00000007")), claiming(None)),
         (claiming(bytes.fromhex("00000007")), claiming(b"")),
         (claiming(bytes.fromhex("00000007")), claiming(b"\0\0\7")),
-        (claiming(encode_claim(Claim({"t": (0,)}, 7))), claiming(bytes.fromhex("00000006"))),
+        (claiming(encode_previous_assignment(PreviousAssignment({"t": (0,)}, 7))), claiming(bytes.fromhex("00000006"))),
     ],
     ids=["in the subscription", "Java before KIP-792", "none at all", "empty", "no generation", "librdkafka, franz-go"],
 )

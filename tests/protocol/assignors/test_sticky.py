@@ -1,7 +1,11 @@
 import pytest
 
 from sarameya.protocol.assignors import StickyAssignor, Subscription
-from sarameya.protocol.assignors.sticky import Claim, decode_claim, encode_claim
+from sarameya.protocol.assignors.sticky import (
+    PreviousAssignment,
+    decode_previous_assignment,
+    encode_previous_assignment,
+)
 from tests.protocol.assignors.kit import (
     alike,
     counts,
@@ -232,13 +236,15 @@ def test_user_data_says_what_was_assigned_last_and_when():
     assignor = StickyAssignor()
     assert assignor.subscription_user_data() is None
     assignor.on_assignment({"t": (0, 2)}, b"whatever a leader sent", 7)
-    assert decode_claim(assignor.subscription_user_data()) == Claim({"t": (0, 2)}, 7)
+    assert decode_previous_assignment(assignor.subscription_user_data()) == PreviousAssignment({"t": (0, 2)}, 7)
     assignor.on_assignment({}, None, 8)
-    assert decode_claim(assignor.subscription_user_data()) == Claim({}, 8)
+    assert decode_previous_assignment(assignor.subscription_user_data()) == PreviousAssignment({}, 8)
 
 
 def test_user_data_of_kafka_s_first_version_has_no_generation():
-    assert decode_claim(encode_claim(Claim({"t": (0, 2)}, 7))[:-4]) == Claim({"t": (0, 2)}, -1)
+    assert decode_previous_assignment(
+        encode_previous_assignment(PreviousAssignment({"t": (0, 2)}, 7))[:-4]
+    ) == PreviousAssignment({"t": (0, 2)}, -1)
 
 
 NO_CLAIMS = [
@@ -254,6 +260,6 @@ NO_CLAIMS = [
 
 @pytest.mark.parametrize("data", [data for _, data in NO_CLAIMS], ids=[name for name, _ in NO_CLAIMS])
 def test_user_data_that_is_none_claims_nothing(data):
-    assert decode_claim(data) == Claim()
+    assert decode_previous_assignment(data) == PreviousAssignment()
     members = {"A": Subscription(("t",), user_data=data), "B": Subscription(("t",))}
     assert assign(members, layouts({"t": 2})) == {"A": {"t": (0,)}, "B": {"t": (1,)}}

@@ -6,7 +6,7 @@ import pytest
 
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import TopicAuthorizationError, UnknownTopicError
-from sarameya.protocol.cluster.metadata import ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from sarameya.service.groups.refusal import GroupChangeError
 from sarameya.service.groups.scope import TopicChoice, resolve
 from tests.service.groups.kit import BROKER, tp
@@ -14,9 +14,9 @@ from tests.service.groups.kit import BROKER, tp
 CLUSTER = ClusterMetadata(
     {1: BROKER},
     {
-        "orders": Topic("orders", 0, {n: Partition(1) for n in range(4)}),
-        "one": Topic("one", 0, {0: Partition(None)}),
-        "secret": Topic("secret", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        "orders": TopicMetadata("orders", 0, {n: PartitionMetadata(1) for n in range(4)}),
+        "one": TopicMetadata("one", 0, {0: PartitionMetadata(None)}),
+        "secret": TopicMetadata("secret", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     },
 )
 

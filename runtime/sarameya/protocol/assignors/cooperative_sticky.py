@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from sarameya.model import NO_GENERATION, Assignment
 from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscription, TopicLayout
 from sarameya.protocol.assignors.group_index import NOBODY
-from sarameya.protocol.assignors.sticky import Balance, Claim, balance, decode_claim
+from sarameya.protocol.assignors.sticky import Balance, PreviousAssignment, balance, decode_previous_assignment
 
 _GENERATION = struct.Struct(">i")
 
@@ -30,7 +30,7 @@ class CooperativeStickyAssignor(Assignor):
     def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
         result = balance(members, topics, _claim)
         _withhold_what_moves(result, members)
-        return result.roster.assignments(result.owners)
+        return result.index.assignments(result.owners)
 
     def subscription_user_data(self) -> bytes:
         """Return the generation, for leaders that know no `generation_id` in subscriptions (before KIP-792)."""
@@ -47,13 +47,13 @@ def _withhold_what_moves(result: Balance, members: Mapping[str, Subscription]) -
     """
     for said in members.values():
         for topic, numbers in said.owned_partitions.items():
-            for partition in (result.roster.partition(topic, number) for number in numbers):
+            for partition in (result.index.partition(topic, number) for number in numbers):
                 if partition is not None and result.owners[partition] != result.homes[partition]:
                     result.owners[partition] = NOBODY
 
 
-def _claim(subscription: Subscription) -> Claim:
-    return Claim(subscription.owned_partitions, _generation(subscription))
+def _claim(subscription: Subscription) -> PreviousAssignment:
+    return PreviousAssignment(subscription.owned_partitions, _generation(subscription))
 
 
 def _generation(subscription: Subscription) -> int:
@@ -67,4 +67,4 @@ def _generation(subscription: Subscription) -> int:
         return subscription.generation_id
     if len(user_data) == _GENERATION.size:
         return int(_GENERATION.unpack(user_data)[0])
-    return decode_claim(user_data).generation
+    return decode_previous_assignment(user_data).generation

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from sarameya.protocol.assignors.balance import balanced
-from sarameya.protocol.assignors.group_index import NOBODY, Roster
-from sarameya.protocol.assignors.partition_moves import Hands, bits, hand_on, union
+from sarameya.protocol.assignors.group_index import NOBODY, GroupIndex
+from sarameya.protocol.assignors.partition_moves import MovablePartitions, bits, move_partitions, union
 
 _STEPS, _STEPS_A_PARTITION = 200_000, 250
-"""Bound for the work of matching, as `Hands` counts it: about a second for 10,000 partitions.
+"""Bound for the work of matching, as `MovablePartitions` counts it: about a second for 10,000 partitions.
 
 Hardly any group needs all of it: only large ones in many racks, with few replicas and hundreds of different
 subscriptions.
@@ -30,9 +30,9 @@ def worthwhile(member_racks: Iterable[str], replica_racks: Collection[frozenset[
     return not everywhere.isdisjoint(member_racks) and any(racks != everywhere for racks in replica_racks)
 
 
-def rack_matched(roster: Roster, homes: Sequence[int], replica_racks: Sequence[frozenset[str]]) -> list[int]:
+def rack_matched(index: GroupIndex, homes: Sequence[int], replica_racks: Sequence[frozenset[str]]) -> list[int]:
     """Return the owner of each partition, as even as `balanced` makes it and with few mismatches."""
-    matching = _Matching(roster, replica_racks)
+    matching = _Matching(index, replica_racks)
     renewed = best = matching.renewed(homes)
     mismatches = matching.mismatches(best)
     while mismatches:
@@ -51,18 +51,18 @@ def rack_matched(roster: Roster, homes: Sequence[int], replica_racks: Sequence[f
 class _Matching:
     """Matching of partitions to racks. Partitions of one pool with replicas in the same racks are of one *kind*."""
 
-    def __init__(self, roster: Roster, replica_racks: Sequence[frozenset[str]]) -> None:
-        self._roster = roster
+    def __init__(self, index: GroupIndex, replica_racks: Sequence[frozenset[str]]) -> None:
+        self._index = index
         kinds: dict[tuple[int, frozenset[str]], int] = {}
-        self._kind_of = [kinds.setdefault(kind, len(kinds)) for kind in zip(roster.pool_of, replica_racks, strict=True)]
+        self._kind_of = [kinds.setdefault(kind, len(kinds)) for kind in zip(index.pool_of, replica_racks, strict=True)]
         in_rack: dict[str, list[int]] = {}
-        for member, rack in enumerate(roster.racks):
+        for member, rack in enumerate(index.racks):
             in_rack.setdefault(rack, []).append(member)
         of_rack = {rack: bits(members) for rack, members in in_rack.items()}
         near = {racks: union(of_rack.get(rack, 0) for rack in racks | {""}) for racks in {racks for _, racks in kinds}}
         near[frozenset()] = union(of_rack.values())
-        self._takers = [roster.taker_bits[pool] & near[racks] for pool, racks in kinds]
-        self._steps_left: float = _STEPS + _STEPS_A_PARTITION * len(roster.pool_of)
+        self._takers = [index.taker_bits[pool] & near[racks] for pool, racks in kinds]
+        self._steps_left: float = _STEPS + _STEPS_A_PARTITION * len(index.pool_of)
 
     @property
     def is_exhausted(self) -> bool:
@@ -78,7 +78,7 @@ class _Matching:
     def renewed(self, homes: Sequence[int]) -> list[int]:
         """Balance, and match those partitions that the balance moves; the others stay."""
         anchors = [home if self._fits(partition, home) else NOBODY for partition, home in enumerate(homes)]
-        owners = balanced(self._roster, homes, anchors)
+        owners = balanced(self._index, homes, anchors)
         at_home = [home == owner for home, owner in zip(homes, owners, strict=True)]
         partitions = range(len(owners))
         found = self._place(
@@ -89,7 +89,7 @@ class _Matching:
     def rearranged(self, owners: Sequence[int]) -> list[int]:
         """Place partitions with a mismatch again, and move others for them if that helps."""
         fits = [self._fits(partition, owner) for partition, owner in enumerate(owners)]
-        partitions = self._roster.by_number()
+        partitions = self._index.by_number()
         return self._place(
             owners, owners, [], [p for p in partitions if fits[p]], [p for p in partitions if not fits[p]]
         )
@@ -106,11 +106,13 @@ class _Matching:
 
         Returns `owners` unchanged if that turns out to be too much work.
         """
-        nobody = len(self._roster.members)
-        quotas = _Quotas(self._roster, owners)
+        nobody = len(self._index.members)
+        quotas = _Quotas(self._index, owners)
 
-        def in_hand(pool_of: Sequence[int], owners: Sequence[int], held: Iterable[int], steps: float) -> Hands:
-            hands = Hands(nobody + 1, pool_of, anchors, steps)
+        def in_hand(
+            pool_of: Sequence[int], owners: Sequence[int], held: Iterable[int], steps: float
+        ) -> MovablePartitions:
+            hands = MovablePartitions(nobody + 1, pool_of, anchors, steps)
             for partition in kept:
                 hands.keep(owners[partition])
             for partition in held:
@@ -127,7 +129,7 @@ class _Matching:
         # Partitions that are still loose match nowhere: they stay, or go wherever there is room.
         placed = hands.owners(owners)
         held = [p for p in (*movable, *loose) if placed[p] != nobody]
-        hands = in_hand(self._roster.pool_of, placed, held, self._steps_left)
+        hands = in_hand(self._index.pool_of, placed, held, self._steps_left)
         spare = quotas.spare(hands)
         for partition in loose:
             if placed[partition] == nobody:
@@ -135,7 +137,7 @@ class _Matching:
                 stays = room > 0 or (room == 0 and spare > 0)
                 spare -= stays and room == 0
                 hands.add(owners[partition] if stays else nobody, partition)
-        quotas.fill(hands, self._roster.taker_bits, nobody)
+        quotas.fill(hands, self._index.taker_bits, nobody)
         self._steps_left = hands.steps_left
         return list(owners) if self.is_exhausted else hands.owners(owners)
 
@@ -143,21 +145,21 @@ class _Matching:
 class _Quotas:
     """Loads that keep a balance as it is: each member's, and the number of members that may have one more."""
 
-    def __init__(self, roster: Roster, owners: Sequence[int]) -> None:
+    def __init__(self, index: GroupIndex, owners: Sequence[int]) -> None:
         self._more = 0
         self._loads: dict[int, int] = Counter(owners)
-        if len(roster.takers) == 1:
-            share, self._more = divmod(len(owners), len(roster.takers[0]))
-            self._loads = dict.fromkeys(roster.takers[0], share)
+        if len(index.takers) == 1:
+            share, self._more = divmod(len(owners), len(index.takers[0]))
+            self._loads = dict.fromkeys(index.takers[0], share)
 
     def load(self, member: int) -> int:
         return self._loads[member]
 
-    def spare(self, hands: Hands) -> int:
+    def spare(self, hands: MovablePartitions) -> int:
         """Return the number of members that may still get one more than their load."""
         return self._more - sum(hands.loads[member] > load for member, load in self._loads.items())
 
-    def fill(self, hands: Hands, takers: Sequence[int], source: int, *, rearrange: bool = False) -> None:
+    def fill(self, hands: MovablePartitions, takers: Sequence[int], source: int, *, rearrange: bool = False) -> None:
         """Move as much as possible of the partitions of `source`, without overloading anybody.
 
         With `rearrange`, members that have one more pass it on where that is possible, so that others can have one
@@ -168,6 +170,6 @@ class _Quotas:
             self._bring(hands, takers, {m: 1 for m, load in self._loads.items() if hands.loads[m] > load}, 0)
         self._bring(hands, takers, {source: min(self.spare(hands), hands.loads[source])}, 1)
 
-    def _bring(self, hands: Hands, takers: Sequence[int], excess: dict[int, int], more: int) -> None:
+    def _bring(self, hands: MovablePartitions, takers: Sequence[int], excess: dict[int, int], more: int) -> None:
         room = {member: load + more - hands.loads[member] for member, load in sorted(self._loads.items())}
-        hand_on(hands, takers, excess, room)
+        move_partitions(hands, takers, excess, room)

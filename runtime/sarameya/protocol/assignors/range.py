@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sarameya.model import Assignment
 from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
-from sarameya.protocol.assignors.group_index import Roster
+from sarameya.protocol.assignors.group_index import GroupIndex
 from sarameya.protocol.assignors.rack_matching import worthwhile
 
 Racks = Sequence[frozenset[str]]
@@ -28,24 +28,24 @@ class RangeAssignor(Assignor):
     name = "range"
 
     def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
-        roster = Roster(members, topics)
+        index = GroupIndex(members, topics)
         alike: dict[tuple[int, int], list[str]] = {}
-        for topic in roster.topics:
+        for topic in index.topics:
             if count := topics[topic].partitions:
-                alike.setdefault((roster.pool(topic), count), []).append(topic)
+                alike.setdefault((index.pool(topic), count), []).append(topic)
 
-        takers = [sorted(pool) for pool in roster.takers]
-        racks = [[roster.racks[member] for member in pool] for pool in takers]
+        takers = [sorted(pool) for pool in index.takers]
+        racks = [[index.racks[member] for member in pool] for pool in takers]
         deals = [
             _Deal(racks[pool], [topics[topic].replica_racks() for topic in co_partitioned])
             for (pool, _), co_partitioned in alike.items()
         ]
         heed_racks = any(deal.needs_racks for deal in deals)
-        assigned: list[dict[str, tuple[int, ...]]] = [{} for _ in roster.members]
+        assigned: list[dict[str, tuple[int, ...]]] = [{} for _ in index.members]
         for ((pool, _), co_partitioned), deal in zip(alike.items(), deals, strict=True):
             for place, numbers in deal.dealt(heed_racks).items():
                 assigned[takers[pool][place]].update(dict.fromkeys(co_partitioned, tuple(sorted(numbers))))
-        return {member: dict(sorted(rows.items())) for member, rows in zip(roster.members, assigned, strict=True)}
+        return {member: dict(sorted(rows.items())) for member, rows in zip(index.members, assigned, strict=True)}
 
 
 class _Deal:

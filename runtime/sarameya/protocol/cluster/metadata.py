@@ -29,7 +29,7 @@ class Broker:
 
 
 @attrs.frozen(slots=True)
-class Partition:
+class PartitionMetadata:
     """A partition. `leader` is None while it has none; `leader_epoch` fences stale leaders (KIP-320)."""
 
     leader: int | None
@@ -38,12 +38,12 @@ class Partition:
 
 
 @attrs.frozen(slots=True)
-class Topic:
+class TopicMetadata:
     """A topic as the cluster describes it. If `error` is not NONE, its partitions are not known."""
 
     name: str
     error: int
-    partitions: Mapping[int, Partition] = attrs.field(factory=dict)
+    partitions: Mapping[int, PartitionMetadata] = attrs.field(factory=dict)
     topic_id: uuid.UUID | None = None
     is_internal: bool = False
     """True for Kafka's own topics, such as `__consumer_offsets`. No pattern matches them."""
@@ -54,13 +54,13 @@ class ClusterMetadata:
     """Contents of one Metadata response. An unknown topic is absent, or present with its error."""
 
     brokers: Mapping[int, Broker] = attrs.field(factory=dict)
-    topics: Mapping[str, Topic] = attrs.field(factory=dict)
+    topics: Mapping[str, TopicMetadata] = attrs.field(factory=dict)
     has_all_topics: bool = False
     """True if the request covered all topics of the cluster: an absent topic does not exist then."""
     cluster_id: str = ""
     """Id of the cluster (KIP-78); empty if its brokers have none."""
 
-    def partition(self, partition: TopicPartition) -> Partition | None:
+    def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
         """Return the metadata of one partition, or None if there is no such topic or partition."""
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition) if topic else None
@@ -82,7 +82,7 @@ class ClusterMetadata:
             for name, count in self.partition_counts(topics).items()
         }
 
-    def _replica_racks(self, topic: Topic) -> dict[int, frozenset[str]]:
+    def _replica_racks(self, topic: TopicMetadata) -> dict[int, frozenset[str]]:
         racks = {node_id: broker.rack for node_id, broker in self.brokers.items() if broker.rack}
         if not racks:
             return {}
@@ -109,11 +109,11 @@ def from_response(response: Any) -> ClusterMetadata:
     """Convert a MetadataResponse (kafka-python's, any version)."""
     brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
     topics = {
-        t.name: Topic(
+        t.name: TopicMetadata(
             name=t.name,
             error=t.error_code,
             partitions={
-                p.partition_index: Partition(
+                p.partition_index: PartitionMetadata(
                     leader=p.leader_id if p.leader_id >= 0 else None,
                     leader_epoch=p.leader_epoch,
                     replicas=tuple(p.replica_nodes),

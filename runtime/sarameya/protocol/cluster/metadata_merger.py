@@ -24,7 +24,7 @@ from collections.abc import Hashable
 
 import attrs
 
-from sarameya.protocol.cluster.metadata import ClusterMetadata, Partition, Topic
+from sarameya.protocol.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
 CONFIRMATIONS = 3
 """Responses in a row that must agree before something is taken back."""
@@ -51,7 +51,7 @@ class MetadataMerger:
         self.current = attrs.evolve(answer, topics=topics)
         return self.current
 
-    def _merged(self, told: Topic, doubts: dict[str, tuple[Hashable, int]]) -> Topic:
+    def _merged(self, told: TopicMetadata, doubts: dict[str, tuple[Hashable, int]]) -> TopicMetadata:
         known = self.current.topics.get(told.name)
         if known is None or not known.partitions or not told.partitions:
             return told
@@ -71,14 +71,14 @@ class MetadataMerger:
         return _with_later_leaders(attrs.evolve(told, partitions={**known.partitions, **told.partitions}), known)
 
 
-def _with_later_leaders(told: Topic, known: Topic) -> Topic:
+def _with_later_leaders(told: TopicMetadata, known: TopicMetadata) -> TopicMetadata:
     """Keep the known leader of each partition for which `told` has an earlier one.
 
     Only under the same id: a topic that was created again starts its epochs again.
     """
     if told.topic_id is None or told.topic_id != known.topic_id:
         return told
-    later: dict[int, Partition] = {
+    later: dict[int, PartitionMetadata] = {
         number: partition
         for number, partition in known.partitions.items()
         if number in told.partitions and partition.leader_epoch > told.partitions[number].leader_epoch

@@ -15,7 +15,7 @@ from uuid import UUID
 import attrs
 
 from sarameya.model import TopicPartition
-from sarameya.protocol.fetch.fetch_session import Ask, FetchPlan
+from sarameya.protocol.fetch.fetch_session import FetchPlan, PartitionFetch
 from sarameya.protocol.versions import Api
 from sarameya.protocol.wire.tagged_fields import NO_TAGS, as_unsigned_varint
 
@@ -87,7 +87,7 @@ class FetchRequest:
         return b"".join(parts)
 
 
-def _row(version: int) -> Callable[[int, Ask], bytes]:
+def _row(version: int) -> Callable[[int, PartitionFetch], bytes]:
     """Return the encoder of one requested partition. Fields that only brokers fill in are -1."""
     if version >= _FLEXIBLE:
         pack = _FLEXIBLE_PARTITION.pack

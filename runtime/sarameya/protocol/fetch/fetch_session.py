@@ -23,7 +23,7 @@ _LAST_EPOCH = 2**31 - 1
 
 
 @attrs.frozen(slots=True)
-class Ask:
+class PartitionFetch:
     """Parameters of one partition in a fetch."""
 
     position: int
@@ -38,7 +38,7 @@ class FetchPlan:
 
     session_id: int
     session_epoch: int
-    asks: Mapping[TopicPartition, Ask]
+    asks: Mapping[TopicPartition, PartitionFetch]
     forgotten: Sequence[tuple[TopicPartition, uuid.UUID | None]] = ()
 
     @property
@@ -54,23 +54,23 @@ class FetchSession:
         self._id = NO_SESSION_ID
         self._epoch = _FIRST_EPOCH
         # In the order of a full request: the partition that was served last is last.
-        self._wanted: dict[TopicPartition, Ask] = {}
+        self._wanted: dict[TopicPartition, PartitionFetch] = {}
         # The partitions that the broker knows, or will know once the current request has reached it.
-        self._told: dict[TopicPartition, Ask] = {}
-        self._changed: dict[TopicPartition, Ask] = {}
+        self._told: dict[TopicPartition, PartitionFetch] = {}
+        self._changed: dict[TopicPartition, PartitionFetch] = {}
         self._forgotten: dict[tuple[TopicPartition, uuid.UUID | None], None] = {}
         self._begins_anew = False
 
     @property
-    def wanted(self) -> Mapping[TopicPartition, Ask]:
+    def wanted(self) -> Mapping[TopicPartition, PartitionFetch]:
         """Partitions of the next request, known to the broker or not."""
         return self._wanted
 
-    def told(self, partition: TopicPartition) -> Ask | None:
+    def told(self, partition: TopicPartition) -> PartitionFetch | None:
         """Return the parameters that the broker uses for the partition, and that its next response is about."""
         return self._told.get(partition)
 
-    def put(self, partition: TopicPartition, ask: Ask) -> None:
+    def put(self, partition: TopicPartition, ask: PartitionFetch) -> None:
         """Request this partition from now on, with these parameters."""
         if self._wanted.get(partition) == ask:
             return

@@ -11,35 +11,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heapreplace
 
-from sarameya.protocol.assignors.group_index import NOBODY, Roster
-from sarameya.protocol.assignors.partition_moves import Hands, bits, hand_on
+from sarameya.protocol.assignors.group_index import NOBODY, GroupIndex
+from sarameya.protocol.assignors.partition_moves import MovablePartitions, bits, move_partitions
 
 
-def balanced(roster: Roster, homes: Sequence[int], anchors: Sequence[int] | None = None) -> list[int]:
+def balanced(index: GroupIndex, homes: Sequence[int], anchors: Sequence[int] | None = None) -> list[int]:
     """Return the owner of each partition.
 
     Args:
-        roster: The numbering of members and partitions.
+        index: The numbering of members and partitions.
         homes: Previous owner of each partition, which must be one of its takers, or NOBODY.
         anchors: Member with which each partition should stay: a member that must give partitions gives these last.
             Default: `homes`.
     """
-    hands = Hands(len(roster.members), roster.pool_of, homes if anchors is None else anchors)
+    hands = MovablePartitions(len(index.members), index.pool_of, homes if anchors is None else anchors)
     for home in homes:
         if home != NOBODY:
             hands.keep(home)
-    _deal(hands, roster.takers, (partition for partition, home in enumerate(homes) if home == NOBODY))
-    _even_out(hands, roster)
+    _deal(hands, index.takers, (partition for partition, home in enumerate(homes) if home == NOBODY))
+    _even_out(hands, index)
     # A member that must give previously owned partitions gives those with the highest numbers, so a little of every
     # topic.
-    for partition in roster.by_number():
+    for partition in index.by_number():
         if homes[partition] != NOBODY:
             hands.release(homes[partition], partition)
-    _even_out(hands, roster)
+    _even_out(hands, index)
     return hands.owners(homes)
 
 
-def _deal(hands: Hands, takers: Sequence[frozenset[int]], partitions: Iterable[int]) -> None:
+def _deal(hands: MovablePartitions, takers: Sequence[frozenset[int]], partitions: Iterable[int]) -> None:
     """Give each partition to the least loaded of its takers; those with the fewest takers first."""
     dealt: dict[int, list[int]] = {}
     for partition in partitions:
@@ -53,13 +53,13 @@ def _deal(hands: Hands, takers: Sequence[frozenset[int]], partitions: Iterable[i
             heapreplace(least_loaded, (load + 1, member))
 
 
-def _even_out(hands: Hands, roster: Roster) -> None:
+def _even_out(hands: MovablePartitions, index: GroupIndex) -> None:
     """Move movable partitions until loads are as even as possible.
 
     Bring as many members as possible to the mean. A member left above it can then pass nothing on to the others, and a
     member left below it can get nothing from them. Both parts are then evened out separately.
     """
-    everybody = [member for member, pools in enumerate(roster.pools) if pools]
+    everybody = [member for member, pools in enumerate(index.pools) if pools]
     parts = [everybody]
     while parts:
         part = parts.pop()
@@ -67,12 +67,12 @@ def _even_out(hands: Hands, roster: Roster) -> None:
         if not part or max(loads) - min(loads) <= 1:
             continue
         members = bits(part)
-        within = [takers & members for takers in roster.taker_bits]
+        within = [takers & members for takers in index.taker_bits]
         mean, rest = divmod(sum(loads), len(part))
         top = mean + bool(rest)
         # From the fullest to the emptiest first: that takes the fewest moves.
         for most, least in ((top, mean), (top, top), (mean, mean)) if rest else ((mean, mean),):
-            hand_on(
+            move_partitions(
                 hands,
                 within,
                 {member: hands.loads[member] - most for member in part if hands.loads[member] > most},

@@ -7,7 +7,7 @@ import logging
 logger = logging.getLogger("sarameya")
 
 
-class Exporting:
+class ExportLog:
     """Exports of `what`, a plural noun."""
 
     def __init__(self, what: str) -> None:

@@ -16,7 +16,7 @@ NOBODY = -1
 """Owner of a partition without an owner."""
 
 
-class Roster:
+class GroupIndex:
     """The numbering of one `assign` call. Subscribed topics that do not exist are left out."""
 
     def __init__(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> None:
@@ -27,7 +27,7 @@ class Roster:
         self.takers: list[frozenset[int]] = []
         """Pool -> the members that may take its partitions."""
         self.taker_bits: list[int] = []
-        """Pool -> the same members, as a bit set (see `handing_on`)."""
+        """Pool -> the same members, as a bit set (see `partition_moves`)."""
         self.pools: list[Sequence[int]] = [()] * len(self.members)
         """Member -> the pools that it may take partitions of."""
         self.pool_of: list[int] = []

@@ -41,7 +41,7 @@ def members_of(found: int) -> Iterator[int]:
         at = text.find("1", at + 1)
 
 
-class Hands:
+class MovablePartitions:
     """Movable partitions and loads of the members. A load also counts the partitions that a member keeps for good.
 
     `steps` bounds the work: after as many visits of pools and members nothing more is moved.
@@ -112,7 +112,9 @@ class Hands:
         return {member for layer in _Layers(self, takers, members, 0).members for member in members_of(layer)}
 
 
-def hand_on(hands: Hands, takers: Takers, excess: Mapping[int, int], room: Mapping[int, int]) -> None:
+def move_partitions(
+    hands: MovablePartitions, takers: Takers, excess: Mapping[int, int], room: Mapping[int, int]
+) -> None:
     """Move as many partitions as possible from members with excess to members with room.
 
     Fewer are moved if the steps are used up. Members in neither mapping get as many partitions as they give.
@@ -142,7 +144,7 @@ def hand_on(hands: Hands, takers: Takers, excess: Mapping[int, int], room: Mappi
 class _Layers:
     """Distances of members and pools from the sources, up to the first layer with an end in it."""
 
-    def __init__(self, hands: Hands, takers: Takers, sources: Iterable[int], ends: int) -> None:
+    def __init__(self, hands: MovablePartitions, takers: Takers, sources: Iterable[int], ends: int) -> None:
         self.members: list[int] = [bits(sources)]
         """Distance -> the members, as a bit set."""
         self.pools: dict[int, int] = {}
@@ -184,7 +186,7 @@ class _Layers:
 class _Search:
     """Depth-first search through the layers that visits each dead end once."""
 
-    def __init__(self, hands: Hands, takers: Takers, layers: _Layers, room: dict[int, int]) -> None:
+    def __init__(self, hands: MovablePartitions, takers: Takers, layers: _Layers, room: dict[int, int]) -> None:
         self.end = -1
         """End of the last path found; its room is one less now."""
         self._hands = hands

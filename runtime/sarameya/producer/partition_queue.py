@@ -61,7 +61,7 @@ class Batch:
 
 
 @attrs.define(slots=True, eq=False)
-class Lane:
+class PartitionQueue:
     """Queue and current batch of one partition."""
 
     partition: TopicPartition
