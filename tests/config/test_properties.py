@@ -54,7 +54,7 @@ def test_no_name_of_kafka_s_is_unknown_or_ignored(name: str) -> None:
     except PropertiesError as error:
         [problem] = error.problems
         assert problem.startswith(f"{name} = ")
-        assert "is no property" not in problem
+        assert "is not a property" not in problem
     else:
         value = getattr(config, MAPPED[name])
         assert (value.reveal() if isinstance(value, Secret) else value) == "no such value"
@@ -291,7 +291,7 @@ def test_jaas_says_who_we_are(text: str, name: str, password: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("alice", "is no JAAS entry"),
+        ("alice", "is not a JAAS entry"),
         (f"{PLAIN} required username=alice;", "has no password"),
         (f'{PLAIN} required username=alice password="";', "has no password"),
         (f'{PLAIN} required username="alice" password="x;', 'has options that are not name="value"'),
@@ -378,7 +378,7 @@ def test_servers_may_stand_in_a_list() -> None:
 @pytest.mark.parametrize(
     ("content", "problems"),
     [
-        ("a=1\nmax.poll.records=5\n", ["a = '1': is no property", "max.poll.records = '5': has no meaning here: "]),
+        ("a=1\nmax.poll.records=5\n", ["a = '1': is not a property", "max.poll.records = '5': has no meaning here: "]),
         ("client.id=\\u12\n", [r"line 1: \u must be followed by four hexadecimal digits"]),
         (None, ["cannot be read: No such file or directory"]),
     ],

@@ -24,7 +24,7 @@ ALICE = {"sasl_username": "alice", "sasl_password": "sesame"}
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}, "sasl_username = None: must be given"),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
-            "sasl_token = .*: must be given OAUTHBEARER tells",
+            "sasl_token = .*: must be given: OAUTHBEARER sends",
         ),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", **ALICE, "sasl_token": len},

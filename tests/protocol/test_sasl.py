@@ -150,7 +150,7 @@ class TestExchange:
     def test_broker_that_wants_more_of_plain_is_refused(self) -> None:
         exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
         exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
-        with pytest.raises(AuthenticationError, match="PLAIN as 'user': the broker's last answer does not show"):
+        with pytest.raises(AuthenticationError, match="PLAIN as 'user': the broker's last response does not confirm"):
             exchange.authenticated(answered(b"more?"))
 
     def test_error_without_words_is_told_by_its_name(self) -> None:

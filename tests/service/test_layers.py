@@ -97,7 +97,7 @@ def test_properties_that_cannot_be_are_told_with_all_else_that_is_wrong(path: Pa
     problems = problems_of(path)
     assert problems[0] == "group = '': must be a non-empty string"
     assert problems[1].startswith(f"{properties}: max.poll.records = '5': has no meaning here")
-    assert problems[2].startswith(f"{properties}: sesion.timeout.ms = '1': is no property")
+    assert problems[2].startswith(f"{properties}: sesion.timeout.ms = '1': is not a property")
 
 
 @pytest.mark.parametrize("line", ["security.protocol=SASL_PLAINTEXT\nsesion.timeout.ms=1", "sasl.mechanizm=PLAIN"])

@@ -191,7 +191,7 @@ class WithoutName(Assignor):
         (RangeAssignor(), "must be a list"),
         ([RangeAssignor], r"is a class: give an instance of it, RangeAssignor\(...\)"),
         (["range"], "is not an instance of a subclass of sarameya.Assignor"),
-        ("range", "is no instance"),
+        ("range", "is not an instance"),
         ([WithoutName()], "`name` must be a non-empty string, not None"),
         ([Nameless()], "`name` must be a non-empty string, not None"),
         ([Numbered()], "`name` must be a non-empty string, not 5"),
