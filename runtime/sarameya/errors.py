@@ -1,4 +1,4 @@
-"""All errors that Sarameya raises, and the error class of each Kafka error code.
+"""Errors that Sarameya raises, and the error class of each Kafka error code.
 
     SarameyaError
     ├── ConfigError                     an option has an invalid value (also a ValueError)

@@ -38,7 +38,7 @@ class TimestampType(IntEnum):
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; sorts by topic name, then by number."""
+    """A partition of a topic; sorts by topic name, then by number."""
 
     topic: str
     partition: int
@@ -48,7 +48,7 @@ class TopicPartition(NamedTuple):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One record as a handler gets it. Keys and values are bytes or None, as in Kafka.
+    """A record as a handler gets it. Keys and values are bytes or None, as in Kafka.
 
     `timestamp` is in milliseconds since 1970, or NO_TIMESTAMP. `leader_epoch` is NO_LEADER_EPOCH if the record format
     has none. A msgspec.Struct, because there are millions of them: compiled code makes one in a quarter of the time of
@@ -78,7 +78,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 @attrs.frozen(slots=True)
 class Generation:
-    """One round of a group, as one member sees it. `id` fences commits and heartbeats."""
+    """A round of a group, as one member sees it. `id` fences commits and heartbeats."""
 
     id: int
     member_id: str

@@ -35,7 +35,7 @@ class Activity(StrEnum):
     FETCHING = "fetching"
     """Its handler waits for messages, and the broker has a fetch for it."""
     STARTING = "starting"
-    """It is assigned, and its start offset is looked up."""
+    """The partition is assigned, and its start offset is looked up."""
 
 
 def held_text(partition: TopicPartition, offset: int, last_offset: int) -> str:
@@ -81,9 +81,9 @@ class PartitionStatus:
     """Seconds since the activity started; 0 for STARTING."""
     reason: str = ""
     attempt: int = 0
-    """Of RETRYING: number of the next attempt."""
+    """Number of the next attempt; only for RETRYING."""
     attempts: int = 0
-    """Of RETRYING: number of the last allowed attempt (`Config.retry_max_attempts`); 0 if unlimited."""
+    """Number of the last allowed attempt (`Config.retry_max_attempts`), 0 if unlimited; only for RETRYING."""
     position: int = -1
     """Offset of the next message for the handler."""
     high_water_mark: int = -1

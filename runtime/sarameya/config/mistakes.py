@@ -1,4 +1,4 @@
-"""All mistakes in options at once; creating a `Config` raises only the first. Pure."""
+"""Mistakes in options, all at once; creating a `Config` raises only the first. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All options of the runtime: default, unit, bounds. Nothing else holds a default.
+"""Options of the runtime: default, unit, bounds. No other module holds a default.
 
 Durations are seconds (float), sizes are bytes. Names follow sarama's consumer options and Kafka's own property names
 (`kafka` in a field's metadata). An invalid value raises `ConfigError`, which names the option, the value and the

@@ -139,7 +139,7 @@ def _timestamp(place: Place, now: float) -> int:
 
 
 class _Search:
-    """One lookup. Its tasks put results and errors into a channel."""
+    """A lookup in progress. Its tasks put results and errors into a channel."""
 
     def __init__(
         self,

@@ -259,7 +259,7 @@ class BrokerPool:
 
     @property
     def _askable(self) -> list[Broker]:
-        """All brokers in the metadata, and the bootstrap servers whose addresses it does not have."""
+        """The brokers in the metadata, and the bootstrap servers whose addresses it does not have."""
         known = sorted(self._brokers.values(), key=lambda broker: broker.node_id)
         addresses = {broker.address for broker in known}
         return known + [broker for broker in self._bootstrap.values() if broker.address not in addresses]

@@ -1,4 +1,4 @@
-"""One connection to one broker: any number of requests in flight, each with its deadline.
+"""Connection to a broker: any number of requests in flight, each with its deadline.
 
 Two tasks own the stream, one for each direction. Callers only wait for their response, and a third task watches the
 deadlines. If possible without waiting, a request is sent in the caller's own step, so that it is on the wire before any

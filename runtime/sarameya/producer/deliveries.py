@@ -29,7 +29,7 @@ CLOSED = "a Producer works only inside its block: `async with Producer(...) as p
 
 
 class Deliveries:
-    """All calls of one producer, until `close`."""
+    """Calls of one producer, until `close`."""
 
     def __init__(
         self, config: Config, metadata: MetadataRefresher, outbox: Outbox, sender: Sender, partitioner: Partitioner

@@ -47,7 +47,7 @@ class DueBatches:
 
 
 class Outbox:
-    """All lanes of a producer. The owner sets `identity` whenever it is None and `has_work`."""
+    """The lanes of a producer. The owner sets `identity` whenever it is None and `has_work`."""
 
     def __init__(self, backoff: Backoff, *, batch_bytes: int, request_bytes: int, codec: Codec) -> None:
         self.identity: Identity | None = None

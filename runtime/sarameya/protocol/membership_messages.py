@@ -15,7 +15,7 @@ from sarameya.model import NO_GENERATION, Assignment, Generation
 
 @attrs.frozen(slots=True)
 class GroupMember:
-    """One row of a join's response, as the leader gets it. `metadata` is the subscription, undecoded."""
+    """A row of a join's response, as the leader gets it. `metadata` is the subscription, undecoded."""
 
     member_id: str
     group_instance_id: str | None

@@ -27,7 +27,7 @@ class RebalanceProtocol(Enum):
 
 @attrs.frozen(slots=True)
 class Subscription:
-    """One member's subscription: its topics and, for assignors that need it, its owned partitions and its rack."""
+    """A member's subscription: its topics and, for assignors that need it, its owned partitions and its rack."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None

@@ -40,7 +40,7 @@ class Listing:
 
 @attrs.frozen(slots=True)
 class DescribedMember:
-    """One member. `assignment` is None if it is not known; `problem` has the reason."""
+    """A member. `assignment` is None if it is not known; `problem` has the reason."""
 
     member_id: str
     client_id: str

@@ -56,7 +56,7 @@ _TIMESTAMP_MASK, _TRANSACTIONAL_MASK, _CONTROL_MASK = 0x08, 0x10, 0x20
 
 
 class RawBatch(msgspec.Struct, frozen=True, gc=False):
-    """One undecoded batch (v2) or message-set entry (v0, v1): its header, and where its bytes are.
+    """An undecoded batch (v2) or message-set entry (v0, v1): its header, and where its bytes are.
 
     A msgspec.Struct like `Message`, since small messages may come in as many batches.
     """
@@ -75,7 +75,7 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
     """Base of a v2 batch's timestamp deltas; NO_TIMESTAMP in the old formats."""
     max_timestamp: int
     log: bytes
-    """All fetched bytes of the partition. They stay in memory as long as any batch of them does."""
+    """The fetched bytes of the partition. They stay in memory as long as any batch of them does."""
     start: int
     end: int
 

@@ -1,4 +1,4 @@
-"""One authentication, request by request (KIP-152: SaslAuthenticate requests after a SaslHandshake of version 1).
+"""An authentication, request by request (KIP-152: SaslAuthenticate requests after a SaslHandshake of version 1).
 
 | sent             | response                           | next                              |
 |------------------|------------------------------------|-----------------------------------|

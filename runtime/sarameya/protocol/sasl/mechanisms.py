@@ -37,7 +37,7 @@ class UnavailableError(Exception):
 
 
 class Mechanism(Protocol):
-    """One conversation with a broker."""
+    """A conversation with a broker."""
 
     def first(self) -> bytes:
         """Return the first message. Raises RefusedError."""
