@@ -55,7 +55,7 @@ TEXTS = {"client_id", "rack_id"}
 OF_THEIR_OWN = {"rebalance_strategies", "group_instance_id", "retry_max_attempts", "retry_timeout", "topics"}
 SECURITY = {name for name in (field.name for field in attrs.fields(Config)) if name.startswith(("tls_", "sasl_"))}
 SECURITY |= {"security_protocol"}
-"""They go together or not at all: test_security.py."""
+"""Options that need each other are tested in test_security.py."""
 
 # What must lie below another option, so that the bounds of each can be tried alone.
 ROOM = {"heartbeat_interval": {"session_timeout": LONGEST}, "rebalance_margin": {"rebalance_timeout": LONGEST}}

@@ -20,11 +20,11 @@ GOLDEN = Path(__file__).parent / "golden" / "kafka_names.txt"
 KAFKAS = {line.split("\t")[0] for line in GOLDEN.read_text(encoding="ascii").splitlines()}
 MAPPED = {field.metadata["kafka"]: field.name for field in attrs.fields(Config) if field.metadata["kafka"]}
 JAAS = "sasl.jaas.config"
-"""One property of two options."""
+"""The property that sets two options."""
 TABLES = [MAPPED, ALWAYS, GIVEN_APART, UNSUPPORTED, MEANINGLESS, [JAAS]]
 
 BEFORE_4 = {"auto.include.jmx.reporter"}
-"""What clients before 4.0 have, and 4.1 has not."""
+"""Properties of clients before 4.0 that 4.1 does not have."""
 
 
 def problems_of(properties: dict[str, Any]) -> list[str]:
@@ -108,11 +108,11 @@ BESIDE = {
     "ssl.keystore.type": "PEM",
     JAAS: 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="x";',
 }
-"""What must go with those."""
+"""Properties that those require."""
 
 
 ALONE = {"sasl.kerberos.service.name"}
-"""What goes with none of those."""
+"""Properties that those exclude."""
 
 
 def test_every_option_that_kafka_has_is_tried_here() -> None:

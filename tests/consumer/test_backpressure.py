@@ -226,7 +226,7 @@ def status(member: Running) -> PartitionStatus:
 
 
 async def test_claim_that_ends_backpressured_was_so_to_its_end_and_it_is_told(autojump_clock: MockClock) -> None:
-    """Also while it is to be given up, and its handler hangs still."""
+    """The claim is being revoked, and its handler still hangs."""
 
     async def hang(session: Session, claim: Claim, message: Message) -> None:
         await trio.sleep_forever()

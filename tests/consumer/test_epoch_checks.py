@@ -1,4 +1,4 @@
-"""What a new leader says of the log that has been read (KIP-320), where it is not simply that it is the same."""
+"""Answers of a new leader about the log that was read (KIP-320), other than that it is the same."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_log_that_knows_nothing_of_what_was_read_is_read_on_by_the_policy(
 async def test_topic_made_again_while_its_log_is_asked_about_is_not_read_for_the_old_one(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, fetch_version: int
 ) -> None:
-    """Its new leader says that all is well: of the log that there was when it was asked."""
+    """The new leader confirms the log as it was at the time of the request."""
     monkeypatch.setitem(versions.CLIENT_VERSIONS, Api.FETCH, versions.VersionRange(4, fetch_version))
     fetches = watch_fetches(monkeypatch)
     async with orders(brokers=2) as cluster, deadline() as nursery:

@@ -1,4 +1,4 @@
-"""What one partition's data may cost the others: answers too large, and what a handler keeps."""
+"""Limits for the effect of one partition on others: responses too large, and bytes that a handler keeps."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ async def test_what_a_handler_keeps_holds_back_its_partition_and_no_other(autoju
 
 
 async def test_room_that_partitions_of_another_broker_make_is_noticed(autojump_clock: MockClock) -> None:
-    """What partition 0 holds more than its part leaves partition 1, of another broker, no room for what it holds."""
+    """Partition 0 holds more than its share, which leaves no room for partition 1 of another broker."""
 
     class Keeps(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:

@@ -1,4 +1,4 @@
-"""Where logs end of partitions that are not fetched: the broker's truth, and what it costs. Virtual time."""
+"""Log ends of partitions that are not fetched: the broker's values, and the cost of requests. Virtual time."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ async def test_position_behind_the_log_moved_to_its_end_reads_what_comes(autojum
 
 
 async def test_position_that_the_policy_chose_is_committed(autojump_clock: MockClock) -> None:
-    """What comes while nobody is a member must not be skipped by resolving the policy anew."""
+    """Records written while the group has no member must not be skipped by a second lookup of the policy."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 10)
         member = await start_member(nursery, cluster, From(100), offset_out_of_range="newest")

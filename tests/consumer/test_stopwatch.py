@@ -1,4 +1,4 @@
-"""How long something went on, over several times."""
+"""Stopwatch: total time over several activities."""
 
 from __future__ import annotations
 

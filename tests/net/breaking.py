@@ -38,7 +38,7 @@ class Breaking:
         self.pause = pause
         self.has_broken = False
         self.sizes: dict[Half, int] = {}
-        """Of the first frames of `api`, their own size included, once they were seen."""
+        """Sizes of the first frames of `api`, size field included, once they were seen."""
         self.open = 0
         """Connections made and not yet closed."""
         self._transport = transport
@@ -49,7 +49,7 @@ class Breaking:
         return stream
 
     def doom(self, half: Half, frame: bytes) -> bool:
-        """Whether this frame, of the API that is chosen, is the one to break at."""
+        """Return whether this frame of the chosen API is the one to break."""
         self.sizes.setdefault(half, len(frame))
         if self.has_broken or half != self.half or self.at >= len(frame):
             return False
@@ -65,7 +65,7 @@ class _Breakable(Through):
         self._awaited: list[int] = []
         """API keys of the requests not yet answered."""
         self._rest: bytearray | None = None
-        """What stands behind the byte at which the answer breaks, once it has come."""
+        """The bytes after the break in the response, once they have arrived."""
         self._is_closed = False
 
     async def aclose(self) -> None:

@@ -136,7 +136,7 @@ async def test_listener_that_asks_nobody(autojump_clock: MockClock) -> None:
 
 
 class TestTokens:
-    """Where functions run in threads, whose time the clock of trio's that is not real does not know of."""
+    """Tests of functions in threads, which trio's mock clock cannot see."""
 
     @pytest.mark.parametrize("kind", ["text", "token", "async"])
     async def test_one_is_taken(self, kind: str) -> None:

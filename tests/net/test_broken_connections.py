@@ -52,7 +52,7 @@ async def ask(pool: BrokerPool, asking: Asking) -> Any:
 
 
 async def sizes(api: Api) -> dict[Half, int]:
-    """How many bytes the frames have that are to break."""
+    """Return the number of bytes of the frames to break."""
     async with memory_cluster({"orders": 1}) as cluster:
         transport = Breaking(cluster.transport, api)
         async with pool_of(cluster, transport) as pool:

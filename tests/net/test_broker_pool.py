@@ -1,4 +1,4 @@
-"""Which connection a request takes. Over the in-memory cluster under virtual time."""
+"""Choice of the connection for a request. Over the in-memory cluster under virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One connection: pipelining, deadlines, and peers that do not speak Kafka. Virtual time, in-memory streams."""
+"""Connection: pipelining, deadlines, and peers that do not speak Kafka. Virtual time, in-memory streams."""
 
 from __future__ import annotations
 

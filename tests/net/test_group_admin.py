@@ -1,4 +1,4 @@
-"""What an administrator is told about groups, and what is refused. Over the in-memory cluster under virtual time."""
+"""GroupAdmin: descriptions, changes and refusals. Over the in-memory cluster under virtual time."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class TestClientCertificates:
 
 
 async def refused_by(context: ssl.SSLContext, **options: Any) -> str:
-    """How a broker with this context, which takes nobody, is told of."""
+    """Return the error for a broker with this context, which refuses every client."""
     config = Config(security_protocol="SSL", **options)
     with socket.create_server((LOOPBACK, 0)) as listening, trio.fail_after(10):
         async with trio.open_nursery() as nursery:

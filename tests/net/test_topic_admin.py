@@ -1,4 +1,4 @@
-"""What an administrator is told about topics, and has done to them. Over the in-memory cluster under virtual time."""
+"""TopicAdmin: descriptions and changes. Over the in-memory cluster under virtual time."""
 
 from __future__ import annotations
 

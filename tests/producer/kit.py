@@ -1,4 +1,4 @@
-"""What the producer's tests share: one over a cluster in memory, and what stands in that cluster's logs."""
+"""Helpers of the producer tests: a producer over a cluster in memory, and the contents of its logs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def producing(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[S
 
 
 def log(cluster: EmbeddedCluster, partition: int = 0, topic: str = "orders") -> list[Message]:
-    """All that stands in a log."""
+    """Return the records of a log."""
     where = TopicPartition(topic, partition)
     found: list[Message] = []
     for data in cluster.log(topic, partition).batches():

@@ -39,7 +39,7 @@ def add(box: Outbox, value: bytes, partition: TopicPartition = P0, size: int = 1
 
 
 def send(box: Outbox, now: float = 0.0, *, leader: int | None = 1) -> list[Batch]:
-    """What goes to the one broker."""
+    """Return the batches for the only broker."""
     return box.due(lambda _: leader, (), now).requests.get(1, [])
 
 
@@ -53,7 +53,7 @@ def of(batch: Batch) -> list[bytes | None]:
 
 
 def numbered(batch: Batch) -> tuple[int, int, int]:
-    """What its header says: epoch, sequence, count."""
+    """Return epoch, sequence and count in the batch header."""
     (raw,) = split(batch.data, batch.partition, 0)
     assert raw.producer_id == batch.identity.producer_id
     assert raw.base_sequence == batch.base_sequence
@@ -471,7 +471,7 @@ def test_whatever_is_lost_each_record_stands_in_the_log_once_and_in_order(bursts
 
 
 def append(log: PartitionLog, data: bytes) -> None:
-    """What was on its way arrives after all, and nobody hears of it."""
+    """A batch in flight arrives after all, without its response."""
     with suppress(Refused):
         log.append(data)
 

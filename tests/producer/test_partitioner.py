@@ -1,4 +1,4 @@
-"""Where records go. The hashes are those of Kafka's own tests (UtilsTest.testMurmur2)."""
+"""Partitioner: the hashes are those of Kafka's own tests (UtilsTest.testMurmur2)."""
 
 import random
 from collections import Counter

@@ -421,7 +421,7 @@ async def test_cancelled_record_that_was_sent_does_not_hold_up_the_next(autojump
 
 
 async def test_cancelled_record_that_arrives_later_is_fenced_off(autojump_clock: MockClock) -> None:
-    """Its request lies somewhere on the way; by the time it arrives the next record stands in the log."""
+    """The request is delayed; when it arrives, the log has the next record already."""
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster, request_timeout=5.0) as sent:
         await sent.send(b"before")
         cluster.delay_next(Api.PRODUCE, 20.0, half="request")

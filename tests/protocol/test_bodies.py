@@ -21,7 +21,7 @@ SPOKEN = [(answer_class(api, version), version) for api, version in ANSWERS] + [
     (request_class(api, version), version) for api, version in REQUESTS
 ]
 NO_TOPICS = b"\0\0\0\0" + b"\1" + b"\0" + b"\0\0\0\0"
-"""How an answer to Metadata begins: throttle time, brokers, cluster id, controller."""
+"""Start of a Metadata response: throttle time, brokers, cluster id, controller."""
 
 
 def kafka_python_s(message: Any, version: int, body: bytes) -> tuple[Any, int]:

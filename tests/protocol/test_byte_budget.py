@@ -1,4 +1,4 @@
-"""One budget for what is fetched: never exceeded, and fair."""
+"""Byte budget of fetches: never exceeded, and fair."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 2**20
 
 
 def fetch(budget: ByteBudget, shares: list[Share], at_most: int, partition_bytes: int) -> dict[Share, int]:
-    """What a broker with plenty of everything sends for these: in their order, until the request's size is used up."""
+    """Return the response of a broker with plenty of records: in order, up to the request's size."""
     wanted = [share for share in shares if share.has_room]
     size = budget.fetch_size(partition_bytes)
     holding = [share for share in wanted if share.held]
@@ -108,7 +108,7 @@ def test_thousand_busy_partitions_all_get_something_and_keep_within_the_budget()
 
 
 def calls(action: Callable[[], None]) -> int:
-    """How many Python functions it calls, or goes on with: what it costs, on whatever machine."""
+    """Count the Python functions that are called or resumed: the cost, independent of the machine."""
     count = 0
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -271,7 +271,7 @@ class Budgets(RuleBasedStateMachine):
         self.on_their_way: list[tuple[int, list[Share]]] = []
 
     def at_hand(self) -> list[Share]:
-        """Those that no fetch on its way names: a partition is in one at a time."""
+        """Return the partitions in no pending fetch: a partition is in one at a time."""
         named = {share for _, shares in self.on_their_way for share in shares}
         return [share for share in self.shares if share not in named]
 
@@ -307,7 +307,7 @@ class Budgets(RuleBasedStateMachine):
     @precondition(lambda self: self.shares)
     @rule(data=st.data(), size=st.sampled_from([1, 300, MIB]))
     def keep(self, data: st.DataObject, size: int) -> None:
-        """Of what is held, so that the budget is kept within."""
+        """Release held bytes, so that the budget is kept."""
         share = self.shares[data.draw(st.integers(0, len(self.shares) - 1))]
         size = min(size, share.held - share.kept)
         share.release(size)

@@ -79,7 +79,7 @@ def messages_of(raws: Sequence[RawBatch]) -> list[Message]:
 
 
 def is_walked(columns: MessageColumns) -> bool:
-    """Whether no object was made for a record."""
+    """Return whether no object was made for a record."""
     return isinstance(columns.values, ArrowColumn)
 
 
@@ -111,7 +111,7 @@ def test_columns_of_java_s_batches_are_their_messages(name):
 
 @pytest.mark.parametrize("size", [0, 1, 62, 63, 64, 8191, 8192, 2**20, 2**20 + 1])
 def test_records_of_any_length_are_walked(size):
-    """Where the varint of a record's length grows by a byte, too."""
+    """The varint of a record's length grows by a byte at these sizes, too."""
     for shorter in range(size - 20, size + 1):
         raws = raws_of(log_of([(TIME, None, b"v" * max(shorter, 0), ())]))
         [columns] = read_all(raws)
@@ -299,7 +299,7 @@ def test_without_what_the_walk_needs_batches_are_read_one_by_one_and_a_warning_s
 
 
 def test_nothing_is_imported_before_columns_are_read_and_pandas_never():
-    """It takes half a second and a hundred megabytes."""
+    """The test takes half a second and a hundred megabytes."""
     program = """if True:
         import sys
         from sarameya.message_batch import MessageBatch

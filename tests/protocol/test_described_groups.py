@@ -1,4 +1,4 @@
-"""What a coordinator's answers are taken to say: members whose bytes can be read, and those whose bytes cannot."""
+"""Decoding of a coordinator's responses: members with readable bytes, and with unreadable ones."""
 
 from __future__ import annotations
 

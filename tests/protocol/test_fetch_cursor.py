@@ -1,4 +1,4 @@
-"""What a partition's part of a fetch answer means, without a broker."""
+"""Meaning of a partition's part of a fetch response, without a broker."""
 
 from __future__ import annotations
 

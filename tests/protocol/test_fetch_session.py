@@ -61,7 +61,7 @@ def test_partition_that_is_dropped_and_wanted_again_unchanged_is_not_mentioned()
 
 
 def test_partition_of_another_topic_of_the_same_name_begins_another_session() -> None:
-    """Until Fetch v12 topics are called by names: what is forgotten and asked for by one name is forgotten."""
+    """Up to Fetch v12 topics go by name: a partition both forgotten and requested under one name is forgotten."""
     session = opened(A, B)
     session.put(A, ask(topic_id=IDS[1]))
     plan = session.plan()

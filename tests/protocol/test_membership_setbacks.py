@@ -69,7 +69,7 @@ def test_round_that_is_synced_ends_the_backoff_of_those_before_it() -> None:
 
 
 def test_member_id_that_was_asked_for_is_joined_with_at_once_whatever_came_before() -> None:
-    """It expires with the session timeout (KIP-394), which a backoff may be longer than."""
+    """The id expires with the session timeout (KIP-394), which may be shorter than a backoff."""
     driver = Driver()
     driver.stable()
     driver.wait(3.0)

@@ -141,7 +141,7 @@ def test_silence_about_a_request_that_is_no_longer_awaited_changes_nothing() -> 
 
 @pytest.mark.parametrize("takes", [0.5, 8.0])
 def test_rebalance_deadline_counts_from_the_sending_of_the_sync(takes: float) -> None:
-    """Its answer may have been long on its way, and the group may have begun another round meanwhile."""
+    """The response may have been delayed for long, and the group may have started another round meanwhile."""
     driver = Driver(rebalance_timeout=60.0, rebalance_margin=1.0)
     driver.joined()
     sent = driver.now

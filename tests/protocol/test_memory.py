@@ -1,4 +1,4 @@
-"""What batches take that are made to fill memory, and large ones that are not."""
+"""Memory for batches made to fill it, and for large ordinary ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_bomb_takes_no_more_than_a_few_times_the_limit(codec: str) -> None:
 
 
 def peak_of(act: Callable[[], Any]) -> tuple[Any, int]:
-    """What came of it, and the most bytes that were held at once on the way."""
+    """Return the result, and the peak of the bytes held."""
     tracemalloc.start()
     try:
         return act(), tracemalloc.get_traced_memory()[1]

@@ -1,4 +1,4 @@
-"""What of an answer to a Metadata request is believed."""
+"""Merging of Metadata responses: the parts that are believed."""
 
 from __future__ import annotations
 

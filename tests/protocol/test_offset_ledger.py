@@ -137,7 +137,7 @@ def test_mark_that_was_committed_after_all_is_clean_after_another_look() -> None
 
 
 def test_commit_without_an_answer_is_made_again_whatever_another_look_says() -> None:
-    """It may be taken after that look."""
+    """The coordinator may store it after that lookup."""
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
     send(ledger)

@@ -579,7 +579,7 @@ def test_random_bytes_alone_or_behind_a_batch_are_a_record_error_or_decode(noise
 
 
 def outcome(into, raw: RawBatch) -> list[Message] | None:
-    """What a batch whose CRC nobody looks at decodes to, None if it does not."""
+    """Decode a batch without its CRC check; None if it fails."""
     try:
         return list(into(raw, PARTITION, check_crc=False, limit=1 << 20))
     except RecordError:
@@ -599,7 +599,7 @@ def test_batch_with_bytes_changed_and_its_crc_not_checked_is_a_record_error_or_d
 
 
 def python(*arguments: str | Path, pure_aiokafka: bool) -> subprocess.CompletedProcess[str]:
-    """What Python makes of these arguments, in a process of its own and the repository's directory."""
+    """Run Python with these arguments in a process of its own, in the repository's directory."""
     return subprocess.run(
         [sys.executable, "-W", "ignore", *arguments],
         env=os.environ | ({"AIOKAFKA_NO_EXTENSIONS": "1"} if pure_aiokafka else {}),

@@ -1,4 +1,4 @@
-"""What a subscription makes of the cluster's metadata: which topics, what has been added, what must be dealt anew."""
+"""Subscriptions against the cluster's metadata: topics, added partitions, changes that need a new assignment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def cluster(counts: dict[str, int] | None = None, errors: dict[str, ErrorCode] | None = None) -> ClusterMetadata:
-    """One answer: topics with so many partitions, and topics with an error instead."""
+    """Make a response: topics with partition counts, and topics with an error instead."""
     topics = {
         name: TopicMetadata(name, ErrorCode.NONE, {number: PartitionMetadata(leader=0) for number in range(count)})
         for name, count in (counts or {}).items()

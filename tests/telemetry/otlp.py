@@ -15,13 +15,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @attrs.define
 class Received:
-    """What has been sent to `url`, OTEL_EXPORTER_OTLP_ENDPOINT."""
+    """Requests received at `url`, the value for OTEL_EXPORTER_OTLP_ENDPOINT."""
 
     url: str = ""
     metrics: list[ExportMetricsServiceRequest] = attrs.field(factory=list)
     traces: list[ExportTraceServiceRequest] = attrs.field(factory=list)
     is_broken: bool = False
-    """It answers with 400, and keeps nothing."""
+    """True to answer with 400, and to keep nothing."""
 
 
 @contextmanager

@@ -110,7 +110,7 @@ class Remembering(MetricExporter):
         return True
 
     def shutdown(self, timeout_millis: float = 0, **kwargs: Any) -> None:
-        """Nothing is open."""
+        """Close nothing."""
 
 
 async def inline(call: Callable[[], Any], *, abandon_on_cancel: bool) -> Any:
@@ -196,7 +196,10 @@ class Lander(ConsumerGroupHandler):
 
 
 async def spans_of_landings() -> list[ReadableSpan]:
-    """Of a member that has landed twice; the records 0 to 4 have one trace each, 1 and 2 the same, the others none."""
+    """Record the spans of a member that has landed twice.
+
+    Records 0 to 4 have a trace each, 1 and 2 the same one; the others have none.
+    """
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

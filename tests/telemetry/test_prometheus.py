@@ -56,7 +56,7 @@ def moment_of(registry: CollectorRegistry) -> CollectorRegistry:
 
 
 def samples(registry: CollectorRegistry) -> list[Sample]:
-    """What both formats say of one moment, after their strict parsers."""
+    """Return the samples of both formats at one moment, read by their strict parsers."""
     registry = moment_of(registry)
     plain = [one for family in parse(generate_latest(registry).decode()) for one in family.samples]
     strict = [one for family in parse_openmetrics(generate_openmetrics(registry).decode()) for one in family.samples]

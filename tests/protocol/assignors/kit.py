@@ -1,4 +1,4 @@
-"""What the tests of the assignors share: groups written down shortly, their next round, and what a result is like."""
+"""Helpers of the assignor tests: short notation of groups, their next round, facts about a result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def alike(members: Iterable[str], *topics: str) -> dict[str, Subscription]:
 
 
 def owning(name: RebalanceStrategy, subscription: Subscription, owned: Assignment, generation: int = 1) -> Subscription:
-    """What a member says under that assignor that got `owned` in `generation`: in user data, or as owned partitions."""
+    """Make the subscription of a member that got `owned` in `generation`: in user data, or as owned partitions."""
     assignor = ASSIGNORS[name]()
     assignor.on_assignment(owned, None, generation)
     said = attrs.evolve(subscription, user_data=assignor.subscription_user_data())
@@ -72,12 +72,12 @@ def rebalance(
 def settled(
     name: RebalanceStrategy, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout], rounds: int
 ) -> dict[str, Assignment]:
-    """What the members, who join first as given, have at the end of a rebalance of at most so many rounds."""
+    """Return the assignments at the end of a rebalance of at most so many rounds; members first join as given."""
     return rebalance(name, members, topics, rounds)[-1]
 
 
 def lost_by(said: Subscription, assignment: Assignment) -> set[TopicPartition]:
-    """What a cooperative member owned and has to give up."""
+    """Return the partitions that a cooperative member must revoke."""
     return set(topic_partitions(said.owned_partitions)) - set(topic_partitions(assignment))
 
 
@@ -129,7 +129,7 @@ def improvable(result: Result, members: Mapping[str, Subscription]) -> list[str]
 
 
 def least_moves(before: Result, members: Iterable[str], partitions: int) -> int:
-    """How many partitions must change hands, of those the members had, to be dealt evenly (equal subscriptions)."""
+    """Count the owned partitions that must move for an even assignment (equal subscriptions)."""
     had = Counter({member: len(topic_partitions(before.get(member, {}))) for member in members})
     share, more = divmod(partitions, len(had))
     kept = sum(min(count, share) for count in had.values()) + min(more, sum(count > share for count in had.values()))

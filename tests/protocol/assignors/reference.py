@@ -15,7 +15,7 @@ _MANY = 1_000
 
 
 class Cost(NamedTuple):
-    """What an assignment costs, the worst first."""
+    """Return the cost of an assignment, the most important part first."""
 
     imbalance: int
     """The sum of the squares of the members' counts."""

@@ -20,7 +20,7 @@ def partitions(text):
 
 @attrs.frozen
 class Case:
-    """One group and how Java divided it."""
+    """A group and its assignment by Java."""
 
     name: str
     members: dict

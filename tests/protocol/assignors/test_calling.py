@@ -1,4 +1,4 @@
-"""What an assignor is held to, whoever wrote it."""
+"""Checks of an assignor's results, whoever wrote it."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What holds for every assignor, on random groups; kafka-python's and aiokafka's assignors are the oracles."""
+"""Properties of every assignor, on random groups; kafka-python's and aiokafka's assignors are the oracles."""
 
 from typing import get_args
 

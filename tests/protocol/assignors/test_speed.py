@@ -79,7 +79,7 @@ def timed(name, members, topics):
 
 
 def slowness():
-    """How many times as long as on a quiet core of 2.4 GHz plain Python takes now; never less than 1."""
+    """Return the slowdown of plain Python against a quiet core of 2.4 GHz; never less than 1."""
     start = time.process_time()
     counts = {}
     for number in range(1_000_000):
@@ -88,7 +88,7 @@ def slowness():
 
 
 def dealt(name, members, topics):
-    """What comes out, and the seconds of CPU time it took."""
+    """Return the result and the seconds of CPU time."""
     assignor = ASSIGNORS[name]()
     gc.collect()
     gc.freeze()  # what other tests have left behind is not looked through again and again meanwhile

@@ -1,4 +1,4 @@
-"""What holds of the sticky assignors for any group, whatever its members had before."""
+"""Properties of the sticky assignors for any group, with any previous assignment."""
 
 from unittest.mock import patch
 
@@ -58,7 +58,7 @@ def subscriptions(topics_by_member, racks=None):
 
 @st.composite
 def claims(draw, name, members, partitions):
-    """What members may say of before: anything, contradictions included."""
+    """Strategy for previous assignments that members may claim, contradictions included."""
     rows = st.dictionaries(st.sampled_from((*TOPICS, "gone")), st.lists(st.integers(0, 10), unique=True).map(tuple))
     return {
         member: owning(name, said, draw(rows), draw(st.integers(-1, 3))) if draw(st.booleans()) else said
