@@ -23,10 +23,9 @@ class ClusterControls(LogControls):
     """Base class of `EmbeddedCluster`.
 
     `fail_next`, `delay_next` and `drop_next` arm a fault for the next `count` requests of an API, or for all of them
-    (None),
-    until `clear_faults`. A fault matches requests of any client to any broker, unless it names a broker (`broker_id`),
-    a
-    client (`client_id`) or a group (`group_id`). If several faults match a request, the one armed first is applied.
+    (None), until `clear_faults`. A fault matches requests of any client to any broker, unless it names a broker
+    (`broker_id`), a client (`client_id`) or a group (`group_id`). If several faults match a request, the one armed
+    first is applied.
     """
 
     @abstractmethod
@@ -66,8 +65,7 @@ class ClusterControls(LogControls):
         """Delay the responses to the next `count` requests of `api` by `seconds`.
 
         With `half="request"` the requests are delayed instead, so that they are processed later. Later requests on the
-        same
-        connection wait, as in Kafka.
+        same connection wait, as in Kafka.
         """
         self._arm(api, Delay(seconds, half), count, broker_id, client_id, group_id)
 
@@ -85,8 +83,7 @@ class ClusterControls(LogControls):
         """Drop the responses to the next `count` requests of `api`: these are processed, but clients get no response.
 
         With `half="request"` the requests are dropped instead, and nothing is processed. The connection closes, as when
-        a
-        network fails. Without `hang_up` it stays open, and no further request on it is read.
+        a network fails. Without `hang_up` it stays open, and no further request on it is read.
         """
         self._arm(api, Drop(half, hang_up), count, broker_id, client_id, group_id)
 
@@ -140,12 +137,9 @@ class ClusterControls(LogControls):
         """Make another broker the leader of a partition, under the next leader epoch.
 
         A broker without a replica gets the one of the last replica's broker. If the old leader still has a replica, it
-        answers
-        FENCED_LEADER_EPOCH to requests with the old epoch, and serves reads without an epoch (KIP-392). Without a
-        replica it
-        answers NOT_LEADER_OR_FOLLOWER. A follower that lags (`hold_replica`) truncates the log to its own end, as after
-        an
-        unclean election.
+        answers FENCED_LEADER_EPOCH to requests with the old epoch, and serves reads without an epoch (KIP-392). Without
+        a replica it answers NOT_LEADER_OR_FOLLOWER. A follower that lags (`hold_replica`) truncates the log to its own
+        end, as after an unclean election.
         """
         self._state.move_leader(topic, partition, broker_id, trio.current_time())
         self._rearm()
@@ -154,8 +148,7 @@ class ClusterControls(LogControls):
         """Make another broker the coordinator of a group, and of all groups in its partition of `__consumer_offsets`.
 
         The old coordinator answers NOT_COORDINATOR to held and later requests. The new one loads the groups from the
-        log and
-        answers COORDINATOR_LOAD_IN_PROGRESS meanwhile; it knows only what the log contains.
+        log and answers COORDINATOR_LOAD_IN_PROGRESS meanwhile; it knows only what the log contains.
 
         Args:
             group_id: The group.

@@ -2,8 +2,7 @@
 
 Pure, and the only owner of this state. Every change is made here, from one event loop. Every method that may change a
 log ends in `complete_fetches(now)`, which completes the fetches that waited for the change. `apis` answers requests
-from
-this state; `cluster` (trio) drives its timers and causes failures for tests.
+from this state; `cluster` (trio) drives its timers and causes failures for tests.
 
 The replicas of a partition share one log, since all brokers are in one process. `replicas` bounds each follower's view
 of it.

@@ -1,8 +1,7 @@
 """Faults: requests that must fail on purpose. Pure; `Faults.take` is called once for each request.
 
 A fault is armed for a number of requests of an API, from all clients or some. Its action is one of three. `apis`
-applies
-an `ErrorResponse`; `network.server`, which has the connection, applies a `Delay` or a `Drop`.
+applies an `ErrorResponse`; `network.server`, which has the connection, applies a `Delay` or a `Drop`.
 """
 
 from __future__ import annotations

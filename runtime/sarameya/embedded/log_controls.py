@@ -62,8 +62,7 @@ class LogControls(ABC):
             in_sync: Keep the follower in sync, so that the high watermark stays at `offset`. Producers get their
             response
                 anyway, whatever their `acks`. By default it leaves the in-sync replicas: the high watermark advances
-                without
-                it, and consumers are not sent to it.
+                without it, and consumers are not sent to it.
 
         Raises:
             Refused: REPLICA_NOT_AVAILABLE if the broker does not follow.
@@ -94,8 +93,7 @@ class LogControls(ABC):
         """Delete the records before an offset, as retention does.
 
         As in Kafka, this wakes no fetch. A consumer behind the new log start notices when records arrive, or with its
-        next
-        fetch.
+        next fetch.
         """
         self.log(topic, partition).delete_before(before_offset)
 

@@ -70,14 +70,12 @@ class ClaimFeed:
             assert (orders.total, feed.committed) == (7, 2)
 
     `send` writes to a log, and `run` is one session of a member that reads it. `end`, `lose` and `fail` have a place
-    between
-    messages: they take effect when the handler asks for more after all earlier messages. Log and commits are kept, so a
-    second `run` continues at the committed offset. Sessions are those of an eager assignor, even if
+    between messages: they take effect when the handler asks for more after all earlier messages. Log and commits are
+    kept, so a second `run` continues at the committed offset. Sessions are those of an eager assignor, even if
     `Config.rebalance_strategies` names a cooperative one: `end` ends the session.
 
     Timers follow trio's clock. Under a mock clock (`autojump_clock`) the autocommit interval, `max_processing_time` and
-    the
-    grace of a rebalance take no time.
+    the grace of a rebalance take no time.
 
     Args:
         topic: The topic.
@@ -234,8 +232,7 @@ class ClaimFeed:
         """Run one session of `handler`.
 
         The session ends by `end`, `lose` or `fail`, or because the handler raises, returns or ends it. With a nursery's
-        `start`,
-        this returns to the caller once the claim has started.
+        `start`, this returns to the caller once the claim has started.
 
         Raises:
             ExceptionGroup: ClaimErrors, and what other methods of the handler raised, as from `ConsumerGroup.consume`.

@@ -1,8 +1,7 @@
 """Delivers a test's log to its claim, as a session's fetcher delivers fetch responses.
 
 It decides when to fetch, up to which offset, and how to handle the outcome. Steps of the test's `FeedScript` run when
-the
-handler asks for more after all earlier messages.
+the handler asks for more after all earlier messages.
 """
 
 from __future__ import annotations

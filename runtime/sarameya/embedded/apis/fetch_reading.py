@@ -61,8 +61,7 @@ class ReadingBroker:
     """A broker as one consumer reads from it.
 
     As a follower it serves consumers that support it (`serves_as_follower`). As a leader it sends them to a follower in
-    their
-    `rack`, if the cluster is configured so.
+    their `rack`, if the cluster is configured so.
     """
 
     def __init__(self, cluster: ClusterState, node_id: int, *, serves_as_follower: bool, rack: str) -> None:
@@ -89,7 +88,7 @@ class ReadingBroker:
         return found
 
     def is_quiet(self, asked: FetchPartition) -> bool:
-        """Return True if there is clearly nothing new: the consumer is at the log end, and was told so before.
+        """Return True if there is clearly nothing new: the consumer is at the log end, and knows the high watermark.
 
         This is a shortcut for thousands of quiet partitions. `source` and its caller find the same result for any
         other.

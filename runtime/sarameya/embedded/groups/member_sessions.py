@@ -56,8 +56,7 @@ class DelayedFirstJoin(DelayedHeartbeat):
     """The wait of a new member's first join for its response.
 
     The member knows no id yet, so it cannot send heartbeats. A client that gave up and retries leaves such a member
-    behind
-    forever. Therefore the held join does not keep it alive beyond this deadline.
+    behind forever. Therefore the held join does not keep it alive beyond this deadline.
     """
 
     def can_complete(self) -> bool:

@@ -1,8 +1,7 @@
 """The records of `__consumer_offsets` in Kafka's own formats. Pure: bytes to values and back.
 
 Formats are those of Kafka's message definitions: OffsetCommitKey v1, OffsetCommitValue v3 (v1 for a commit with an
-expiry
-of its own), GroupMetadataKey v2, GroupMetadataValue v3.
+expiry of its own), GroupMetadataKey v2, GroupMetadataValue v3.
 """
 
 from __future__ import annotations

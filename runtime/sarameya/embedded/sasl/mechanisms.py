@@ -1,8 +1,7 @@
 """The broker's side of each SASL mechanism. Passwords are stored in plain text, since this is for tests.
 
 An exchange is a generator. It receives the client's messages and yields the broker's. It returns `SaslSuccess` or
-raises
-`SaslAuthenticationFailed`.
+raises `SaslAuthenticationFailed`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A group of the classic protocol and its members: who is in it, their protocols, and their held requests.
 
 Data, and questions about it. `rebalancer` and `join_processor` change it, `member_sessions` has the timeouts, and
-`views`
-shows it to others.
+`views` shows it to others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Requests to the coordinator and their results, as frozen data.
 
 The wire format is in `apis`. Times are in seconds (milliseconds on the wire). A null string of the wire is None only
-where
-the field says so. Flags stand for what a request's version implies, so that the coordinator knows no versions.
+where the field says so. Flags stand for what a request's version implies, so that the coordinator knows no versions.
 """
 
 from __future__ import annotations
