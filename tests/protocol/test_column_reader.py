@@ -18,7 +18,8 @@ from sarameya.arrow import ArrowColumn
 from sarameya.errors import CorruptRecordError, DecompressionLimitError, RecordError
 from sarameya.message_batch import MessageBatch, MessageColumns
 from sarameya.model import Message, TopicPartition
-from sarameya.protocol.records.batch_codec import RawBatch, build, column_reader, crc32c, decode, split
+from sarameya.protocol.records import column_reader
+from sarameya.protocol.records.batch_codec import RawBatch, build, crc32c, decode, split
 from sarameya.protocol.records.batch_headers import V2_HEADER
 from sarameya.protocol.records.column_reader import ColumnReader
 from sarameya.protocol.records.compression import Codec
