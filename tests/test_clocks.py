@@ -27,9 +27,9 @@ WALL_CLOCK = {
     "runtime/sarameya/service/groups/command.py": {"time.time"},
     # Dates news, points of a plot, metrics.
     "runtime/sarameya/service/dashboard/group_board.py": {"time.time"},
-    "runtime/sarameya/service/web/board.py": {"time.time"},
-    "runtime/sarameya/service/web/recent.py": {"time.time"},
-    "runtime/sarameya/service/web/telling.py": {"time.time"},
+    "runtime/sarameya/service/web/status_board.py": {"time.time"},
+    "runtime/sarameya/service/monitor/recent_events.py": {"time.time"},
+    "runtime/sarameya/service/monitor/worker_reports.py": {"time.time"},
     "runtime/sarameya/telemetry/otel_metrics.py": {"time.time"},
     # Dates links, Delta's commits and dead letters.
     "handlers/sarameya_handlers/spark/lander.py": {"time.time_ns"},

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from sarameya import Config, __version__
-from sarameya.service.app_file import load_app
+from sarameya.service.app.app_file import load_app
 from sarameya_handlers import SparkSink
 from tests.distributions import installed_tree
 from tests.docs.pages import PAGES, blocks

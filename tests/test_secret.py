@@ -12,7 +12,7 @@ import pytest
 from sarameya import Config, ConfigError, Secret
 from sarameya.option_kinds import secret
 from sarameya.secret import looks_secret, masked, masked_text
-from sarameya.service.app_file import AppFileError, load_app
+from sarameya.service.app.app_file import AppFileError, load_app
 
 CANARY = "kAnarienv0gel"
 

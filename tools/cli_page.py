@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sarameya.service.cli import whole_parser
-from sarameya.service.cli_page import page
+from sarameya.service.cli.program import whole_parser
+from sarameya.service.cli.reference_page import page
 
 COMMAND = "make cli"
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from sarameya.service import cli_page
-from sarameya.service.cli import whole_parser
+from sarameya.service.cli import reference_page as cli_page
+from sarameya.service.cli.program import whole_parser
 from tests.docs.pages import page
-from tests.service.test_help import parsers
+from tests.service.cli.test_help import parsers
 from tools.cli_page import COMMAND
 
 PAGE = page("cli")

@@ -20,8 +20,8 @@ from trio.testing import MockClock
 
 import sarameya
 from sarameya import Config, ConsumerGroup
-from sarameya.service.app_file import App, ServiceSection, load_app
-from sarameya.service.commands import _OURS
+from sarameya.service.app.app_file import App, ServiceSection, load_app
+from sarameya.service.cli.commands import _OURS
 from sarameya.testing import run_inline, virtual_wall_clock
 from sarameya_handlers import SparkSink
 from tests.docs import sarama

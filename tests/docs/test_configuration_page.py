@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from sarameya import Config, TopicConfig
-from sarameya.service import options_page
-from sarameya.service.app_file import ServiceSection
+from sarameya.service.app.app_file import ServiceSection
+from sarameya.service.cli import options_page
 from tests.docs.pages import blocks, page
 
 ROOT = Path(__file__).parents[2]

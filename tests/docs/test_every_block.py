@@ -16,10 +16,10 @@ from itertools import count
 import pytest
 
 from bench.__main__ import argument_parser, load_benches
-from sarameya.service.cli import build_parser
+from sarameya.service.cli.program import build_parser
 from tests.docs.claims import CLAIMS, Claims
 from tests.docs.pages import INDENTED, PAGES, ROOT, Block, code, inline
-from tests.service.test_help import parsers
+from tests.service.cli.test_help import parsers
 
 COMMANDS = "tests/docs/test_every_block.py::test_command_is_one"
 

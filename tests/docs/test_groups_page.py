@@ -10,9 +10,9 @@ import pytest
 
 from sarameya.protocol.cluster.described_groups import DescribedMember, ListedGroup
 from sarameya.protocol.cluster.metadata import Broker
-from sarameya.service.groups import asking
-from sarameya.service.groups.answers import reset
-from sarameya.service.groups.reset import Kind, Logs, Target, plan
+from sarameya.service.groups import operations as asking
+from sarameya.service.groups.reset import LogBounds, ResetKind, ResetTarget, plan
+from sarameya.service.groups.results import reset
 from sarameya.service.groups.tables import listing_text, report_text
 from tests.docs.pages import blocks, page
 from tests.service.groups.kit import commits, group, offsets, report_of, tp
@@ -39,8 +39,8 @@ def test_report_is_what_is_printed() -> None:
 
 
 async def test_reset_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = Target(Kind.SHIFT, -1100)
-    logs = Logs(offsets({"orders-0": 0, "orders-1": 0}), offsets({"orders-0": 1250, "orders-1": 1000}))
+    target = ResetTarget(ResetKind.SHIFT, -1100)
+    logs = LogBounds(offsets({"orders-0": 0, "orders-1": 0}), offsets({"orders-0": 1250, "orders-1": 1000}))
     moves = plan(target, [tp("orders-0"), tp("orders-1")], commits({"orders-0": 1250, "orders-1": 1000}), logs)
 
     async def planned(*_: Any) -> asking.ResetPlan:

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 import sarameya
 from sarameya import Config, ConfigError, ConsumerGroup, ConsumerGroupHandler, Session
-from sarameya.service.handlers import build_handler, default_options
+from sarameya.service.app.handler_factory import build_handler, default_options
 from sarameya.testing import ClaimFeed, run_inline, virtual_wall_clock
 from tests.docs.pages import blocks, page
 from tests.group.kit import orders

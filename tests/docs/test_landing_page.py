@@ -11,7 +11,7 @@ import pyspark
 import pytest
 
 from sarameya import CommittedOffset, Config
-from sarameya.service.app_file import SERVICE_KEYS
+from sarameya.service.app.app_file import SERVICE_KEYS
 from sarameya_handlers.landing.errors import ChainError, ForgottenChainError
 from sarameya_handlers.landing.links import Link, Origin
 from sarameya_handlers.landing.starting import Begin, Log, begin

@@ -16,10 +16,14 @@ from sarameya import observe
 from sarameya.model import Generation, TopicPartition
 from sarameya.observe.events import Event
 from sarameya.observe.log import _LEVELS
-from sarameya.service import failures, signals, troubles, unfinished
-from sarameya.service.app_file import SERVICE_KEYS
-from sarameya.service.log_lines import RESERVED, LogFormat
-from sarameya.service.web import connections, health
+from sarameya.service.app.app_file import SERVICE_KEYS
+from sarameya.service.monitor import health
+from sarameya.service.output import error_report as failures
+from sarameya.service.output.log_format import RESERVED, LogFormat
+from sarameya.service.process import problem_log as troubles
+from sarameya.service.process import shutdown_check as unfinished
+from sarameya.service.process import signals
+from sarameya.service.web import connections
 from sarameya.telemetry import export_log as exporting
 from sarameya_handlers.landing import starting
 from sarameya_handlers.spark.engines import jvm_launch, keeping, start_failures

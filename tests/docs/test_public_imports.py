@@ -54,7 +54,7 @@ def test_imports_are_found() -> None:
     "program",
     [
         "from sarameya.service import signals",
-        "from sarameya.service.failures import leaves",
+        "from sarameya.service.output.error_report import leaves",
         "import sarameya.group.member",
         "def f():\n    from sarameya_handlers.landing.links import ChainKey",
     ],

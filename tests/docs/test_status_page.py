@@ -10,13 +10,13 @@ import yaml
 from prometheus_client import Metric
 
 from sarameya import ConsumerGroup
-from sarameya.service.app_file import SERVICE_KEYS, ServiceSection
-from sarameya.service.otel import PATIENCE
-from sarameya.service.web.app import make_app
-from sarameya.service.web.board import Board
-from sarameya.service.web.exposed import Exposed
-from sarameya.service.web.names import Names
-from sarameya.service.web.roster import Roster
+from sarameya.service.app.app_file import SERVICE_KEYS, ServiceSection
+from sarameya.service.monitor.local_members import LocalMembers
+from sarameya.service.monitor.otel import PATIENCE
+from sarameya.service.web.host_check import AllowedHosts
+from sarameya.service.web.metrics import MetricsCollector
+from sarameya.service.web.routes import make_routes
+from sarameya.service.web.status_board import StatusBoard
 from sarameya.status import Activity
 from sarameya.telemetry.otel_metrics import INTERVAL, export_metrics
 from sarameya.telemetry.otel_tracing import MOST_LINKS, context_of
@@ -36,7 +36,7 @@ def row(metric: Metric) -> str:
 
 
 def ours() -> list[Metric]:
-    return list(Exposed(Board("g", Roster([]), stall_after=1.0, why_stopping=lambda: "")).own())
+    return list(MetricsCollector(StatusBoard("g", LocalMembers([]), stall_after=1.0, why_stopping=lambda: "")).own())
 
 
 async def test_every_metric_has_the_row_that_its_collector_would_write() -> None:
@@ -65,8 +65,8 @@ async def test_alerts_ask_what_can_be_asked_of_their_metrics() -> None:
 
 
 def test_every_path_is_there_and_no_other() -> None:
-    board = Board("g", Roster([]), stall_after=1.0, why_stopping=lambda: "")
-    routes = {route.path for route in make_app(board, Names()).routes}  # type: ignore[attr-defined]
+    board = StatusBoard("g", LocalMembers([]), stall_after=1.0, why_stopping=lambda: "")
+    routes = {route.path for route in make_routes(board, AllowedHosts()).routes}  # type: ignore[attr-defined]
     served = {path for path in routes if not path.endswith((".js", ".css"))}
     assert set(re.findall(r"^\| `(/[\w.]*)` \|", PAGE, re.MULTILINE)) == served
 
@@ -87,7 +87,7 @@ def test_names_are_let_in_by_this() -> None:
     [hosts] = [said.pop("http_hosts")]
     assert said == {}
     assert SERVICE_KEYS["http_hosts"]
-    names = Names(named=hosts)
+    names = AllowedHosts(named=hosts)
     assert [names.let_in(host) for host in ("orders.example.com", "a.prod.svc.cluster.local", "example.com")] == [
         True,
         True,

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from sarameya.service.app_file import SERVICE_KEYS, App, load_app
-from sarameya.service.cli import build_parser
-from sarameya.service.environment import variables
-from sarameya.service.failures import ExitCode
+from sarameya.service.app.app_file import SERVICE_KEYS, App, load_app
+from sarameya.service.app.environment import variables
+from sarameya.service.cli.program import build_parser
+from sarameya.service.output.error_report import ExitCode
 from sarameya_handlers import SparkSink
 
 ROOT = Path(__file__).parents[2]

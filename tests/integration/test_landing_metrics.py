@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sarameya import Config, ConsumerGroup
 from sarameya.embedded import EmbeddedCluster
-from sarameya.service.web.board import Board
-from sarameya.service.web.roster import Roster
-from sarameya.service.web.server import serving
+from sarameya.service.monitor.local_members import LocalMembers
+from sarameya.service.web.server import serve_pages
+from sarameya.service.web.status_board import StatusBoard
 from sarameya_handlers import ParquetTable, SparkSink
 from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
 from sarameya_handlers.landing.links import ChainKey
@@ -84,14 +84,14 @@ async def test_landings_on_the_page_and_in_the_metrics_are_the_table_s(
         spark=spark,
     )
     config = Config(offset_initial="oldest", autocommit_interval=0.1, session_timeout=60.0)
-    roster = Roster([1])
-    board = Board("landing", roster, stall_after=300.0, why_stopping=lambda: "")
+    roster = LocalMembers([1])
+    board = StatusBoard("landing", roster, stall_after=300.0, why_stopping=lambda: "")
     async with EmbeddedCluster(topics={"orders": 2}) as cluster, sink:
         with trio.fail_after(DEADLINE):
             began = trio.current_time()
             async with (
                 ConsumerGroup(cluster.bootstrap_servers, "landing", config, observers=[roster.recent(1)]) as group,
-                serving(board, "127.0.0.1:0") as url,
+                serve_pages(board, "127.0.0.1:0") as url,
                 trio.open_nursery() as nursery,
             ):
                 roster.begins(1, group)
@@ -121,7 +121,7 @@ async def test_landings_on_the_page_and_in_the_metrics_are_the_table_s(
                 group.close_nowait()
             took = trio.current_time() - began
 
-            async with serving(board, "127.0.0.1:0") as url:
+            async with serve_pages(board, "127.0.0.1:0") as url:
                 metrics = Metrics(url)
                 assert await metrics.of("partition_landed_offset") == {}, "it has no partitions any more"
                 links = [

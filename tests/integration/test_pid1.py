@@ -15,7 +15,7 @@ import trio
 from sarameya.embedded import EmbeddedCluster
 from tests.integration.processes import on_terminal
 from tests.integration.test_run_command import DEADLINE, SARAMEYA, Running, app_file, committed
-from tests.service.test_main import SLOW_IMPORT
+from tests.service.cli.test_entry_point import SLOW_IMPORT
 
 pytestmark = pytest.mark.integration
 

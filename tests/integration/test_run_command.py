@@ -370,13 +370,13 @@ async def test_worker_that_is_blocked_is_told_by_its_supervisor(tmp_path: Path) 
         async with sarameya(tmp_path, "run", app, "--workers", "2", deadline=60) as running:
             await running.until(lambda r: len(cluster.describe_group("g").members) == 2)
             cluster.produce("orders", 0, b"value")
-            await running.until(lambda r: "has not told of itself" in r.stderr)
+            await running.until(lambda r: "has not reported" in r.stderr)
             running.process.terminate()
             await running.until(lambda r: "SIGTERM: stopping" in r.stderr)
             running.process.terminate()  # the second one kills the worker, which hears nothing
             assert await running.process.wait() == 143
-    (line,) = [line for line in running.log if "has not told of itself" in line["message"]]
-    assert re.fullmatch(r"not ready: worker [12]: it has not told of itself for \d+ s", line["message"])
+    (line,) = [line for line in running.log if "has not reported" in line["message"]]
+    assert re.fullmatch(r"not ready: worker [12]: it has not reported for \d+ s", line["message"])
     assert line["level"] == "WARNING"
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from sarameya import ConfigError, Consumer, ConsumerGroup, Producer
 from sarameya.net.bootstrap import parse_bootstrap
-from sarameya.service.cluster_arguments import server_list
-from sarameya.service.environment import variables
+from sarameya.service.app.cluster_arguments import server_list
+from sarameya.service.app.environment import variables
 
 TWO = [("a", 9092), ("b", 9093)]
 

@@ -32,7 +32,7 @@ from sarameya import (
     TopicPartition,
 )
 from sarameya.meters import Meters, TopicMeters
-from sarameya.service.otel import identity
+from sarameya.service.monitor.otel import identity
 from sarameya.status import GroupStatus
 from sarameya.telemetry.otel_metrics import export_metrics, metrics_data, resource_of
 from sarameya.telemetry.otel_tracing import MOST_LINKS, Tracing, context_of

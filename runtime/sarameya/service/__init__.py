@@ -1,16 +1,13 @@
-"""What `sarameya` on the command line is: app files, the environment, the runner, signals, workers, the broker command.
+"""The service and its command line: app files, the process that runs members, the status page, and all commands.
 
-Knows no handler by name: handlers come by entry point (`handlers.py`), and so do other people's
-subcommands (`commands.py`). The names below are for those: how they ask for a cluster, and print what they have found,
-as our own do; how they run an app that they have made of their arguments, and show how far work has come.
+No handler is known here by name: handlers come by entry point (`app/handler_factory.py`), and so do other packages'
+commands (`cli/commands.py`). The names exported here are for those: they ask for a cluster, print results, run an app
+made of arguments, and show progress as the built-in commands do.
 """
 
-from sarameya.service.answering import log_asking, print_out, show
-from sarameya.service.app_file import App, HandlerSection, Loaded, ServiceSection
-from sarameya.service.app_toml import as_app_file
-from sarameya.service.argument_app import argument, load_arguments
-from sarameya.service.catching_up import watch_group
-from sarameya.service.cluster_arguments import (
+from sarameya.service.app.app_file import App, HandlerSection, Loaded, ServiceSection
+from sarameya.service.app.argument_app import argument, load_arguments
+from sarameya.service.app.cluster_arguments import (
     Cluster,
     add_client_arguments,
     add_cluster_arguments,
@@ -19,15 +16,17 @@ from sarameya.service.cluster_arguments import (
     name_and_value,
     names_cluster,
 )
-from sarameya.service.environment import Variable
-from sarameya.service.epilogs import epilog
-from sarameya.service.groups.tables import printable, table
-from sarameya.service.groups.words import counted, listed
-from sarameya.service.layers import Layers
-from sarameya.service.progress import Display, QuietSteps, Steps, display, steps
-from sarameya.service.running import add_run_arguments, make_handler, run_app
-from sarameya.service.signals import Stop
-from sarameya.service.signals import run as run_program
+from sarameya.service.app.environment import Variable
+from sarameya.service.app.layers import Layers
+from sarameya.service.app.toml_writer import as_app_file
+from sarameya.service.output.command_result import log_asking, print_out, show
+from sarameya.service.output.help_epilog import epilog
+from sarameya.service.output.progress_display import Display, QuietSteps, Steps, display, steps
+from sarameya.service.output.text import counted, listed, printable, table
+from sarameya.service.process.app_runner import add_run_arguments, make_handler, run_app
+from sarameya.service.process.group_watch import watch_group
+from sarameya.service.process.signals import Stop
+from sarameya.service.process.signals import run as run_program
 
 __all__ = [
     "App",

@@ -1,4 +1,4 @@
-"""`python -m sarameya.service`: the command line where the `sarameya` script is not on the path (and for workers)."""
+"""`python -m sarameya.service`: the command line where the `sarameya` script is not on the path, and for workers."""
 
 from sarameya.service.cli import main
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sarameya.service.app_file import load_app
+from sarameya.service.app.app_file import load_app
 from sarameya.service.cli import main
 from sarameya_handlers.spark import land_command
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from sarameya.service.dashboard import command
-from sarameya.service.signals import Stop
+from sarameya.service.process.signals import Stop
 
 
 async def test_address_is_told_once(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
@@ -24,6 +24,6 @@ async def test_address_is_told_once(capsys: pytest.CaptureFixture[str], caplog: 
             while not out:
                 await trio.lowlevel.checkpoint()
                 out = capsys.readouterr().out
-            stop.ask("the test")
+            stop.request("the test")
     assert out.startswith("sarameya dashboard: http://127.0.0.1:")
     assert [record.message for record in caplog.records if "http://" in record.message] == []

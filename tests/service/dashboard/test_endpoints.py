@@ -12,9 +12,9 @@ import trio
 import trio.testing
 
 from sarameya.service.dashboard import endpoints
-from sarameya.service.dashboard.endpoints import Endpoints, ask_all
-from tests.service.dashboard.test_merging import group, member
-from tests.service.dashboard.test_reading import told
+from sarameya.service.dashboard.endpoints import MemberEndpoints, fetch_documents
+from tests.service.dashboard.test_endpoint_document import told
+from tests.service.dashboard.test_group_document import group, member
 
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
@@ -47,7 +47,7 @@ def answering(text: bytes) -> Serve:
 
 
 async def asked(url: str) -> object:
-    (found,) = (await ask_all([url], "g")).values()
+    (found,) = (await fetch_documents([url], "g")).values()
     return found
 
 
@@ -63,7 +63,7 @@ async def test_document_is_asked_for_where_it_is_and_by_its_host() -> None:
         await stream.send_all(ok(json.dumps(told()).encode()))
 
     async with served(serve) as url:
-        assert await ask_all([f"{url}/a/", f"{url}/a/"], "g") == {f"{url.removeprefix('http://')}/a": told()}
+        assert await fetch_documents([f"{url}/a/", f"{url}/a/"], "g") == {f"{url.removeprefix('http://')}/a": told()}
         assert requests[0].startswith(b"GET /a/status.json HTTP/1.1\r\nHost: " + url.removeprefix("http://").encode())
 
 
@@ -72,10 +72,10 @@ async def test_document_is_asked_for_where_it_is_and_by_its_host() -> None:
     [
         (b"HTTP/1.1 404 Not Found\r\n\r\n", "its endpoint answers 404 Not Found"),
         (b"HTTP/1.1 799 <b>\r\n\r\n", "its endpoint answers 799"),
-        (b"SSH-2.0-OpenSSH\r\n", "what its endpoint answers is no HTTP"),
-        (b"", "what its endpoint answers is no HTTP"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "what its endpoint answers is no HTTP"),
-        (ok(b"<html>"), "what its endpoint answers is no JSON"),
+        (b"SSH-2.0-OpenSSH\r\n", "the endpoint's answer is no HTTP"),
+        (b"", "the endpoint's answer is no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "the endpoint's answer is no HTTP"),
+        (ok(b"<html>"), "the endpoint's answer is no JSON"),
     ],
 )
 async def test_odd_answer_is_a_reason(text: bytes, why: str) -> None:
@@ -157,7 +157,7 @@ async def test_few_are_asked_at_a_time_and_all_of_them_for_so_long(monkeypatch: 
         now -= 1
 
     async with served(silent) as url:
-        found = await ask_all([f"{url}/{number}" for number in range(40)], "g")
+        found = await fetch_documents([f"{url}/{number}" for number in range(40)], "g")
     assert most == 16
     assert list(found.values()) == ["no status: not asked within 2 s"] * 40
 
@@ -165,9 +165,9 @@ async def test_few_are_asked_at_a_time_and_all_of_them_for_so_long(monkeypatch: 
 def test_port_is_asked_at_addresses_alone() -> None:
     hosts = ["10.0.0.1", "::1", "10.0.0.1", "evil.example", "169.254.169.254", "a@b/c?", "0.0.0.0", "::ffff:a9fe:a9fe"]
     known = group(*(member(f"m{number}", host) for number, host in enumerate(hosts)))
-    urls, refused = Endpoints(("http://a:1", "http://10.0.0.1:8080"), 8080).of(known)
+    urls, refused = MemberEndpoints(("http://a:1", "http://10.0.0.1:8080"), 8080).of(known)
     assert urls == ["http://a:1", "http://10.0.0.1:8080", "http://[::1]:8080"]
-    odd, no_address = "its address is of a kind that no member has", "what Kafka tells of its host is no address"
+    odd, no_address = "its address is of a kind that no member has", "its host, as Kafka reports it, is no address"
     assert refused == {
         "evil.example:8080": f"no status: {no_address}, and is not asked",
         "169.254.169.254:8080": f"no status: {odd}, and is not asked",
@@ -175,4 +175,4 @@ def test_port_is_asked_at_addresses_alone() -> None:
         "0.0.0.0:8080": f"no status: {odd}, and is not asked",
         "::ffff:a9fe:a9fe:8080": f"no status: {odd}, and is not asked",
     }
-    assert Endpoints(("http://a:1",)).of(known) == (["http://a:1"], {})
+    assert MemberEndpoints(("http://a:1",)).of(known) == (["http://a:1"], {})

@@ -15,13 +15,13 @@ from sarameya import Config
 from sarameya import TopicPartition as TP
 from sarameya.errors import AuthenticationError, ConnectError
 from sarameya.protocol.cluster.described_groups import DescribedGroup
-from sarameya.service.cluster_arguments import Cluster
+from sarameya.service.app.cluster_arguments import Cluster
 from sarameya.service.dashboard import group_board
-from sarameya.service.dashboard.endpoints import Endpoints
+from sarameya.service.dashboard.endpoint_document import Document
+from sarameya.service.dashboard.endpoints import MemberEndpoints
 from sarameya.service.dashboard.group_board import GroupBoard
-from sarameya.service.dashboard.reading import Document
 from tests.group.kit import deadline
-from tests.service.dashboard.test_merging import group, member, row, service
+from tests.service.dashboard.test_group_document import group, member, row, service
 
 HERE = TP("orders", 0)
 
@@ -64,7 +64,7 @@ class Kafka:
         return Found({HERE: self.end})
 
 
-class Member:
+class FakeMember:
     """Its service, which answers after so many seconds."""
 
     def __init__(self) -> None:
@@ -85,23 +85,23 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Member:
-    made = Member()
-    monkeypatch.setattr(group_board, "ask_all", made)
+def told(monkeypatch: pytest.MonkeyPatch) -> FakeMember:
+    made = FakeMember()
+    monkeypatch.setattr(group_board, "fetch_documents", made)
     return made
 
 
 def board() -> GroupBoard:
-    return GroupBoard("g", Cluster(("localhost:1",), Config()), Endpoints(("http://h:1",)), trio.current_time)
+    return GroupBoard("g", Cluster(("localhost:1",), Config()), MemberEndpoints(("http://h:1",)), trio.current_time)
 
 
 def said(by: GroupBoard) -> Document:
-    document: Document = json.loads(by.told()[0])
+    document: Document = json.loads(by.render()[0])
     return document
 
 
 async def test_kafka_that_freezes_is_told_while_members_are_asked_on(
-    autojump_clock: MockClock, kafka: Kafka, told: Member
+    autojump_clock: MockClock, kafka: Kafka, told: FakeMember
 ) -> None:
     async with deadline() as nursery:
         here = board()
@@ -115,7 +115,7 @@ async def test_kafka_that_freezes_is_told_while_members_are_asked_on(
         await trio.sleep(13)
         document = said(here)
         (reason,) = document["reasons"]
-        assert reason in [f"Kafka does not answer, and what is told of it is {n} s old" for n in (19, 20, 21)]
+        assert reason in [f"Kafka does not answer; its part of the page is {n} s old" for n in (19, 20, 21)]
         assert document["partitions"][0]["position"] == told.position > before + 5
         assert document["age"] <= 2
         kafka.answers.set()
@@ -124,7 +124,7 @@ async def test_kafka_that_freezes_is_told_while_members_are_asked_on(
 
 
 async def test_kafka_that_cannot_be_reached_is_told_with_why(
-    autojump_clock: MockClock, kafka: Kafka, told: Member
+    autojump_clock: MockClock, kafka: Kafka, told: FakeMember
 ) -> None:
     kafka.error = ConnectError("no broker is there")
     async with deadline() as nursery:
@@ -139,7 +139,7 @@ async def test_kafka_that_cannot_be_reached_is_told_with_why(
 
 
 async def test_member_that_takes_long_holds_kafka_s_half_back_no_longer_and_the_age_is_told(
-    autojump_clock: MockClock, kafka: Kafka, told: Member
+    autojump_clock: MockClock, kafka: Kafka, told: FakeMember
 ) -> None:
     async with deadline() as nursery:
         here = board()
@@ -148,13 +148,13 @@ async def test_member_that_takes_long_holds_kafka_s_half_back_no_longer_and_the_
         told.after = 15.0
         ages = []
         for _ in range(6):
-            assert await here.next_look()
+            assert await here.wait_for_update()
             ages.append(said(here)["age"])
         assert max(ages) > 8
         assert max(later - earlier for earlier, later in itertools.pairwise(ages)) <= group_board.INTERVAL
 
 
-async def test_what_is_refused_for_good_ends_it(autojump_clock: MockClock, kafka: Kafka, told: Member) -> None:
+async def test_what_is_refused_for_good_ends_it(autojump_clock: MockClock, kafka: Kafka, told: FakeMember) -> None:
     kafka.error = AuthenticationError("h:1", "no")
     with trio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
         await board().run()
@@ -168,7 +168,7 @@ async def test_health_says_what_the_document_says(
         paused = {"explained": ["orders-0: paused for 4 s"]}
         return {"h:1": service("m1", row(0), **paused), "h:2": service("m2", row(0))}
 
-    monkeypatch.setattr(group_board, "ask_all", two_members)
+    monkeypatch.setattr(group_board, "fetch_documents", two_members)
     async with deadline() as nursery:
         here = board()
         nursery.start_soon(here.run)
@@ -179,7 +179,7 @@ async def test_health_says_what_the_document_says(
 
 
 async def test_kafka_that_is_away_is_logged_once_each_way(
-    autojump_clock: MockClock, kafka: Kafka, told: Member, caplog: pytest.LogCaptureFixture
+    autojump_clock: MockClock, kafka: Kafka, told: FakeMember, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "sarameya")
     kafka.error = ConnectError("no broker is there")

@@ -41,22 +41,22 @@ def test_range_over_several_topics_is_said_to_be_uneven() -> None:
     rest = {"t1": (4, 5, 6), "t2": (4, 5, 6)}
     members = [member("a", both, "t1", "t2"), member("b", rest, "t1", "t2")]
     assert advice(report_of(group(*members))) == [
-        "14 partitions, 2 members: dealt unevenly, 6 to 8 each; range deals each topic by itself, other assignors deal "
-        "all of them together"
+        "14 partitions, 2 members: assigned unevenly, 6 to 8 each; range deals each topic by itself, "
+        "other assignors assign all of them together"
     ]
 
 
 def test_uneven_share_of_another_assignor_is_said_without_a_cause() -> None:
     members = [member("a", {"orders": (0, 1, 2)}), member("b", {"orders": (3,)})]
     assert advice(report_of(group(*members, assignor="mine"))) == [
-        "4 partitions, 2 members: dealt unevenly, 1 to 3 each"
+        "4 partitions, 2 members: assigned unevenly, 1 to 3 each"
     ]
 
 
 def test_members_that_go_idle_by_an_uneven_deal_are_counted() -> None:
     members = [member("a", {"t1": (0,), "t2": (0,)}), member("b", {}), member("c", {})]
     (line,) = advice(report_of(group(*members)))
-    assert line.startswith("2 partitions, 3 members: dealt unevenly, 0 to 2 each, 2 idle; ")
+    assert line.startswith("2 partitions, 3 members: assigned unevenly, 0 to 2 each, 2 idle; ")
 
 
 def test_partitions_that_nobody_has_got_yet_are_named() -> None:

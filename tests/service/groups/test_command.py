@@ -14,7 +14,7 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.service.cli import main
 from tests.group.kit import committed
 from tests.service.groups.kit import tp
-from tests.service.outcome import called
+from tests.service.kit import called
 
 ORDERS_0 = tp("orders-0")
 
@@ -208,7 +208,7 @@ RESET = ["groups", "offsets", "reset", "g"]
         ),
         (
             [*RESET, "--all-topics", "--to", "fail", *HERE],
-            "argument --to: 'fail' is nowhere to go to (see `sarameya groups offsets reset --help`)",
+            "argument --to: 'fail' is no offset to reset to (see `sarameya groups offsets reset --help`)",
         ),
         (
             [*RESET, "--all-topics", "--to", "by_duration:1h", *HERE],

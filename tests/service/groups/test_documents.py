@@ -12,7 +12,7 @@ from sarameya.errors import ConnectionLostError
 from sarameya.protocol.cluster.described_groups import ListedGroup, Listing
 from sarameya.protocol.cluster.metadata import Broker
 from sarameya.service.groups.documents import deletions_document, listing_document, moves_document, report_document
-from sarameya.service.groups.reset import Move
+from sarameya.service.groups.reset import OffsetMove
 from tests.service.groups.kit import BROKER, group, member, report_of, tp
 
 DOCS = Path(__file__).parents[3] / "docs" / "groups.md"
@@ -114,7 +114,10 @@ def test_report_of_a_group_whose_offsets_partition_is_not_told_says_null() -> No
 
 
 def test_reset_names_each_partition_before_and_after() -> None:
-    moves = [Move(tp("orders-0"), None, 10, 10, 20, "a note"), Move(tp("orders-1"), 3, 0, 0, 5, error="REFUSED (1)")]
+    moves = [
+        OffsetMove(tp("orders-0"), None, 10, 10, 20, "a note"),
+        OffsetMove(tp("orders-1"), 3, 0, 0, 5, error="REFUSED (1)"),
+    ]
     assert moves_document("g", moves, executed=True) == {
         "group": "g",
         "executed": True,
@@ -148,7 +151,7 @@ def test_reset_names_each_partition_before_and_after() -> None:
 
 
 def test_deletion_names_each_commit() -> None:
-    assert deletions_document("g", [Move(tp("orders-0"), 7, None)], executed=False) == {
+    assert deletions_document("g", [OffsetMove(tp("orders-0"), 7, None)], executed=False) == {
         "group": "g",
         "executed": False,
         "partitions": [{"topic": "orders", "partition": 0, "committed_offset": 7, "error": None}],
@@ -161,8 +164,8 @@ def test_every_field_stands_in_the_documentation() -> None:
     documents = [
         listing_document(Listing((ListedGroup("g", "", BROKER, None, None),), ((BROKER, ConnectionLostError("")),))),
         report_document(report),
-        moves_document("g", [Move(tp("orders-0"), 1, 0)], executed=False),
-        deletions_document("g", [Move(tp("orders-0"), 1, None)], executed=False),
+        moves_document("g", [OffsetMove(tp("orders-0"), 1, 0)], executed=False),
+        deletions_document("g", [OffsetMove(tp("orders-0"), 1, None)], executed=False),
     ]
     assert {name for document in documents for name in names(document)} - told == set()
 

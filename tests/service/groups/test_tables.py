@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from sarameya.protocol.cluster.described_groups import ListedGroup
-from sarameya.service.groups.reset import Move
+from sarameya.service.groups.reset import OffsetMove
 from sarameya.service.groups.tables import (
     assignment_text,
     deletions_text,
@@ -81,7 +81,7 @@ def test_report_has_the_group_its_partitions_its_members_and_what_to_know() -> N
             "c-id    -         c       /c             0  -",
             "",
             "old-0: the log's end is not known: no such partition",
-            "3 partitions, 3 members: dealt unevenly, 0 to 2 each, 1 idle; range deals each topic by itself, other "
+            "3 partitions, 3 members: assigned unevenly, 0 to 2 each, 1 idle; range deals each topic by itself, other "
             "assignors deal all of them together",
         ]
     )
@@ -110,10 +110,10 @@ def test_group_that_never_had_anything_is_its_head_alone() -> None:
 
 
 MOVES = [
-    Move(tp("orders-0"), 15, 10, 10, 20, ""),
-    Move(tp("orders-1"), None, 0, 0, 0, "no message from then on: the end of the log"),
-    Move(tp("old-0"), 3, None, note="left as it is: gone"),
-    Move(tp("orders-2"), 1, None, 0, 5, error="TOPIC_AUTHORIZATION_FAILED (29)"),
+    OffsetMove(tp("orders-0"), 15, 10, 10, 20, ""),
+    OffsetMove(tp("orders-1"), None, 0, 0, 0, "no message from then on: the end of the log"),
+    OffsetMove(tp("old-0"), 3, None, note="left as it is: gone"),
+    OffsetMove(tp("orders-2"), 1, None, 0, 5, error="TOPIC_AUTHORIZATION_FAILED (29)"),
 ]
 
 

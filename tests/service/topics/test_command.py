@@ -7,7 +7,7 @@ import pytest
 from sarameya.embedded import EmbeddedCluster
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
-from tests.service.outcome import Outcome, called
+from tests.service.kit import Outcome, called
 
 
 async def topics(
@@ -171,7 +171,7 @@ async def test_settings_that_may_not_be_seen_are_told_and_all_else_is_shown(caps
         assert outcome.code == 0
         assert "settings  " not in outcome.out
         assert outcome.out.splitlines()[-1] == (
-            "what is set for it is not known: topic 'orders': TOPIC_AUTHORIZATION_FAILED (29); it needs the ACL "
+            "its settings are unknown: topic 'orders': TOPIC_AUTHORIZATION_FAILED (29); it needs the ACL "
             "DESCRIBE_CONFIGS on the topic"
         )
 

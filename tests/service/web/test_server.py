@@ -21,27 +21,27 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from trio.testing import MockClock
 
 from sarameya.errors import ConfigError
-from sarameya.service.app_file import App, HandlerSection, ServiceSection
-from sarameya.service.listening import ListenError
-from sarameya.service.signals import Stop
-from sarameya.service.web.app import MOST_FOLLOWING, _Feed
-from sarameya.service.web.board import Board
+from sarameya.service.app.app_file import App, HandlerSection, ServiceSection
+from sarameya.service.monitor.members import WorkerStatus
+from sarameya.service.process.signals import Stop
+from sarameya.service.process.status_pages import open_pages
 from sarameya.service.web.connections import _Accepting
-from sarameya.service.web.members import Heard
-from sarameya.service.web.opening import open_pages
-from sarameya.service.web.server import serving
+from sarameya.service.web.listen_error import ListenError
+from sarameya.service.web.routes import MOST_FOLLOWING, _Feed
+from sarameya.service.web.server import serve_pages
+from sarameya.service.web.status_board import StatusBoard
 from sarameya.status import Activity
-from tests.service.web.made import ORDERS_1, heard, partition
+from tests.service.monitor.kit import ORDERS_1, heard, partition
 
 READ = heard(partition(), partition(Activity.PAUSED, of=ORDERS_1, seconds=4.0))
 HUNG = heard(partition(Activity.IN_HANDLER, seconds=99.0))
 
 
 @attrs.define
-class Members:
-    now: list[Heard] = attrs.field(factory=lambda: [READ])
+class FakeMemberSource:
+    now: list[WorkerStatus] = attrs.field(factory=lambda: [READ])
 
-    def heard(self) -> Sequence[Heard]:
+    def statuses(self) -> Sequence[WorkerStatus]:
         return self.now
 
 
@@ -56,7 +56,7 @@ class Answer:
 class Site:
     """A board at work, at a port."""
 
-    members: Members
+    members: FakeMemberSource
     port: int
     why_stopping: str = ""
 
@@ -83,10 +83,10 @@ def answered(data: bytes) -> Answer:
 
 @asynccontextmanager
 async def site(bind: str = "127.0.0.1:0", names: Sequence[str] = ()) -> AsyncIterator[Site]:
-    made = Site(Members(), 0)
-    board = Board("g", made.members, stall_after=0.2, why_stopping=lambda: made.why_stopping)
+    made = Site(FakeMemberSource(), 0)
+    board = StatusBoard("g", made.members, stall_after=0.2, why_stopping=lambda: made.why_stopping)
     with trio.fail_after(20):
-        async with serving(board, bind, names) as url:
+        async with serve_pages(board, bind, names) as url:
             made.port = int(url.rpartition(":")[2])
             yield made
 
@@ -203,7 +203,7 @@ async def test_metrics_of_a_silent_worker_are_no_more_than_how_long_it_has_been_
     """What it told of may not be true any more, and its partitions another worker's."""
     async with site() as here:
         silent, taken_over = heard(partition(), age=11.0), heard(partition(), worker=2, age=1.5)
-        begun, ended = Heard(worker=3, age=4.0), Heard(worker=4, failure="was killed by SIGKILL")
+        begun, ended = WorkerStatus(worker=3, age=4.0), WorkerStatus(worker=4, failure="was killed by SIGKILL")
         here.members.now = [silent, taken_over, begun, ended]
         families = [*parse((await here.ask("/metrics")).body)]
         of_worker: dict[str, set[str]] = {}
@@ -230,7 +230,7 @@ async def test_ready_and_alive_are_lines_and_codes() -> None:
         assert (await here.ask("/healthz")).body == "alive\n"
         here.members.now = [attrs.evolve(READ, age=11.0)]
         found = await here.ask("/healthz")
-        assert (found.status, found.body) == (503, "not alive\nworker 1 has not told of itself for 11 s\n")
+        assert (found.status, found.body) == (503, "not alive\nworker 1 has not reported for 11 s\n")
         here.why_stopping = "SIGTERM"
         assert (await here.ask("/readyz")).body.startswith("not ready\nstopping: SIGTERM\n")
 
@@ -310,9 +310,9 @@ async def test_without_the_extra_the_remedy_is_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "sarameya.service.web.server")
     monkeypatch.setitem(sys.modules, "hypercorn.config", None)
     with pytest.raises(ConfigError, match=r"service\.http.* pip install .*hypercorn"):
-        async with open_pages(app, Members(), Stop()):
+        async with open_pages(app, FakeMemberSource(), Stop()):
             pytest.fail("it was served")
-    async with open_pages(attrs.evolve(app, service=ServiceSection()), Members(), Stop()) as url:
+    async with open_pages(attrs.evolve(app, service=ServiceSection()), FakeMemberSource(), Stop()) as url:
         assert url is None
 
 
@@ -337,7 +337,7 @@ async def test_client_that_takes_nothing_does_not_hold_the_end_up(monkeypatch: p
     monkeypatch.setattr("sarameya.service.web.server._STALLED", 1.0)
     with trio.fail_after(15):
         async with site() as served:
-            monkeypatch.setattr("sarameya.service.web.app._Feed.__anext__", _much)
+            monkeypatch.setattr("sarameya.service.web.routes._Feed.__anext__", _much)
             stream = await served.send("/events")
             await trio.sleep(1)
         await stream.aclose()
@@ -346,7 +346,7 @@ async def test_client_that_takes_nothing_does_not_hold_the_end_up(monkeypatch: p
 async def test_client_that_reads_too_slowly_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes a little now and then, so that the kernel has no reason to give it up."""
     monkeypatch.setattr("sarameya.service.web.server._STALLED", 1.0)
-    monkeypatch.setattr("sarameya.service.web.app._Feed.__anext__", _much)
+    monkeypatch.setattr("sarameya.service.web.routes._Feed.__anext__", _much)
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
     before = feeds()
     async with site() as served:
@@ -416,11 +416,11 @@ async def test_document_that_cannot_be_made_is_told_once_and_ends_nothing(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
-        def heard(self) -> list[Heard]:
+        def statuses(self) -> list[WorkerStatus]:
             raise KeyError("x")
 
-    board = Board("g", Broken(), stall_after=1.0, why_stopping=lambda: "")
+    board = StatusBoard("g", Broken(), stall_after=1.0, why_stopping=lambda: "")
     with trio.move_on_after(10):
         await board.run()
     (record,) = caplog.records
-    assert record.getMessage() == "what the status page says cannot be made"
+    assert record.getMessage() == "the content of the status page cannot be made"

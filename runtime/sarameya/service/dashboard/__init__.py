@@ -1,6 +1,5 @@
-"""`sarameya dashboard`: a whole group on one page, from Kafka and from its members' own endpoints.
+"""`sarameya dashboard`: a whole group on one page, from Kafka and from the endpoints of its members.
 
-command.py   the command line           group_board.py  looks each two seconds, and has ready what is asked for
-endpoints.py asks members' services     reading.py      what they answer, as documents, or why it is none (pure)
-merging.py   both together, as one document (pure)
+`command` is the command line. `group_board` updates the page every two seconds. `endpoints` requests the documents of
+members' services, and `endpoint_document` checks them (pure). `group_document` merges all into one document (pure).
 """

@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 
 from sarameya.errors import ConfigError
 from sarameya.extras import install_command
-from sarameya.service import signals
-from sarameya.service.app_file import host_name
-from sarameya.service.cluster_arguments import Cluster, add_cluster_arguments, cluster
-from sarameya.service.epilogs import epilog
-from sarameya.service.failures import ExitCode
-from sarameya.service.log_lines import add_log_format_argument, configure_logging
-from sarameya.service.running import listened_argument
-from sarameya.service.signals import Stop
+from sarameya.service.app.app_file import host_name
+from sarameya.service.app.cluster_arguments import Cluster, add_cluster_arguments, cluster
+from sarameya.service.output.error_report import ExitCode
+from sarameya.service.output.help_epilog import epilog
+from sarameya.service.output.log_format import add_log_format_argument, configure_logging
+from sarameya.service.process import signals
+from sarameya.service.process.app_runner import listen_argument
+from sarameya.service.process.signals import Stop
 
 SUMMARY = "show a whole group on one page, from Kafka and from its members' endpoints"
 
@@ -31,17 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="where a member's service is served ([service] http): http://10.0.0.7:8080; may be given again",
+        help="the URL of a member's service ([service] http), as http://10.0.0.7:8080; may be given again",
     )
     parser.add_argument(
         "--member-port",
         type=_port,
         metavar="PORT",
-        help="the same at this port of every address that Kafka says members are at",
+        help="ask every member's address, as Kafka reports it, at this port",
     )
     parser.add_argument(
         "--http",
-        type=listened_argument,
+        type=listen_argument,
         default=_DEFAULT,
         metavar="HOST:PORT",
         help=f"serve the page there ({_DEFAULT})",
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a name by which the page may be asked for, as [service] http_hosts; may be given again",
+        help="a host name that requests may use, as in [service] http_hosts; may be given again",
     )
     parser.epilog = epilog(
         "sarameya dashboard --group orders-landing --bootstrap localhost:9092 --member http://localhost:8080",
@@ -65,7 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal. Raises ListenError, ConfigError, AppFileError, and what Kafka refuses for good."""
+    """Serve until a signal.
+
+    Raises:
+        ListenError: The address cannot be listened at now.
+        ConfigError: An option is wrong.
+        AppFileError: The cluster's arguments have mistakes.
+        SarameyaError: Kafka refuses for good.
+    """
     configure_logging("debug" if args.debug else args.log_level, log_format=args.log_format)
     place = cluster(args)
     group: str | None = args.group or place.group
@@ -76,14 +83,14 @@ def run(args: argparse.Namespace) -> int:
 
 async def _serve(args: argparse.Namespace, group: str, place: Cluster, stop: Stop) -> ExitCode:
     try:
-        from sarameya.service.dashboard.endpoints import Endpoints
+        from sarameya.service.dashboard.endpoints import MemberEndpoints
         from sarameya.service.dashboard.group_board import GroupBoard
-        from sarameya.service.web.server import serving
+        from sarameya.service.web.server import serve_pages
     except ImportError as error:
         remedy = f"needs more packages ({error}): {install_command('service')}"
         raise ConfigError("--http", args.http, remedy) from None
-    board = GroupBoard(group, place, Endpoints(tuple(args.members), args.member_port))
-    async with serving(board, args.http, args.http_hosts, option="--http") as url:
+    board = GroupBoard(group, place, MemberEndpoints(tuple(args.members), args.member_port))
+    async with serve_pages(board, args.http, args.http_hosts, option="--http") as url:
         print(f"sarameya dashboard: {url}", flush=True)
         await stop.wait()
     return ExitCode.OK

@@ -1,8 +1,8 @@
-"""Asks members' services what they say of themselves at `/status.json`, in h11 on trio.
+"""Requests `/status.json` of members' services, with h11 on trio.
 
-Only what the operator has named is asked: the URLs of `--member`, and with `--member-port` that port of the addresses
-that Kafka says members are at. Nothing that answers can send us elsewhere, keep us or fill our memory: redirections are
-not followed, no proxy of the environment's is asked, and time, size and number at a time have bounds.
+Only the operator's endpoints are asked: the URLs of `--member`, and with `--member-port` that port of the addresses at
+which Kafka sees members. No answer can redirect the dashboard, hold it up or fill its memory: redirections are not
+followed, no proxy of the environment is asked, and time, size and number of requests are limited.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ import trio
 
 from sarameya.net.transport import why_not_connected
 from sarameya.protocol.cluster.described_groups import DescribedGroup
-from sarameya.service.dashboard.merging import host_of
-from sarameya.service.dashboard.reading import Document, status_of
+from sarameya.service.dashboard.endpoint_document import Document, parse_document
+from sarameya.service.dashboard.group_document import host_of
 
 _PATIENCE = 3.0
-"""Seconds for one to have answered."""
+"""Seconds for one endpoint to answer."""
 _ROUND = 15.0
-"""Seconds for all of them."""
+"""Seconds for all endpoints."""
 _AT_A_TIME = 16
 _LARGEST = 2**24
-"""Bytes of an answer: what some ten thousand partitions come to."""
+"""Bytes of an answer: the size for some ten thousand partitions."""
 _CHUNK = 65536
 
 
 @attrs.frozen(slots=True)
-class Endpoints:
-    """Where members' services are: at these URLs, and at this port of each member's address."""
+class MemberEndpoints:
+    """Endpoints of members' services: these URLs, and this port of each member's address."""
 
     urls: tuple[str, ...] = ()
     port: int | None = None
 
     def of(self, group: DescribedGroup) -> tuple[list[str], dict[str, str]]:
-        """The URLs, each once, and why other hosts of members are not asked, by these."""
+        """Return the URLs, each once, and the reasons why other hosts of members are not asked."""
         found, refused = list(self.urls), {}
         for host in dict.fromkeys(host_of(member) for member in group.members) if self.port else ():
             if (why := _refusal(host)) is None:
@@ -50,12 +50,15 @@ class Endpoints:
 
 
 def _refusal(host: str) -> str | None:
-    """Brokers tell the addresses that members come from. A name could lead anywhere, and so could a link-local address:
-    a cloud's secrets are at one."""
+    """Return why a host is not asked, or None.
+
+    Brokers report the addresses that members come from. A name could lead anywhere, and so could a link-local address:
+    a cloud's secrets are at one.
+    """
     try:
         address = ip_address(host)
     except ValueError:
-        return "what Kafka tells of its host is no address"
+        return "its host, as Kafka reports it, is no address"
     if getattr(address, "ipv4_mapped", None) is not None:
         return "its address is of a kind that no member has"
     if address.is_link_local or address.is_multicast or address.is_unspecified or str(address) == "255.255.255.255":
@@ -63,8 +66,8 @@ def _refusal(host: str) -> str | None:
     return None
 
 
-async def ask_all(urls: Iterable[str], group: str) -> dict[str, Document | str]:
-    """The document of each by where it is, or why there is no status of a member of the group."""
+async def fetch_documents(urls: Iterable[str], group: str) -> dict[str, Document | str]:
+    """Return the document of each endpoint, or why there is no status of a member of the group."""
     wanted = list(urls)
     # In the order in which they were named.
     found: dict[str, Document | str] = dict.fromkeys(map(place, wanted), f"no status: not asked within {_ROUND:.0f} s")
@@ -82,7 +85,7 @@ async def ask_all(urls: Iterable[str], group: str) -> dict[str, Document | str]:
 
 
 def place(url: str) -> str:
-    """How an endpoint is called: its host and port, and its path where it has one."""
+    """Return the name of an endpoint: its host and port, and its path if it has one."""
     parts = urlsplit(url)
     return parts.netloc + parts.path.rstrip("/")
 
@@ -94,18 +97,18 @@ async def _ask(url: str, group: str) -> Document | str:
     except trio.TooSlowError:
         return f"no status: its endpoint has not answered within {_PATIENCE:.0f} s"
     except h11.RemoteProtocolError:
-        return "no status: what its endpoint answers is no HTTP"
+        return "no status: the endpoint's answer is no HTTP"
     except (OSError, trio.BrokenResourceError) as error:
         return f"no status: its endpoint does not answer: {why_not_connected(error)}"
     if status != HTTPStatus.OK:
         return f"no status: its endpoint answers {_told(status)}"
     if body is None:
         return f"no status: its endpoint answers more than {_LARGEST // 2**20} MiB"
-    return status_of(body, group)
+    return parse_document(body, group)
 
 
 async def _get(url: str) -> tuple[int, bytes | None]:
-    """The status and the body, None for one that is too large; nothing of one with another status than 200."""
+    """Return the status and the body: None for one that is too large, empty with another status than 200."""
     parts = urlsplit(url)
     http = h11.Connection(h11.CLIENT)
     about = [("Host", parts.netloc), ("Accept", "application/json"), ("Connection", "close")]
@@ -132,14 +135,14 @@ async def _get(url: str) -> tuple[int, bytes | None]:
 
 
 async def _open(scheme: str, host: str, port: int | None) -> trio.abc.Stream:
-    """Raises OSError."""
+    """Connect. Raises OSError."""
     if scheme == "https":
         return await trio.open_ssl_over_tcp_stream(host, port or 443, https_compatible=True)
     return await trio.open_tcp_stream(host, port or 80)
 
 
 def _told(status: int) -> str:
-    """With its words where it has some of its own; a redirection leads nowhere."""
+    """Return the status with its words, if HTTP has any for it."""
     try:
         words = f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

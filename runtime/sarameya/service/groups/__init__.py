@@ -1,6 +1,6 @@
-"""`sarameya groups`: what a cluster's groups are doing, and changes to those without members.
+"""`sarameya groups`: shows a cluster's groups, and changes those without members.
 
-Pure: `report` (what is known of a group, lag), `advice`, `scope` and `reset` (which offsets become which), `tables` and
-`documents` (the same for people and for programs). `asking` is the trio shell over `net.group_admin`, `answers` puts
-the two together; `arguments` and `command` are the command line.
+Pure: `report` (state and lag of a group), `advice`, `topic_choice` and `reset` (new offsets), `tables` and `documents`
+(output for people and for programs). `operations` is the trio shell over `net.group_admin`, and `results` puts both
+together. `arguments` and `command` are the command line.
 """

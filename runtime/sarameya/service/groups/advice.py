@@ -1,4 +1,4 @@
-"""What a report tells somebody who runs the group: partitions and members, and what is not as it should be. Pure."""
+"""Advice below a group's report: partitions against members, and anything that is not as it should be. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from sarameya.model import topic_partitions
 from sarameya.protocol.cluster.described_groups import BROKER_LED, CLASSIC, EMPTY, STABLE
 from sarameya.protocol.rebalance import PROTOCOL_TYPE
 from sarameya.service.groups.report import GroupReport, PartitionReport
-from sarameya.service.groups.words import counted, listed
+from sarameya.service.output.text import counted, listed
 
 
 def advice(report: GroupReport) -> list[str]:
-    """A line for each thing to know, the first about partitions and members."""
+    """Return a line for each remark, the first about partitions and members."""
     return [*_members(report), *_partitions(report)]
 
 
 def partitions_and_members(partitions: int, members: int) -> str:
-    """The rule of thumb: as many of the one as of the other, or a whole multiple; members beyond that are idle."""
+    """Return the rule of thumb: as many partitions as members, or a multiple. Further members are idle."""
     counts = _counts(partitions, members)
     if members > partitions:
         idle = members - partitions
@@ -47,7 +47,7 @@ def _members(report: GroupReport) -> Iterator[str]:
 
 
 def _dealt(report: GroupReport) -> Iterator[str]:
-    """How the partitions are dealt to the members, and how they might be."""
+    """Yield the distribution of partitions over members, and a better one."""
     group, topics = report.group, report.subscribed_topics
     shares = [len(topic_partitions(member.assignment or {})) for member in group.members]
     read = {row.partition for row in report.partitions if row.member or row.partition.topic in topics}
@@ -55,9 +55,9 @@ def _dealt(report: GroupReport) -> Iterator[str]:
         yield partitions_and_members(len(read), len(shares))
         return
     idle = f", {shares.count(0)} idle" if 0 in shares else ""
-    line = f"{_counts(len(read), len(shares))}: dealt unevenly, {min(shares)} to {max(shares)} each{idle}"
+    line = f"{_counts(len(read), len(shares))}: assigned unevenly, {min(shares)} to {max(shares)} each{idle}"
     if group.assignor == "range":
-        line += "; range deals each topic by itself, other assignors deal all of them together"
+        line += "; range assigns each topic by itself, other assignors assign all of them together"
     yield line
 
 
@@ -74,7 +74,7 @@ def _partitions(report: GroupReport) -> Iterator[str]:
         assert row.committed is not None
         yield (
             f"{row.partition}: the commit {row.committed.offset} is outside the log [{row.log_start}, {row.log_end}]; "
-            "reset it, or say by offset_out_of_range what its reader is to do"
+            "reset it, or set offset_out_of_range for its reader"
         )
 
 

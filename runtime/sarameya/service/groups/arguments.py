@@ -1,5 +1,7 @@
-"""Arguments of `sarameya groups`, and of others that are like it: what is asked about, topics, times. Where the cluster
-is, `cluster_arguments.py` knows."""
+"""Arguments of `sarameya groups` and similar commands: groups, topics, times.
+
+`app/cluster_arguments.py` has those that name the cluster.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +11,34 @@ from datetime import UTC, timedelta
 from typing import Any
 
 from sarameya.offset_policy import milliseconds, parse_duration, parse_moment
-from sarameya.service.cluster_arguments import Cluster, add_cluster_arguments
-from sarameya.service.groups.scope import TopicChoice
-from sarameya.service.log_lines import add_logging_arguments
+from sarameya.service.app.cluster_arguments import Cluster, add_cluster_arguments
+from sarameya.service.groups.topic_choice import TopicChoice
+from sarameya.service.output.log_format import add_logging_arguments
 
 
 def subcommand(
     commands: Any, name: str, summary: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
-    """A subcommand of those in `commands`, argparse's subparsers, and what carries it out."""
+    """Add a subcommand to `commands`, argparse's subparsers, and the function that runs it."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
     parser.set_defaults(run=run)
     return parser
 
 
 def add_execute_argument(parser: argparse.ArgumentParser) -> None:
-    """`--execute`, of what changes something."""
-    parser.add_argument("--execute", action="store_true", help="do it; without this it is only shown")
+    """Add `--execute`, for commands that change something."""
+    parser.add_argument("--execute", action="store_true", help="make the change; without this it is only shown")
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every command of `sarameya groups` takes."""
+    """Add the arguments of every command of `sarameya groups`."""
     add_cluster_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document, for programs")
     add_logging_arguments(parser, default=argparse.SUPPRESS)
 
 
 def group_names(args: argparse.Namespace, named: list[str], place: Cluster) -> list[str]:
-    """The groups that were named, else the cluster's own."""
+    """Return the named groups, else the one that the app file, properties or environment name."""
     if named:
         return named
     if place.group is None:
@@ -45,6 +47,7 @@ def group_names(args: argparse.Namespace, named: list[str], place: Cluster) -> l
 
 
 def topic_choice(text: str) -> TopicChoice:
+    """Parse `TOPIC` or `TOPIC:0,2-4`."""
     try:
         return TopicChoice.parse(text)
     except ValueError as error:
@@ -52,7 +55,7 @@ def topic_choice(text: str) -> TopicChoice:
 
 
 def moment(text: str) -> int:
-    """An ISO 8601 date and time as milliseconds since 1970; UTC where it names no zone."""
+    """Parse an ISO 8601 date and time (UTC if it names no zone) into milliseconds since 1970."""
     try:
         when = parse_moment(text)
     except ValueError as error:
@@ -61,7 +64,7 @@ def moment(text: str) -> int:
 
 
 def duration(text: str) -> timedelta:
-    """An ISO 8601 duration of weeks, days, hours, minutes and seconds."""
+    """Parse an ISO 8601 duration of weeks, days, hours, minutes and seconds."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -69,6 +72,7 @@ def duration(text: str) -> timedelta:
 
 
 def offset(text: str) -> int:
+    """Parse an offset."""
     if not text.isdecimal() or int(text) >= 2**63:
         raise argparse.ArgumentTypeError(f"{text!r} must be an offset: a whole number of at least 0")
     return int(text)

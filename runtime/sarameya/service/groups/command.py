@@ -1,4 +1,4 @@
-"""`sarameya groups ...`: the command line. What the commands answer stands in `answers`."""
+"""`sarameya groups ...`: the command line. `results` has the commands' work."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from functools import partial
 
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.offset_policy import parse_policy, timestamp_of
-from sarameya.service.answering import Answer, log_asking, run_asking
-from sarameya.service.cluster_arguments import Cluster, cluster
-from sarameya.service.epilogs import epilog
-from sarameya.service.groups import answers
+from sarameya.service.app.cluster_arguments import Cluster, cluster
+from sarameya.service.groups import results as answers
 from sarameya.service.groups.arguments import (
     add_execute_argument,
     add_shared_arguments,
@@ -23,10 +21,12 @@ from sarameya.service.groups.arguments import (
     subcommand,
     topic_choice,
 )
-from sarameya.service.groups.reset import Kind, Target
-from sarameya.service.progress import LINE_INTERVAL, steps
+from sarameya.service.groups.reset import ResetKind, ResetTarget
+from sarameya.service.output.command_result import CommandResult, log_asking, run_and_print
+from sarameya.service.output.help_epilog import epilog
+from sarameya.service.output.progress_display import LINE_INTERVAL, steps
 
-SUMMARY = "look at the groups of a Kafka cluster, and reset offsets of those without members"
+SUMMARY = "show the groups of a Kafka cluster, and reset offsets of those without members"
 
 _STATES = (
     "Empty",
@@ -38,9 +38,9 @@ _STATES = (
     "Reconciling",
     "NotReady",
 )
-"""All that brokers name, of whatever type of group."""
+"""States that brokers report, of any type of group."""
 
-Ask = Callable[[GroupAdmin], Awaitable[Answer]]
+Ask = Callable[[GroupAdmin], Awaitable[CommandResult]]
 
 
 # -- the command line ----------------------------------------------------------------------------
@@ -54,14 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_list(subcommand(commands, "list", "list the cluster's groups", _list))
     _add_describe(subcommand(commands, "describe", "show a group's members, offsets and lag", _describe))
-    summary = "remove groups without members, and all that they have committed"
+    summary = "remove groups without members, and their commits"
     _add_delete(subcommand(commands, "delete", summary, _delete))
-    summary = "change what a group has committed"
+    summary = "change a group's committed offsets"
     offsets = commands.add_parser("offsets", help=summary, description=summary)
     offsets.epilog = epilog("sarameya groups offsets reset --app landing.toml --topic orders --to-earliest")
     commands = offsets.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_reset(subcommand(commands, "reset", "let a group without members go on from elsewhere", _reset))
-    summary = "take commits away, of topics that no member of the group reads"
+    _add_reset(subcommand(commands, "reset", "set the offsets from which a group without members continues", _reset))
+    summary = "delete commits of topics that no member of the group reads"
     _add_offsets_delete(subcommand(commands, "delete", summary, _delete_offsets))
 
 
@@ -106,11 +106,11 @@ def _add_reset(parser: argparse.ArgumentParser) -> None:
     )
     _add_topics(parser)
     target = parser.add_argument_group("where to").add_mutually_exclusive_group(required=True)
-    constants = {"earliest": Kind.EARLIEST, "latest": Kind.LATEST, "current": Kind.CURRENT}
+    constants = {"earliest": ResetKind.EARLIEST, "latest": ResetKind.LATEST, "current": ResetKind.CURRENT}
     for name, kind in constants.items():
-        text = f"to {Target(kind)}"
-        target.add_argument(f"--to-{name}", dest="target", action="store_const", const=Target(kind), help=text)
-    values: list[tuple[str, Callable[[str], Target], str, str]] = [
+        text = f"to {ResetTarget(kind)}"
+        target.add_argument(f"--to-{name}", dest="target", action="store_const", const=ResetTarget(kind), help=text)
+    values: list[tuple[str, Callable[[str], ResetTarget], str, str]] = [
         ("--to", _to, "POLICY", "as offset_initial has it: oldest, newest, timestamp:TIME, by_duration:PT1H"),
         ("--to-offset", _to_offset, "N", "to this offset"),
         ("--shift-by", _shift, "N", "by so many messages, backward if N is below 0"),
@@ -120,7 +120,7 @@ def _add_reset(parser: argparse.ArgumentParser) -> None:
     for option, parse, metavar, text in values:
         target.add_argument(option, dest="target", type=parse, metavar=metavar, help=text)
     add_execute_argument(parser)
-    parser.add_argument("--quiet", action="store_true", help="tell nothing of how far it has come")
+    parser.add_argument("--quiet", action="store_true", help="hide progress")
     add_shared_arguments(parser)
 
 
@@ -145,7 +145,7 @@ def _add_topics(parser: argparse.ArgumentParser) -> None:
         metavar="TOPIC[:0,2-4]",
         help="all partitions of a topic, or some; may be given again",
     )
-    which.add_argument("--all-topics", action="store_true", help="every partition that the group has committed for")
+    which.add_argument("--all-topics", action="store_true", help="every partition with a commit of the group")
 
 
 def _states(text: str) -> list[str]:
@@ -157,38 +157,38 @@ def _states(text: str) -> list[str]:
     return [known[name.lower()] for name in names]
 
 
-def _to_offset(text: str) -> Target:
-    return Target(Kind.OFFSET, offset(text))
+def _to_offset(text: str) -> ResetTarget:
+    return ResetTarget(ResetKind.OFFSET, offset(text))
 
 
-def _shift(text: str) -> Target:
+def _shift(text: str) -> ResetTarget:
     try:
-        return Target(Kind.SHIFT, int(text))
+        return ResetTarget(ResetKind.SHIFT, int(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number") from None
 
 
-def _to_moment(text: str) -> Target:
-    return Target(Kind.TIME, moment(text))
+def _to_moment(text: str) -> ResetTarget:
+    return ResetTarget(ResetKind.TIME, moment(text))
 
 
-def _back_by(text: str) -> Target:
-    return Target(Kind.TIME, timestamp_of(duration(text), time.time()))
+def _back_by(text: str) -> ResetTarget:
+    return ResetTarget(ResetKind.TIME, timestamp_of(duration(text), time.time()))
 
 
-def _to(text: str) -> Target:
+def _to(text: str) -> ResetTarget:
     try:
         policy = parse_policy(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
     match policy:
         case "oldest":
-            return Target(Kind.EARLIEST)
+            return ResetTarget(ResetKind.EARLIEST)
         case "newest":
-            return Target(Kind.LATEST)
+            return ResetTarget(ResetKind.LATEST)
         case "fail":
-            raise argparse.ArgumentTypeError("'fail' is nowhere to go to")
-    return Target(Kind.TIME, timestamp_of(policy, time.time()))
+            raise argparse.ArgumentTypeError("'fail' is no offset to reset to")
+    return ResetTarget(ResetKind.TIME, timestamp_of(policy, time.time()))
 
 
 # -- the commands --------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def _reset(args: argparse.Namespace) -> int:
     place = cluster(args)
     (group,) = group_names(args, [args.group] if args.group else [], place)
 
-    async def wish(admin: GroupAdmin) -> Answer:
+    async def wish(admin: GroupAdmin) -> CommandResult:
         with steps(quiet=args.quiet, patience=LINE_INTERVAL) as progress:
             return await answers.reset(admin, group, args.topics, args.target, args.execute, progress)
 
@@ -230,9 +230,9 @@ def _delete_offsets(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, place: Cluster, ask: Ask) -> int:
-    return run_asking(args, partial(_ask, place, ask))
+    return run_and_print(args, partial(_ask, place, ask))
 
 
-async def _ask(place: Cluster, ask: Ask) -> Answer:
+async def _ask(place: Cluster, ask: Ask) -> CommandResult:
     async with GroupAdmin(place.bootstrap_servers, place.config, log_asking) as admin:
         return await ask(admin)

@@ -1,4 +1,4 @@
-"""Reports and plans as JSON documents for programs; `docs/groups.md` describes their fields, which stay. Pure."""
+"""Reports and plans as JSON documents for programs. `docs/groups.md` describes their fields, which stay. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sarameya.protocol.cluster.metadata import Broker
 from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
 from sarameya.service.groups.advice import advice
 from sarameya.service.groups.report import GroupReport, PartitionReport
-from sarameya.service.groups.reset import Move
+from sarameya.service.groups.reset import OffsetMove
 
 Document = dict[str, Any]
 
 
 def listing_document(listing: Listing) -> Document:
-    """`sarameya groups list`."""
+    """Return the document of `sarameya groups list`."""
     return {
         "groups": [
             {
@@ -34,7 +34,7 @@ def listing_document(listing: Listing) -> Document:
 
 
 def report_document(report: GroupReport) -> Document:
-    """One group of `sarameya groups describe`."""
+    """Return the document of one group of `sarameya groups describe`."""
     group = report.group
     return {
         "group": group.group,
@@ -51,8 +51,8 @@ def report_document(report: GroupReport) -> Document:
     }
 
 
-def moves_document(group: str, moves: Iterable[Move], *, executed: bool) -> Document:
-    """`sarameya groups offsets reset`."""
+def moves_document(group: str, moves: Iterable[OffsetMove], *, executed: bool) -> Document:
+    """Return the document of `sarameya groups offsets reset`."""
     return {
         "group": group,
         "executed": executed,
@@ -74,8 +74,8 @@ def moves_document(group: str, moves: Iterable[Move], *, executed: bool) -> Docu
     }
 
 
-def deletions_document(group: str, moves: Iterable[Move], *, executed: bool) -> Document:
-    """`sarameya groups offsets delete`."""
+def deletions_document(group: str, moves: Iterable[OffsetMove], *, executed: bool) -> Document:
+    """Return the document of `sarameya groups offsets delete`."""
     return {
         "group": group,
         "executed": executed,

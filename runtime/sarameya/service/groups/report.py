@@ -1,4 +1,4 @@
-"""What is known of a group, put together: each partition with its member, its commit and its log. Pure."""
+"""The report of a group: each partition with its member, its commit and its log. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Commits = Mapping[TopicPartition, CommittedOffset]
 
 @attrs.frozen(slots=True)
 class PartitionReport:
-    """One partition that the group reads, or has committed for. Nobody reads it where `member` is None."""
+    """A partition that the group reads, or has a commit for. `member` is None if nobody reads it."""
 
     partition: TopicPartition
     committed: CommittedOffset | None
@@ -24,14 +24,14 @@ class PartitionReport:
     log_end: int | None
     member: DescribedMember | None = None
     problem: str = ""
-    """Why the log's offsets are not known."""
+    """The reason why the log's offsets are unknown."""
 
     @property
     def lag(self) -> int | None:
-        """Log end less commit, as Kafka's own tool has it; None where either is not known.
+        """Log end less commit, as in Kafka's own tool; None if either is unknown.
 
-        Less than 0 where the log has been cut off below the commit, and more than there is left to read where
-        retention has overtaken it: see `is_outside_log`.
+        The lag is negative if the log was truncated below the commit. It is more than there is left to read if
+        retention has overtaken the commit: see `is_outside_log`.
         """
         if self.committed is None or self.log_end is None:
             return None
@@ -39,7 +39,7 @@ class PartitionReport:
 
     @property
     def is_outside_log(self) -> bool:
-        """Whether a member would find nothing at the commit."""
+        """True if a member would find no record at the commit."""
         if self.committed is None or self.log_start is None or self.log_end is None:
             return False
         return not self.log_start <= self.committed.offset <= self.log_end
@@ -47,7 +47,7 @@ class PartitionReport:
 
 @attrs.frozen(slots=True)
 class GroupReport:
-    """A group, its partitions in order, and how many partitions `__consumer_offsets` has (None: not told)."""
+    """A group, its partitions in order, and the number of partitions of `__consumer_offsets` (None if unknown)."""
 
     group: DescribedGroup
     partitions: tuple[PartitionReport, ...] = ()
@@ -55,23 +55,23 @@ class GroupReport:
 
     @property
     def offsets_partition(self) -> int | None:
-        """The partition of `__consumer_offsets` that keeps the group; its leader is the coordinator."""
+        """The partition of `__consumer_offsets` that stores the group. Its leader is the coordinator."""
         return partition_for(self.group.group, self.offsets_partitions) if self.offsets_partitions else None
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """What its members subscribe to, all together."""
+        """The topics to which members subscribe."""
         return frozenset(topic for member in self.group.members for topic in member.topics)
 
     @property
     def lag(self) -> int | None:
-        """The sum of the lags that are known; None where none is."""
+        """The sum of the lags that are known; None if none is."""
         known = [row.lag for row in self.partitions if row.lag is not None]
         return sum(known) if known else None
 
 
 def partitions_of(group: DescribedGroup, committed: Commits, counts: Mapping[str, int]) -> set[TopicPartition]:
-    """What a report of the group tells of: what is assigned, what is committed, and all of the subscribed topics."""
+    """Return the partitions of a report: assigned ones, committed ones, and all of the subscribed topics."""
     assigned = {tp for member in group.members for tp in topic_partitions(member.assignment or {})}
     topics = {topic for member in group.members for topic in member.topics}
     return assigned | {*committed} | {TopicPartition(topic, n) for topic in topics for n in range(counts.get(topic, 0))}
@@ -85,7 +85,16 @@ def report(
     ends: LogOffsets,
     offsets_partitions: int | None = None,
 ) -> GroupReport:
-    """`counts`: topic -> its partitions; `starts` and `ends`: of the logs of all of `partitions_of`."""
+    """Return the report of a group.
+
+    Args:
+        group: The group.
+        committed: Its commits.
+        counts: The number of partitions of each topic.
+        starts: Log starts of all of `partitions_of`.
+        ends: Log ends of all of `partitions_of`.
+        offsets_partitions: The number of partitions of `__consumer_offsets`.
+    """
     readers: dict[TopicPartition, list[DescribedMember]] = {}
     for member in group.members:
         for partition in topic_partitions(member.assignment or {}):

@@ -1,4 +1,4 @@
-"""A reset planned: which offset becomes which, and what that does to the lag. Pure; committing it is `asking`'s."""
+"""The plan of a reset: the new offset of each partition, and its lag. Pure; `operations` commits it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import attrs
 
 from sarameya.model import TopicPartition
 from sarameya.net.log_offsets import NO_SUCH_OFFSET, LogOffsets
-from sarameya.service.groups.refusal import GroupChangeError
+from sarameya.service.groups.checks import GroupChangeError
 from sarameya.service.groups.report import Commits
 
 
-class Kind(Enum):
-    """To what a group's offsets can be reset."""
+class ResetKind(Enum):
+    """Kinds of new offsets."""
 
     EARLIEST = auto()
     LATEST = auto()
@@ -26,32 +26,32 @@ class Kind(Enum):
 
 
 @attrs.frozen(slots=True)
-class Target:
-    """Where to: `value` is the offset, the shift, or the time in milliseconds since 1970."""
+class ResetTarget:
+    """The new offsets. `value` is the offset, the shift, or the time in milliseconds since 1970."""
 
-    kind: Kind
+    kind: ResetKind
     value: int = 0
 
     def __str__(self) -> str:
         match self.kind:
-            case Kind.EARLIEST:
+            case ResetKind.EARLIEST:
                 return "the start of the log"
-            case Kind.LATEST:
+            case ResetKind.LATEST:
                 return "the end of the log"
-            case Kind.OFFSET:
+            case ResetKind.OFFSET:
                 return f"offset {self.value}"
-            case Kind.SHIFT:
+            case ResetKind.SHIFT:
                 return f"the committed offset {self.value:+d}"
-            case Kind.TIME:
+            case ResetKind.TIME:
                 moment = datetime.fromtimestamp(self.value / 1000, UTC)
                 return f"the first message from {moment.isoformat(timespec='milliseconds')} on"
-            case Kind.CURRENT:
+            case ResetKind.CURRENT:
                 return "the committed offset, the end of the log where there is none"
 
 
 @attrs.frozen(slots=True)
-class Move:
-    """One partition's part of a reset. `after` is None where nothing is committed: `note` or `error` says why."""
+class OffsetMove:
+    """The change of one partition. `after` is None if nothing is committed; `note` or `error` says why."""
 
     partition: TopicPartition
     before: int | None
@@ -60,7 +60,7 @@ class Move:
     log_end: int | None = None
     note: str = ""
     error: str = ""
-    """Why the coordinator refused it."""
+    """The coordinator's reason for its refusal."""
 
     @property
     def lag_before(self) -> int | None:
@@ -72,15 +72,15 @@ class Move:
 
 
 @attrs.frozen(slots=True)
-class Logs:
-    """Where the logs of the partitions start and end, and where the target's time is in them, if it has one."""
+class LogBounds:
+    """Log starts and ends of the partitions, and the offsets of the target's time, if it has one."""
 
     starts: LogOffsets
     ends: LogOffsets
     at_time: LogOffsets = attrs.field(factory=lambda: LogOffsets({}))
 
     def why_missing(self, partition: TopicPartition) -> str:
-        """Why something of a partition is not known; empty if all is."""
+        """Return why an offset of the partition is unknown; empty if all are known."""
         for offsets in (self.ends, self.starts, self.at_time):
             if partition in offsets.missing:
                 return offsets.missing[partition]
@@ -88,22 +88,30 @@ class Logs:
 
 
 def plan(
-    target: Target,
+    target: ResetTarget,
     partitions: Iterable[TopicPartition],
     committed: Commits,
-    logs: Logs,
+    logs: LogBounds,
     gone: Collection[TopicPartition] = (),
-) -> list[Move]:
-    """A move for each partition; an offset outside the log becomes the nearest inside. `gone` ones stay as they are.
+) -> list[OffsetMove]:
+    """Return a move for each partition. An offset outside the log becomes the nearest inside.
 
-    Raises GroupChangeError, naming every partition that has no offset to go to.
+    Args:
+        target: The new offsets.
+        partitions: The partitions to change.
+        committed: The group's commits.
+        logs: The log offsets of the partitions.
+        gone: Partitions that no longer exist. Their commits stay.
+
+    Raises:
+        GroupChangeError: Some partitions have no offset to go to; all are named.
     """
-    moves: list[Move] = []
+    moves: list[OffsetMove] = []
     problems: list[str] = []
     for partition in sorted(partitions):
         before = committed[partition].offset if partition in committed else None
         if partition in gone:
-            moves.append(Move(partition, before, None, note="left as it is: there is no such partition any more"))
+            moves.append(OffsetMove(partition, before, None, note="left as it is: there is no such partition any more"))
             continue
         start, end = logs.starts.found.get(partition), logs.ends.found.get(partition)
         reason = logs.why_missing(partition)
@@ -117,26 +125,28 @@ def plan(
         if not start <= wanted <= end:
             note = f"{wanted} is {'before the start' if wanted < start else 'behind the end'} of the log"
             wanted = min(max(wanted, start), end)
-        moves.append(Move(partition, before, wanted, start, end, note))
+        moves.append(OffsetMove(partition, before, wanted, start, end, note))
     if problems:
         raise GroupChangeError("; ".join(problems))
     return moves
 
 
-def _wanted(target: Target, before: int | None, start: int, end: int, at_time: int | None) -> tuple[int | None, str]:
-    """The offset that the target names, be it in the log or not, and what is to be said of it."""
+def _wanted(
+    target: ResetTarget, before: int | None, start: int, end: int, at_time: int | None
+) -> tuple[int | None, str]:
+    """Return the offset that the target names, inside the log or not, and a note."""
     match target.kind:
-        case Kind.EARLIEST:
+        case ResetKind.EARLIEST:
             return start, ""
-        case Kind.LATEST:
+        case ResetKind.LATEST:
             return end, ""
-        case Kind.OFFSET:
+        case ResetKind.OFFSET:
             return target.value, ""
-        case Kind.SHIFT:
+        case ResetKind.SHIFT:
             return None if before is None else before + target.value, ""
-        case Kind.TIME:
+        case ResetKind.TIME:
             if at_time is None or at_time == NO_SUCH_OFFSET:
                 return end, "no message from then on: the end of the log"
             return at_time, ""
-        case Kind.CURRENT:
+        case ResetKind.CURRENT:
             return (end, "nothing was committed: the end of the log") if before is None else (before, "")

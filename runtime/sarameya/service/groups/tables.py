@@ -1,49 +1,20 @@
-"""Reports and plans as text for a person: plain columns, wherever they go. Pure.
-
-What clients have written (ids, hosts) may hold anything; none of it reaches a terminal as a command.
-"""
+"""Reports and plans as text for people: plain columns on any output. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from sarameya.model import Assignment, TopicPartition
 from sarameya.protocol.cluster.described_groups import DescribedMember, ListedGroup
 from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
 from sarameya.service.groups.advice import advice
 from sarameya.service.groups.report import GroupReport, PartitionReport
-from sarameya.service.groups.reset import Move
-from sarameya.service.groups.words import counted
-
-NOTHING = "-"
-"""As in Kafka's own tools."""
-
-Cell = str | int | None
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Aligned columns; numbers stand to the right, and a dash where there is None or nothing."""
-    columns = list(zip(*rows, strict=True)) or [()] * len(header)
-    return "\n".join(
-        "  ".join(cells).rstrip()
-        for cells in zip(*(_column(name, cells) for name, cells in zip(header, columns, strict=True)), strict=True)
-    )
-
-
-def _column(name: str, cells: Sequence[Cell]) -> list[str]:
-    shown = [name, *(printable(str(cell)) if cell not in (None, "") else NOTHING for cell in cells)]
-    width = max(map(len, shown))
-    is_number = any(isinstance(cell, int) for cell in cells)
-    return [text.rjust(width) if is_number else text.ljust(width) for text in shown]
-
-
-def printable(text: str) -> str:
-    """The text with everything escaped that a terminal might obey."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+from sarameya.service.groups.reset import OffsetMove
+from sarameya.service.output.text import NOTHING, Cell, counted, printable, table
 
 
 def assignment_text(assignment: Assignment) -> str:
-    """`orders:0-3,7 payments:1`."""
+    """Return an assignment in short form: `orders:0-3,7 payments:1`."""
     return " ".join(f"{topic}:{_ranges(numbers)}" for topic, numbers in sorted(assignment.items()) if numbers)
 
 
@@ -58,7 +29,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 def listing_text(groups: Iterable[ListedGroup]) -> str:
-    """`sarameya groups list`."""
+    """Return the text of `sarameya groups list`."""
     rows = [
         (
             group.group,
@@ -74,7 +45,7 @@ def listing_text(groups: Iterable[ListedGroup]) -> str:
 
 
 def report_text(report: GroupReport) -> str:
-    """`sarameya groups describe`: the group, its partitions, its members, and what to know."""
+    """Return the text of `sarameya groups describe`: the group, its partitions, its members, and advice."""
     parts = [_head(report)]
     if report.partitions:
         parts.append(table(_PARTITION_HEADER, map(_partition_row, report.partitions)))
@@ -103,7 +74,10 @@ def _head(report: GroupReport) -> str:
 
 
 def _lag(report: GroupReport) -> str | None:
-    """The sum, and what is not in it: a partition that nothing is committed for may have all of its log to read."""
+    """Return the sum of the lags, and the number of partitions without one.
+
+    A partition without a commit may have all of its log to read.
+    """
     unknown = sum(row.lag is None for row in report.partitions)
     if report.lag is None or not unknown:
         return None if report.lag is None else str(report.lag)
@@ -136,7 +110,7 @@ def _member_row(member: DescribedMember) -> tuple[Cell, ...]:
 
 
 def _problems(rows: Iterable[PartitionReport]) -> list[str]:
-    """Why log offsets are missing, a line for each reason."""
+    """Return why log offsets are missing, a line for each reason."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for row in rows:
         if row.problem:
@@ -144,8 +118,8 @@ def _problems(rows: Iterable[PartitionReport]) -> list[str]:
     return [f"{', '.join(map(str, tps))}: the log's end is not known: {reason}" for reason, tps in by_reason.items()]
 
 
-def moves_text(moves: Iterable[Move]) -> str:
-    """`sarameya groups offsets reset`: each partition before and after."""
+def moves_text(moves: Iterable[OffsetMove]) -> str:
+    """Return the text of `sarameya groups offsets reset`: each partition before and after."""
     header = ("TOPIC", "PARTITION", "COMMITTED", "NEW", "LAG", "NEW-LAG", "NOTE")
     return table(
         header,
@@ -153,12 +127,12 @@ def moves_text(moves: Iterable[Move]) -> str:
     )
 
 
-def deletions_text(moves: Iterable[Move]) -> str:
-    """`sarameya groups offsets delete`: each commit that is taken away."""
+def deletions_text(moves: Iterable[OffsetMove]) -> str:
+    """Return the text of `sarameya groups offsets delete`: each commit to remove."""
     return table(
         ("TOPIC", "PARTITION", "COMMITTED", "NOTE"), [(*move.partition, move.before, _note(move)) for move in moves]
     )
 
 
-def _note(move: Move) -> str:
+def _note(move: OffsetMove) -> str:
     return f"not changed: {move.error}" if move.error else move.note

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from sarameya.net.topic_admin import BY_DEFAULT, TopicAdmin
-from sarameya.service.answering import Answer, log_asking, run_asking
-from sarameya.service.cluster_arguments import Cluster, cluster
-from sarameya.service.epilogs import epilog
+from sarameya.service.app.cluster_arguments import Cluster, cluster
 from sarameya.service.groups.arguments import add_execute_argument, add_shared_arguments, subcommand
-from sarameya.service.topics import answers
+from sarameya.service.output.command_result import CommandResult, log_asking, run_and_print
+from sarameya.service.output.help_epilog import epilog
+from sarameya.service.topics import results as answers
 
-SUMMARY = "look at the topics of a Kafka cluster, make, grow and delete them"
+SUMMARY = "show, create, grow and delete the topics of a Kafka cluster"
 
-Ask = Callable[[TopicAdmin], Awaitable[Answer]]
+Ask = Callable[[TopicAdmin], Awaitable[CommandResult]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
     parser.epilog = epilog("sarameya topics list --bootstrap localhost:9092 --internal")
-    parser.add_argument("--internal", action="store_true", help="also those that Kafka keeps for itself")
+    parser.add_argument("--internal", action="store_true", help="also Kafka's internal topics")
     add_shared_arguments(parser)
 
 
@@ -48,20 +48,24 @@ def _add_describe(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the topics to make")
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the topics to create")
     parser.epilog = epilog(
         "sarameya topics create orders --partitions 4 --bootstrap localhost:9092",
         "sarameya topics create a b --replication-factor 3 --config retention.ms=604800000 --app landing.toml",
     )
     parser.add_argument(
-        "--partitions", type=_count, default=BY_DEFAULT, metavar="N", help="of each (as the brokers are set to give)"
+        "--partitions",
+        type=_count,
+        default=BY_DEFAULT,
+        metavar="N",
+        help="partitions of each topic (default: the brokers' setting)",
     )
     parser.add_argument(
         "--replication-factor",
         type=_count,
         default=BY_DEFAULT,
         metavar="N",
-        help="how many brokers have a copy of a partition (as the brokers are set to give)",
+        help="replicas of each partition (default: the brokers' setting)",
     )
     parser.add_argument(
         "--config",
@@ -70,7 +74,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of the topic's by Kafka's name, for example retention.ms=86400000; may be given again",
+        help="a topic setting by Kafka's name, for example retention.ms=86400000; may be given again",
     )
     add_shared_arguments(parser)
 
@@ -78,7 +82,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
 def _add_grow(parser: argparse.ArgumentParser) -> None:
     parser.epilog = epilog("sarameya topics grow orders --partitions 8 --bootstrap localhost:9092 --execute")
     parser.add_argument("topic", metavar="TOPIC", help="the topic")
-    parser.add_argument("--partitions", type=_count, required=True, metavar="N", help="how many it is to have in all")
+    parser.add_argument("--partitions", type=_count, required=True, metavar="N", help="the new number of partitions")
     add_execute_argument(parser)
     add_shared_arguments(parser)
 
@@ -136,9 +140,9 @@ def _delete(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, ask: Ask) -> int:
-    return run_asking(args, partial(_ask, cluster(args), ask))
+    return run_and_print(args, partial(_ask, cluster(args), ask))
 
 
-async def _ask(place: Cluster, ask: Ask) -> Answer:
+async def _ask(place: Cluster, ask: Ask) -> CommandResult:
     async with TopicAdmin(place.bootstrap_servers, place.config, log_asking) as admin:
         return await ask(admin)

@@ -1,1 +1,1 @@
-"""What a service says over HTTP: `/` the status page, `/metrics`, `/healthz`, `/readyz`, `/status.json`, `/events`."""
+"""The HTTP pages of a service: `/` the status page, `/metrics`, `/healthz`, `/readyz`, `/status.json`, `/events`."""

@@ -1,7 +1,7 @@
-"""Connections to the pages: how many there may be, and how slow a client may be. hypercorn speaks HTTP on each.
+"""Connections to the pages, with limits on their number and on slow clients. hypercorn speaks HTTP on each.
 
-Pages must never cost the service the file descriptors that consuming needs. So no more than `MOST` connections are
-open; further clients wait in the kernel's queue. Idle ones end after five seconds (hypercorn's `keep_alive_timeout`).
+Pages must never use up the file descriptors that consuming needs. No more than `MOST` connections are open; further
+clients wait in the kernel's queue. Idle connections end after five seconds (hypercorn's `keep_alive_timeout`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp
 
-from sarameya.service.failures import leaves
-from sarameya.service.web.recent import line_of
+from sarameya.service.monitor.recent_events import error_line
+from sarameya.service.output.error_report import leaves
 
 logger = logging.getLogger("sarameya")
 
@@ -31,7 +31,7 @@ MOST = 64
 CALM = 10.0
 """Seconds without a failure to accept a connection until that is reported as over."""
 _PAUSE = 0.5
-"""Seconds until the next try where none can be accepted."""
+"""Seconds until the next attempt after a failure to accept."""
 _CHUNK = 2**16
 
 
@@ -39,11 +39,12 @@ class Connections:
     """Serves an application on each connection that a listener accepts."""
 
     def __init__(self, app: ASGIApp, config: Config, *, stalled_after: float) -> None:
-        """
+        """Take the application and its limits.
+
         Args:
             app: The application.
             config: hypercorn's settings.
-            stalled_after: Seconds within which a client must take each 64 KiB of what it is sent.
+            stalled_after: Seconds within which a client must take each 64 KiB of a response.
         """
         # hypercorn's types and Starlette's are those of the same protocol.
         self._app = wrap_app(cast(Any, app), config.wsgi_max_body_size, "asgi")
@@ -76,7 +77,7 @@ class Connections:
             await TCPServer(self._app, self._config, self._context, ConnectionState({}), cast(Any, stream))
         except* Exception as group:  # noqa: BLE001 - whatever hypercorn raises for a request
             if not self._has_failed:
-                logger.error("a request to the pages has failed: %s", line_of(next(leaves(group))))
+                logger.error("a request to the pages has failed: %s", error_line(next(leaves(group))))
             self._has_failed = True
         finally:
             self._open.discard(stream)
@@ -85,7 +86,7 @@ class Connections:
 
 
 class _ClientStream(trio.abc.HalfCloseableStream):
-    """A client's connection, which is closed where the client does not take what it is sent."""
+    """A client's connection. It is closed if the client does not read its response."""
 
     def __init__(self, stream: trio.SocketStream, stalled_after: float) -> None:
         self.socket = stream.socket
@@ -115,7 +116,7 @@ class _ClientStream(trio.abc.HalfCloseableStream):
 
 
 class _Accepting:
-    """Accepts connections; where that fails, reports it once, and once when it is over."""
+    """Accepts connections, and reports a failure once when it starts and once when it is over."""
 
     def __init__(self, listener: trio.SocketListener) -> None:
         self._listener = listener
@@ -142,7 +143,7 @@ class _Accepting:
             self._failing_since = now
             allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             limit = f" (ulimit -n is {allowed})" if error.errno == errno.EMFILE else ""
-            why = os.strerror(error.errno) if error.errno else line_of(error)
+            why = os.strerror(error.errno) if error.errno else error_line(error)
             logger.error("no connection to the pages can be accepted: %s%s", why, limit)
 
     def _is_over(self) -> None:

@@ -1,4 +1,4 @@
-"""Serves a board over HTTP, on hypercorn, for as long as the block lasts."""
+"""The HTTP server of the pages, on hypercorn."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 import trio
 from hypercorn.config import Config
 
-from sarameya.service.listening import refusal
-from sarameya.service.web.app import make_app
-from sarameya.service.web.board import Shown
 from sarameya.service.web.connections import Connections
-from sarameya.service.web.names import Names
+from sarameya.service.web.host_check import AllowedHosts
+from sarameya.service.web.listen_error import listen_error
+from sarameya.service.web.routes import make_routes
+from sarameya.service.web.status_board import PageSource
 
 _BACKLOG = 128
 """Connections that wait to be accepted."""
@@ -23,20 +23,27 @@ _STALLED = 5.0
 
 
 @asynccontextmanager
-async def serving(
-    board: Shown, address: str, names: Collection[str] = (), *, option: str = "service.http"
+async def serve_pages(
+    board: PageSource, address: str, names: Collection[str] = (), *, option: str = "service.http"
 ) -> AsyncIterator[str]:
-    """The board at HOST:PORT (port 0: one that is free), which `option` has said, for who asks by an own name or one of
-    `names`; yields the URL. Raises ListenError or ConfigError where that cannot be listened at.
+    """Serve the board for the length of the block, shielded: members that drain can be watched. Yields the URL.
 
-    It is served until the block has been left, shielded: members that drain are seen.
+    Args:
+        board: The content.
+        address: HOST:PORT. Port 0 takes a free one.
+        names: Host names that requests may use, beside this machine's own.
+        option: The option that gives the address, for errors.
+
+    Raises:
+        ListenError: The address cannot be listened at now.
+        ConfigError: The address can never be listened at.
     """
     try:
         listener = await _listening(address)
     except (OSError, UnicodeError) as error:
-        raise refusal(option, address, error) from None
+        raise listen_error(option, address, error) from None
     scope = trio.CancelScope(shield=True)
-    connections = Connections(make_app(board, Names.of(address, names)), _config(), stalled_after=_STALLED)
+    connections = Connections(make_routes(board, AllowedHosts.of(address, names)), _config(), stalled_after=_STALLED)
 
     async def run() -> None:
         with scope:
@@ -66,7 +73,12 @@ def _url(listening: trio.socket.SocketType) -> str:
 
 
 async def _listening(address: str) -> trio.SocketListener:
-    """Listen at HOST:PORT. Raises OSError, and UnicodeError for what is no host's name."""
+    """Listen at HOST:PORT.
+
+    Raises:
+        OSError: The address cannot be listened at.
+        UnicodeError: The host is no host name.
+    """
     host, _, port = address.rpartition(":")
     (family, kind, protocol, _, where), *_ = await trio.socket.getaddrinfo(
         host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -85,7 +97,7 @@ async def _listening(address: str) -> trio.SocketListener:
 
 
 def _log() -> logging.Logger:
-    """What goes wrong, and nothing else: hypercorn says of itself what we have said."""
+    """Return the logger for warnings. hypercorn's other lines repeat our own."""
     log = logging.getLogger("sarameya.http")
     log.setLevel(logging.WARNING)
     return log

@@ -1,0 +1,118 @@
+"""The command line `sarameya`: parses arguments, runs one command, and turns errors into lines and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from sarameya._version import __version__
+from sarameya.service.cli.commands import add_commands
+from sarameya.service.output.error_report import ExitCode, leaves, report
+from sarameya.service.output.help_epilog import epilog
+from sarameya.service.output.log_format import add_logging_arguments
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """A formatter that keeps the line breaks of texts that have them, such as examples."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are one line with the remedy. Options cannot be abbreviated."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"formatter_class": HelpFormatter, "allow_abbrev": False, **kwargs})
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
+        """Parse, and let the command that got unknown arguments report them: its help lists what it takes."""
+        known, unknown = super().parse_known_args(*args, **kwargs)
+        if unknown:
+            # Of options the names alone: what stands behind one may be secret.
+            names = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+            near = [*get_close_matches(names[0], self._option_string_actions, n=1)] if names else []
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(names or unknown)}{hint}")
+        return known, unknown
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(ExitCode.CONFIGURATION, f"sarameya: error: {message} (see `{self.prog} --help`)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line, and return its exit code.
+
+    Args:
+        argv: The arguments; this process's own by default.
+    """
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:  # before the command could take the signal itself
+        return ExitCode.on_signal(signal.SIGINT)
+    except BaseExceptionGroup as group:
+        if all(isinstance(leaf, KeyboardInterrupt) for leaf in leaves(group)):  # by way of its nurseries
+            return ExitCode.on_signal(signal.SIGINT)
+        raise
+
+
+def _run(argv: Sequence[str]) -> int:
+    try:
+        args = build_parser(argv).parse_args(argv)
+        args.argv = tuple(argv)  # workers are called as we were
+        _look_for_modules_here()
+        return int(args.run(args))
+    except SystemExit as done:  # argparse has printed its help or its error
+        return int(done.code or 0)
+    except Exception as error:  # noqa: BLE001  the end of the line: everything is told and becomes the exit code
+        return report(error, debug="--debug" in argv)
+
+
+def _look_for_modules_here() -> None:
+    """Put the working directory on the import path, for handlers and functions that app files and arguments name.
+
+    An installed script, unlike `python -m`, does not look there.
+    """
+    with suppress(FileNotFoundError):  # the directory may be gone
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.insert(0, here)
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """Return the parser with every command and its arguments, also those of other packages."""
+    return build_parser((), whole=True)
+
+
+def build_parser(argv: Sequence[str], *, whole: bool = False) -> argparse.ArgumentParser:
+    """Return the parser for `argv`.
+
+    Args:
+        argv: The command line. Another package's command is imported only if it is named here.
+        whole: Import every command and add its arguments.
+    """
+    common = argparse.ArgumentParser(add_help=False)
+    add_logging_arguments(common)
+    parser = Parser(
+        prog="sarameya",
+        description="Run Kafka consumer groups as a service.",
+        epilog=epilog(
+            "sarameya run landing.toml",
+            "sarameya land --bootstrap localhost:9092 --group g --topic orders --to parquet:landing/orders",
+            "sarameya groups describe orders-landing --bootstrap localhost:9092",
+            exit_codes="0 ended as asked, 1 failed, 2 the command line or configuration must change,\n"
+            "129, 130 and 143 ended at once by SIGHUP, SIGINT or SIGTERM: by the second one in run, land,\n"
+            "broker and dashboard, which end in order by the first; by the first in any other command",
+        ),
+    )
+    # The root parser reaches commands by its defaults: an import of this module would be a circle.
+    parser.set_defaults(whole_parser=whole_parser)
+    parser.add_argument("--version", action="version", version=f"sarameya {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    add_commands(subparsers, argv, common, whole=whole)
+    return parser

@@ -1,0 +1,244 @@
+"""The document of a whole group, merged from Kafka's view and the documents of members' services. Pure.
+
+Services know more than Kafka; Kafka knows of members without an endpoint, and of partitions that nobody reads. A member
+is identified by its member id, at however many URLs it answers. A partition is one row, whoever claims to read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from sarameya._version import __version__
+from sarameya.model import TopicPartition, topic_partitions
+from sarameya.protocol.cluster.described_groups import STABLE, DescribedGroup, DescribedMember
+from sarameya.service.dashboard.endpoint_document import Document
+from sarameya.service.web.time_series import lag_of
+
+_MOST = 100
+"""Events, and batches, of all services together."""
+_BY_WORKER = ("members", "partitions", "events", "landings")
+"""Keys whose rows belong to one member each."""
+
+
+@attrs.frozen(slots=True)
+class KafkaView:
+    """Kafka's view of a group. `ends` covers partitions with a commit or a member."""
+
+    group: DescribedGroup
+    committed: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+def merge_documents(
+    known: KafkaView, services: Mapping[str, Document | str], at: float, *, kafka_trouble: str = ""
+) -> Document:
+    """Return the document of the page (`web.status_document`).
+
+    Args:
+        known: Kafka's view of the group.
+        services: For each host:port, the document of a member's service, or why there is none.
+        at: Seconds since 1970.
+        kafka_trouble: Why Kafka's view is old; empty if it is not.
+    """
+    told, same = _each_once({name: said for name, said in services.items() if not isinstance(said, str)})
+    partitions, disputed = _partitions(known, told)
+    asked = {name: said for name, said in services.items() if name not in same}
+    # While a partition changes hands, two may have told of it a moment apart.
+    is_dispute = known.group.state == STABLE
+    bad = [
+        *(disputed if is_dispute else ()),
+        *_bad(asked),
+        *([kafka_trouble] if kafka_trouble else _bad_group(known.group)),
+    ]
+    members = [*_members(known.group, told)]
+    return {
+        "version": __version__,
+        "group": known.group.group,
+        "at": at,
+        "stopping": "",
+        "ready": not bad,
+        "reasons": bad,
+        "explained": [
+            *(() if is_dispute else disputed),
+            *(f"{name}: {line}" for name, said in told.items() for line in said["explained"]),
+            *(f"{name}: the same as {first}" for name, first in same.items()),
+            *(f"{row['host']} {row['worker']}: has no endpoint here" for row in members if row["host"] not in told),
+        ],
+        "members": members,
+        "partitions": partitions,
+        "events": _latest(told, "events"),
+        "landings": _latest(told, "landings"),
+        "point": {
+            "at": at,
+            "lag": lag_of(row["lag"] for row in partitions),
+            "records": _rate_of(told, "records"),
+            "landed": _rate_of(told, "landed"),
+            "committed_lag": lag_of(row["committed_lag"] for row in partitions),
+        },
+    }
+
+
+def _rate_of(told: Mapping[str, Document], what: str) -> float:
+    """Return the sum of all services; -1 if none reports it, since Kafka does not know what members do."""
+    return sum(said["point"].get(what, 0.0) for said in told.values()) if told else -1
+
+
+def _each_once(told: Mapping[str, Document]) -> tuple[dict[str, Document], dict[str, str]]:
+    """Return the services at the first of the URLs that lead to each, and the URLs that lead to the same.
+
+    A service that shares some members with another one keeps only its own.
+    """
+    once: dict[str, Document] = {}
+    same: dict[str, str] = {}
+    teller: dict[str, str] = {}
+    for name, said in told.items():
+        ids = {row["worker"]: row.get("member_id") or "" for row in said["members"]}
+        twice = {worker for worker, member_id in ids.items() if member_id in teller}
+        if twice and twice == ids.keys():
+            same[name] = teller[ids[min(twice)]]
+            continue
+        once[name] = {
+            **said,
+            **{what: [row for row in said[what] if row["worker"] not in twice] for what in _BY_WORKER},
+        }
+        teller |= {member_id: name for member_id in ids.values() if member_id and member_id not in teller}
+    return once, same
+
+
+def _members(group: DescribedGroup, told: Mapping[str, Document]) -> Iterator[Document]:
+    """Yield the members that services report, and those that only Kafka knows."""
+    rows = [{**row, "host": name} for name, said in told.items() for row in said["members"]]
+    heard = {row.get("member_id") for row in rows}
+    yield from rows
+    for member in group.members:
+        if member.member_id not in heard:
+            yield {
+                "host": host_of(member),
+                "worker": member.client_id,
+                "pid": 0,
+                "failure": "",
+                "state": f"{group.state.lower()}, by Kafka",
+                "seconds": -1,
+                "member_id": member.member_id,
+                "assignor": group.assignor,
+                "assigned": len(topic_partitions(member.assignment or {})),
+            }
+
+
+def _partitions(known: KafkaView, told: Mapping[str, Document]) -> tuple[list[Document], list[str]]:
+    """Return a row for each partition, and a line for each that several members claim to read.
+
+    No group may do that. The row is then the one of its owner by Kafka.
+    """
+    owners = {tp: member for member in known.group.members for tp in topic_partitions(member.assignment or {})}
+    rows: dict[TopicPartition, Document] = {}
+    claimed: dict[TopicPartition, list[str]] = {}
+    for name, said in told.items():
+        ids = {row["worker"]: row.get("member_id") for row in said["members"]}
+        for row in said["partitions"]:
+            partition = TopicPartition(row["topic"], row["partition"])
+            claimed.setdefault(partition, []).append(f"{name} {row['worker']}")
+            is_owner = partition in owners and ids.get(row["worker"]) == owners[partition].member_id
+            if partition not in rows or is_owner:
+                rows[partition] = _own_row(name, row, partition, known)
+    for partition in sorted((owners.keys() | known.committed.keys()) - rows.keys()):
+        rows[partition] = _kafkas_row(partition, owners.get(partition), known)
+    disputed = [f"{partition}: read by {' and by '.join(who)}" for partition, who in claimed.items() if len(who) > 1]
+    return list(rows.values()), disputed
+
+
+def _own_row(name: str, row: Document, partition: TopicPartition, known: KafkaView) -> Document:
+    """Return the row as its member reports it, with Kafka's newer offsets."""
+    committed = known.committed.get(partition, row["committed"])
+    end = max(row["high_water_mark"], known.ends.get(partition, -1))
+    lag = _lag_at(row, end)
+    if lag < 0:
+        lag = _lag_by_commit(partition, known)
+    grown = end - row["high_water_mark"] if row["high_water_mark"] >= 0 else 0
+    return {
+        **row,
+        "host": name,
+        "committed": committed,
+        "high_water_mark": end,
+        "lag": lag,
+        "committed_lag": _committed_lag(row, partition, known, grown),
+        "landed_lag": row["landed_lag"] + grown if row.get("landed_lag", -1) >= 0 else -1,
+    }
+
+
+def _committed_lag(row: Document, partition: TopicPartition, known: KafkaView, grown: int) -> int:
+    """Return how far the commit is behind the end of the log, by Kafka, and by the member where Kafka does not say.
+
+    Under read_committed the member's end of the log is not Kafka's: what an open transaction has written is no lag.
+    """
+    told = row.get("committed_lag", -1)  # versions before it had none
+    if told < 0:
+        return _lag_by_commit(partition, known)
+    moved = max(known.committed.get(partition, row["committed"]) - row["committed"], 0)
+    return int(max(told + grown - moved, 0))
+
+
+def _lag_at(row: Document, end: int) -> int:
+    """Return the member's lag with the growth of the log since then; -1 if unknown.
+
+    The distance from its position to the end would be wrong: under read_committed, records of an open transaction are
+    no lag.
+    """
+    if row["lag"] >= 0 and row["high_water_mark"] >= 0:
+        return int(row["lag"] + end - row["high_water_mark"])
+    behind: int = end - row["position"] if row["position"] >= 0 else -1
+    return max(int(row["lag"]), behind)
+
+
+def _kafkas_row(partition: TopicPartition, owner: DescribedMember | None, known: KafkaView) -> Document:
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "host": "" if owner is None else host_of(owner),
+        "worker": "nobody" if owner is None else owner.client_id,
+        "activity": "not assigned" if owner is None else "assigned",
+        "seconds": -1,
+        "attempt": 0,
+        "reason": "",
+        "position": -1,
+        "high_water_mark": known.ends.get(partition, -1),
+        "lag": _lag_by_commit(partition, known),
+        "committed_lag": _lag_by_commit(partition, known),
+        "committed": known.committed.get(partition, -1),
+        "landed": -1,
+        "records_a_second": -1,
+    }
+
+
+def _lag_by_commit(partition: TopicPartition, known: KafkaView) -> int:
+    """Return the distance from the commit to the log end; -1 if either is unknown."""
+    if partition not in known.ends or partition not in known.committed:
+        return -1
+    return max(known.ends[partition] - known.committed[partition], 0)
+
+
+def _bad(services: Mapping[str, Document | str]) -> Iterator[str]:
+    for name, said in services.items():
+        if isinstance(said, str):
+            yield f"{name}: {said}"
+        else:
+            yield from (f"{name}: {reason}" for reason in said["reasons"])
+
+
+def _bad_group(group: DescribedGroup) -> Iterator[str]:
+    if not group.members:
+        yield f"the group has no members: it is {group.state}"
+    elif group.state != STABLE:
+        yield f"the group is {group.state}"
+
+
+def _latest(told: Mapping[str, Document], what: str) -> list[Document]:
+    rows = [{**row, "host": name} for name, said in told.items() for row in said[what]]
+    return sorted(rows, key=lambda row: (row["at"], row["number"]), reverse=True)[:_MOST]
+
+
+def host_of(member: DescribedMember) -> str:
+    """Return the member's host without the slash that Kafka puts before an address."""
+    return member.host.rpartition("/")[2]

@@ -1,0 +1,5 @@
+"""State of a service's members, for the status page, metrics, health, the log and the service manager.
+
+`members` is the interface. `local_members` reads the members of this process; `worker_reports` carries their state from
+workers to the supervisor. `health` and `progress_tracker` judge it, `recent_events` remembers events, `otel` exports.
+"""

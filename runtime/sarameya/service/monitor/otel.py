@@ -1,0 +1,98 @@
+"""Metrics and spans for an OpenTelemetry collector: `[service] otel = true`.
+
+OTEL_EXPORTER_OTLP_ENDPOINT names the collector (OTLP over HTTP); OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES name
+this service. Each process sends the data of its own members.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from sarameya.errors import ConfigError
+from sarameya.extras import install_command
+from sarameya.service.app.app_file import App
+from sarameya.telemetry.snapshot import MemberSnapshot
+
+if TYPE_CHECKING:
+    from sarameya.telemetry.otel_tracing import Tracing
+
+PATIENCE = 3.0
+"""Seconds for one export with all its attempts, unless OTEL_EXPORTER_OTLP_TIMEOUT is set.
+
+A collector that does not answer delays the end of the service by no more.
+"""
+_TIMEOUT = "OTEL_EXPORTER_OTLP_TIMEOUT"
+
+
+def identity(group: str) -> dict[str, str | int]:
+    """Return the resource attributes of this process.
+
+    Each process of a service is an instance of its own. The id is random: in containers all may be process 1 of a
+    machine of the same name.
+    """
+    return {
+        "service.name": f"sarameya {group}",
+        "service.instance.id": str(uuid.uuid4()),
+        "host.name": socket.gethostname(),
+        "process.pid": os.getpid(),
+    }
+
+
+@asynccontextmanager
+async def open_otel(
+    app: App, snapshots: Callable[[], Sequence[MemberSnapshot]]
+) -> AsyncIterator[Callable[[], list[Tracing]]]:
+    """Send metrics and spans for the length of the block.
+
+    Yields a function that makes a member's tracing; it makes none if otel is off.
+
+    Raises:
+        ConfigError: The packages for OpenTelemetry are not installed.
+    """
+    if not app.service.otel:
+        yield list
+        return
+    try:
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        from sarameya.service.monitor.otel_exporters import (
+            OF_METRICS,
+            OF_SPANS,
+            MetricExporter,
+            SpanExporter,
+            exporter_log,
+        )
+        from sarameya.telemetry.otel_metrics import export_metrics, resource_of
+        from sarameya.telemetry.otel_tracing import Tracing
+        from sarameya.telemetry.prometheus import GroupCollector
+    except ImportError as error:
+        remedy = f"needs more packages ({error}): {install_command('otel')}"
+        raise ConfigError("service.otel", True, remedy) from None
+    resource = resource_of(identity(app.group))
+    patience = None if _TIMEOUT in os.environ else PATIENCE
+    with exporter_log(OF_METRICS) as of_metrics, exporter_log(OF_SPANS) as of_spans:
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(SpanExporter(patience, of_spans)))
+        exporter = MetricExporter(patience, of_metrics)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(export_metrics, GroupCollector(snapshots), exporter, resource=resource))
+                try:
+                    yield lambda: [Tracing(provider)]
+                finally:
+                    nursery.cancel_scope.cancel()
+                    # The last spans go out while the last metrics do.
+                    with trio.CancelScope(shield=True):
+                        await trio.to_thread.run_sync(provider.shutdown)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(exporter.shutdown)

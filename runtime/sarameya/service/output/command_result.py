@@ -1,0 +1,74 @@
+"""Results of commands that use a cluster: printed to stdout all at once, at the end.
+
+Errors are raised after that, so that they reach stderr and the exit code is not 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+import trio
+
+from sarameya.errors import SarameyaError
+from sarameya.observe import ConnectionLost, Event, Retrying, log_event
+from sarameya.observe.log import log_event_at
+from sarameya.service.output.error_report import ExitCode
+from sarameya.service.output.log_format import configure_logging
+
+Document = dict[str, Any]
+
+
+@attrs.frozen(slots=True)
+class CommandResult:
+    """The result of a command for programs and for people, and the errors of its failed parts."""
+
+    document: Document
+    text: str
+    errors: tuple[SarameyaError, ...] = ()
+
+
+def log_asking(event: Event) -> None:
+    """Log an event of a client that a command uses.
+
+    Retries go to level debug: either one succeeds, or the failure is printed at the end.
+    """
+    if isinstance(event, Retrying | ConnectionLost):
+        log_event_at(event, logging.DEBUG)
+    else:
+        log_event(event)
+
+
+def run_and_print(args: argparse.Namespace, ask: Callable[[], Awaitable[CommandResult]]) -> int:
+    """Run the operation under trio, and print its result as text, or as JSON with `--json`.
+
+    Raises:
+        ExceptionGroup: Parts of the operation failed; printed results stand.
+    """
+    configure_logging("debug" if args.debug else args.log_level)
+    answer = trio.run(ask)
+    show(answer.text, answer.document, as_json=args.json)
+    if answer.errors:
+        raise ExceptionGroup("", answer.errors)
+    return ExitCode.OK
+
+
+def show(text: str, document: Document, *, as_json: bool) -> None:
+    """Print the result to stdout, all at once."""
+    shown = json.dumps(document, indent=2) if as_json else text
+    if shown:
+        print_out(f"{shown}\n")
+
+
+def print_out(text: str) -> None:
+    """Print a text to stdout as it is, as far as somebody reads it."""
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:  # `| head` has seen enough; the interpreter would complain of it at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

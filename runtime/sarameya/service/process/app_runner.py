@@ -1,0 +1,250 @@
+"""Runs an app: its members in this process, or in workers of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from sarameya.errors import ConfigError, HandlerError
+from sarameya.group.consumer_group import ConsumerGroup
+from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.observe import Observer, log_event
+from sarameya.service.app.app_file import App, AppFileError, listen_address
+from sarameya.service.app.handler_factory import build_handler
+from sarameya.service.app.layers import Layers
+from sarameya.service.monitor.local_members import LocalMembers
+from sarameya.service.monitor.otel import open_otel
+from sarameya.service.monitor.worker_reports import send_reports
+from sarameya.service.output.error_report import ExitCode
+from sarameya.service.output.log_format import add_log_format_argument, configure_logging
+from sarameya.service.process import signals
+from sarameya.service.process.interruptible_start import enter_with_retries
+from sarameya.service.process.member_runner import MemberSpec, run_members
+from sarameya.service.process.problem_log import watch_problems
+from sarameya.service.process.restarts import Restarts
+from sarameya.service.process.shared_options import open_shared, to_environment, with_shared
+from sarameya.service.process.shutdown_check import ShutdownCheck
+from sarameya.service.process.signals import Stop
+from sarameya.service.process.status_pages import open_pages
+from sarameya.service.process.supervisor import Supervisor
+from sarameya.service.process.systemd import Notifier
+from sarameya.service.process.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from sarameya.telemetry.otel_tracing import Tracing
+
+Watch = Callable[[App, Stop], Awaitable[None]]
+"""A task beside an app's members, in the first process only, until it is cancelled. It may request the end."""
+
+
+WatchInput = Callable[[Stop], Awaitable[None]]
+"""A task beside an app's members that requests the end by what comes from standard input."""
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say how an app runs, and its log's format. `run_app` reads them."""
+    parser.add_argument(
+        "--workers", type=_count, metavar="N", help="run N members, a process each (or see --in-process)"
+    )
+    parser.add_argument("--in-process", action="store_true", help="run the members as tasks of this one process")
+    parser.add_argument(
+        "--until-eof", action="store_true", help="also stop, in order, when standard input ends (for a parent program)"
+    )
+    parser.add_argument(
+        "--http", type=listen_argument, metavar="HOST:PORT", help="serve the status page, metrics and health there"
+    )
+    add_log_format_argument(parser)
+    # Of a supervisor's worker: its number, and the pipe to which it tells of itself.
+    parser.add_argument("--worker", type=_count, help=argparse.SUPPRESS)
+    parser.add_argument("--tell", type=int, help=argparse.SUPPRESS)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
+    return int(text)
+
+
+def listen_argument(text: str) -> str:
+    """Return HOST:PORT of an argument as it is.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is no address to listen at.
+    """
+    try:
+        return listen_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
+
+
+def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | None = None) -> int:
+    """Run until a signal, or until `watch` requests the end. Raises the exceptions of members that failed.
+
+    Args:
+        app: The app.
+        layers: The origins of its values, for mistakes in the handler's options.
+        args: The arguments of `add_run_arguments`.
+        watch: A task to run beside the members.
+    """
+    configure_logging(
+        "debug" if args.debug else args.log_level,
+        log_format=args.log_format or app.service.log_format,
+        worker=args.worker,
+    )
+    notifier = Notifier()
+    if args.workers:
+        app = attrs.evolve(app, service=attrs.evolve(app.service, workers=args.workers))
+    if args.http:
+        app = attrs.evolve(app, service=attrs.evolve(app.service, http=args.http))
+    if args.in_process:
+        app = attrs.evolve(app, service=attrs.evolve(app.service, in_process=True))
+    if args.worker:
+        app = with_shared(app)
+    make = partial(make_handler, app, layers)
+    make()  # a mistake in its options is told once, before anything is started
+    if args.worker:
+        app = attrs.evolve(app, service=attrs.evolve(app.service, http=None))  # the supervisor serves
+        return signals.run(
+            partial(
+                _serve,
+                {args.worker: member(app, args.worker)},
+                make,
+                signals.stop_with_supervisor,
+                None,
+                args.tell,
+                notifier,
+            )
+        )
+    watch_input = signals.stop_at_end_of_input if args.until_eof else None
+    numbers = range(1, app.service.workers + 1)
+    if app.service.workers == 1 or app.service.in_process:
+        apps = {number: member(app, number) for number in numbers}
+        return signals.run(partial(_serve, apps, make, watch_input, watch, None, notifier))
+    commands = [worker_command(args.argv, number, app.service.workers) for number in numbers]
+    supervisor = Supervisor(commands, app.service)
+    run = partial(_supervise, app, supervisor, watch_input, watch, notifier)
+    return signals.run(run, before_exit=supervisor.kill_nowait)
+
+
+def member(app: App, number: int) -> App:
+    """Return the app of one member of several.
+
+    A static member gets an instance id of its own, since members with the same id would fence each other.
+    """
+    instance_id = app.config.group_instance_id
+    if instance_id is None or app.service.workers == 1:
+        return app
+    return attrs.evolve(app, config=attrs.evolve(app.config, group_instance_id=f"{instance_id}-{number}"))
+
+
+def worker_command(argv: tuple[str, ...], number: int, workers: int) -> list[str]:
+    """Return the supervisor's own command line with the number of the worker."""
+    return [sys.executable, "-m", "sarameya.service", *argv, "--worker", str(number), "--workers", str(workers)]
+
+
+def make_handler(app: App, layers: Layers) -> ConsumerGroupHandler:
+    """Return a new handler of the app.
+
+    Raises:
+        AppFileError: The handler or its options are wrong.
+    """
+    try:
+        return build_handler(app.handler.name, app.handler.options)
+    except ConfigError as error:
+        key = f"handler.options.{error.option}"
+        raise AppFileError(layers.path, [layers.with_origin(key, f"handler.options.{error}")]) from None
+    except HandlerError as error:
+        raise AppFileError(layers.path, [str(error)]) from error
+
+
+async def _serve(
+    apps: Mapping[int, App],
+    make_handler: Callable[[], ConsumerGroupHandler],
+    watch_input: WatchInput | None,
+    watch: Watch | None,
+    tell_to: int | None,
+    notifier: Notifier,
+    stop: Stop,
+) -> ExitCode:
+    """Run members, given by their numbers, in this process."""
+    # After this long without a turn of the loop the group has given the members up in any case.
+    watchdog = Watchdog(max(app.config.rebalance_timeout for app in apps.values()))
+    unfinished = ShutdownCheck(stop, max(app.config.close_timeout for app in apps.values()))
+    local_members = LocalMembers(apps)
+    make_tracing: Callable[[], list[Tracing]] = list
+
+    def open_group(number: int, app: App) -> ConsumerGroup:
+        observers: list[Observer] = [log_event, watchdog.observe, unfinished.observe, local_members.recent(number)]
+        tracing = make_tracing()
+        group = ConsumerGroup(
+            app.bootstrap_servers, app.group, app.config, observers=[*observers, *tracing], interceptors=tracing
+        )
+        local_members.begins(number, group)
+        return group
+
+    members = [
+        MemberSpec(
+            app,
+            make_handler,
+            partial(open_group, number),
+            partial(local_members.failed, number),
+            partial(local_members.restarts, number),
+        )
+        for number, app in apps.items()
+    ]
+    first = next(iter(apps.values()))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watchdog.run)
+        if tell_to is not None:
+            nursery.start_soon(send_reports, local_members, tell_to)
+        else:  # of a worker its supervisor tells, who also hears when it falls silent
+            nursery.start_soon(watch_problems, local_members, stop, first.service.stall_after)
+        nursery.start_soon(notifier.run, stop, local_members)
+        _start_others(nursery, first, watch_input, watch, stop)
+        async with open_otel(first, local_members.snapshots) as make_tracing, open_pages(first, local_members, stop):
+            await run_members(members, stop)
+        nursery.cancel_scope.cancel()
+    unfinished.check()
+    return ExitCode.OK
+
+
+async def _supervise(
+    app: App,
+    supervisor: Supervisor,
+    watch_input: WatchInput | None,
+    watch: Watch | None,
+    notifier: Notifier,
+    stop: Stop,
+) -> ExitCode:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(notifier.run, stop, supervisor.reports)
+        nursery.start_soon(watch_problems, supervisor.reports, stop, app.service.stall_after)
+        _start_others(nursery, app, watch_input, watch, stop)
+        shared = enter_with_retries(
+            "shared Spark",
+            partial(open_shared, app.handler),
+            stop,
+            Restarts(app.service),
+            supervisor.reports.shared_start_failed,
+        )
+        # The pages first: they say why workers are waited for.
+        async with open_pages(app, supervisor.reports, stop), shared as options:
+            code = await supervisor.run(stop, to_environment(options or {}))
+        nursery.cancel_scope.cancel()
+    return code
+
+
+def _start_others(
+    nursery: trio.Nursery, app: App, watch_input: WatchInput | None, watch: Watch | None, stop: Stop
+) -> None:
+    """Start the tasks that may request the end, beside signals."""
+    if watch_input is not None:
+        nursery.start_soon(watch_input, stop)
+    if watch is not None:
+        nursery.start_soon(watch, app, stop)

@@ -1,0 +1,148 @@
+"""Supervisor: runs N members as N processes of one app file, and restarts them.
+
+Closing the pipe that is a worker's standard input requests its end. That works also before the worker has its signal
+handlers, and also if this process is killed: no worker is ever left behind. A worker that has not reported yet still
+imports, which may take long, and has nothing to end in order: it gets SIGTERM as well. Workers have process groups of
+their own, so that Ctrl-C on a terminal reaches this process only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from sarameya.service.app.app_file import ServiceSection
+from sarameya.service.monitor.worker_reports import WorkerReports
+from sarameya.service.output.error_report import ExitCode
+from sarameya.service.process.restarts import Restarts
+from sarameya.service.process.signals import Stop
+
+logger = logging.getLogger("sarameya")
+
+_REQUEST = b"stop\n"
+"""The line that tells a worker why its input ends. The end alone requests the same, if this process is killed."""
+
+
+class Supervisor:
+    """Keeps one process running for each command, until the end is requested or a worker fails for good."""
+
+    def __init__(self, commands: Sequence[Sequence[str]], policy: ServiceSection) -> None:
+        """Take the commands of the workers.
+
+        Args:
+            commands: A command for each worker. It gets `--tell FD` besides: the pipe for the worker's reports.
+            policy: What to do when a worker fails.
+        """
+        self._commands = commands
+        self._policy = policy
+        self.reports = WorkerReports(range(1, len(commands) + 1))
+        """The workers' reports of their members."""
+        self._environment: Mapping[str, str] = {}
+        self._running: dict[int, trio.Process] = {}
+        self._codes: list[int] = []
+        self._cut_short: set[int] = set()
+
+    async def run(self, stop: Stop, environment: Mapping[str, str] | None = None) -> ExitCode:
+        """Start the workers, wait until all have ended, and return the worst of their exit codes.
+
+        Args:
+            stop: The request for the end.
+            environment: Variables for the workers, beside this process's own.
+        """
+        self._environment = environment or {}
+        async with trio.open_nursery() as nursery:
+            for number, command in enumerate(self._commands, start=1):
+                nursery.start_soon(self._keep, number, command, stop)
+        if ExitCode.CONFIGURATION in self._codes:
+            return ExitCode.CONFIGURATION
+        return ExitCode.FAILURE if any(self._codes) else ExitCode.OK
+
+    def kill_nowait(self) -> None:
+        """Send SIGKILL to every worker. Processes that they started end with them, as their pipes close."""
+        for process in self._running.values():
+            process.kill()
+
+    async def _keep(self, number: int, command: Sequence[str], stop: Stop) -> None:
+        restarts = Restarts(self._policy)
+        while not stop.is_requested:
+            started = trio.current_time()
+            try:
+                code = await self._run_once(number, command, stop)
+                how = _ending(code)
+            except OSError as error:  # no memory, or no descriptor, for another process: the others go on
+                code, how = ExitCode.FAILURE, f"could not be started: {error}"
+            if stop.is_requested or code == ExitCode.OK:
+                self._codes.append(code)
+                return
+            logger.error("worker %d %s", number, how, extra=_about(number))
+            self.reports.ended(number, how)
+            if self._policy.on_failure == "stop" or code == ExitCode.CONFIGURATION:
+                self._codes.append(code)
+                stop.request(f"worker {number} failed")
+                return
+            delay = restarts.delay_after(trio.current_time() - started)
+            self.reports.restarts(number, delay, restarts.failures_in_a_row)
+            logger.warning("restarting worker %d in %.1f s", number, delay, extra=_about(number))
+            with trio.move_on_after(delay):
+                await stop.wait()
+
+    async def _run_once(self, number: int, command: Sequence[str], stop: Stop) -> int:
+        environment = {**os.environ, **self._environment}
+        heard, told = os.pipe()
+        try:
+            process = await trio.lowlevel.open_process(
+                [*command, "--tell", str(told)],
+                env=environment,
+                stdin=subprocess.PIPE,
+                process_group=0,
+                pass_fds=(told,),
+            )
+        except BaseException:
+            os.close(heard)
+            raise
+        finally:
+            os.close(told)
+        self._running[number] = process
+        logger.info("worker %d started (pid %d)", number, process.pid, extra=_about(number))
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._ask_when_asked, number, process, stop)
+                self.reports.began(number, process.pid)
+                nursery.start_soon(self.reports.listen, number, heard)
+                code = await process.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            if process.returncode is None:
+                process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+            del self._running[number]
+        # It has died of our SIGTERM: it had begun nothing.
+        return ExitCode.OK if number in self._cut_short and code == -signal.SIGTERM else code
+
+    async def _ask_when_asked(self, number: int, process: trio.Process, stop: Stop) -> None:
+        await stop.wait()
+        if not self.reports.has_reported(number):
+            # Where it has come to listen in this very moment, it takes that for the same request.
+            self._cut_short.add(number)
+            process.terminate()
+        assert process.stdin is not None
+        with suppress(trio.BrokenResourceError):  # it has ended already
+            await process.stdin.send_all(_REQUEST)
+        await process.stdin.aclose()
+
+
+def _about(number: int) -> dict[str, Any]:
+    """Return the fields of a structured log line."""
+    return {"fields": {"worker": number}}
+
+
+def _ending(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

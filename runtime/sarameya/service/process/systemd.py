@@ -1,0 +1,117 @@
+"""Notifications to the service manager, by the protocol of sd_notify(3): systemd's, and others that speak it.
+
+READY=1 is sent when each member has had its first assignment, STATUS= with each change, STOPPING=1 with the first
+signal. While starting and while stopping, the manager's timeout is extended for as long as the event loop turns: the
+app's own timeouts limit both. WATCHDOG=1 comes from the event loop, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import MutableMapping, Sequence
+
+import trio
+
+from sarameya.service.monitor.members import MemberSource, WorkerStatus
+from sarameya.service.monitor.progress_tracker import MEMBER
+from sarameya.service.process.signals import Stop
+from sarameya.status import GroupStatus
+
+logger = logging.getLogger("sarameya")
+
+EXTENSION = 30.0
+"""Seconds by which the manager's timeout is extended while starting or stopping."""
+_BEAT = 1.0
+
+
+class Notifier:
+    """Sends notifications to the manager that `environ` names; sends nothing if it names none.
+
+    The variables are removed from `environ`: processes that start from here must not notify the manager.
+    """
+
+    def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
+        address = environ.pop("NOTIFY_SOCKET", "")
+        watchdog, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
+        self._address = b"\0" + os.fsencode(address[1:]) if address.startswith("@") else os.fsencode(address)
+        self._watchdog = int(watchdog) / 1e6 if watchdog and pid in ("", str(os.getpid())) else None
+        self._started: set[int] = set()
+        self._is_ready = False
+        self._status = ""
+        self._untold: dict[str, str] = {}
+        self._is_deaf = False
+
+    async def run(self, stop: Stop, members: MemberSource) -> None:
+        """Notify the manager of the members' state, until cancelled."""
+        if not self._address:
+            return
+        while not stop.is_requested:
+            self._beat(members.statuses())
+            with trio.move_on_after(self._interval):
+                await stop.wait()
+        self._tell(STOPPING="1", STATUS=f"stopping: {stop.cause}")
+        while True:
+            self._tell(EXTEND_TIMEOUT_USEC=_usec(EXTENSION), **self._alive)
+            await trio.sleep(self._interval)
+
+    @property
+    def _interval(self) -> float:
+        # Half of the time that there is, as sd_watchdog_enabled(3) has it.
+        return min(_BEAT, self._watchdog / 2) if self._watchdog else _BEAT
+
+    @property
+    def _alive(self) -> dict[str, str]:
+        return {"WATCHDOG": "1"} if self._watchdog else {}
+
+    def _beat(self, members: Sequence[WorkerStatus]) -> None:
+        told = self._alive
+        statuses = [one.snapshot.status for one in members if one.snapshot is not None]
+        self._started |= {one.worker for one in members if one.snapshot and _is_member(one.snapshot.status)}
+        if (status := _described(statuses, len(members))) != self._status:
+            self._status = told["STATUS"] = status
+        if not self._is_ready and members and self._started.issuperset(one.worker for one in members):
+            self._is_ready = True
+            told["READY"] = "1"
+        if not self._is_ready:
+            told["EXTEND_TIMEOUT_USEC"] = _usec(EXTENSION)
+        self._tell(**told)
+
+    def _tell(self, **fields: str) -> None:
+        """Send the fields. Those that the manager has no room for now are sent with the next beat."""
+        self._untold |= {name: value.replace("\n", " ") for name, value in fields.items()}
+        if not self._address or not self._untold:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as manager:
+                manager.sendto("\n".join(f"{k}={v}" for k, v in self._untold.items()).encode(), self._address)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            # It is told with the next beat: one that hears nothing for long ends the service.
+            if not self._is_deaf:
+                logger.warning("the service manager cannot be notified: %s", error)
+            self._is_deaf = True
+            return
+        self._is_deaf = False
+        self._untold.clear()
+
+
+def _is_member(status: GroupStatus) -> bool:
+    return status.state in MEMBER
+
+
+def _described(statuses: Sequence[GroupStatus], members: int) -> str:
+    """Return the status line: `group orders, generation 3: 2 of 2 members, 8 partitions`."""
+    if not statuses:
+        return "starting"
+    count = sum(map(_is_member, statuses))
+    partitions = sum(len(status.partitions) for status in statuses)
+    generation = max(status.generation for status in statuses)
+    where = f"group {statuses[0].group}, generation {generation}" if count else f"group {statuses[0].group}"
+    return f"{where}: {count} of {members} members, {partitions} partitions"
+
+
+def _usec(seconds: float) -> str:
+    return str(round(seconds * 1e6))

@@ -1,0 +1,130 @@
+"""The routes, in Starlette. All are GET requests, and none of them changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from sarameya.service.web.host_check import AllowedHosts, HostCheck
+from sarameya.service.web.metrics import MetricsCollector
+from sarameya.service.web.page_feed import NOTHING
+from sarameya.service.web.status_board import PageSource
+
+_POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+_POLICY += "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+MOST_FOLLOWING = 32
+"""Clients of `/events` at a time. Others may request `/status.json` now and then, as the page does."""
+_TOO_MANY = f"{MOST_FOLLOWING} clients follow already: ask again later, or for /status.json\n"
+_LATER = {"Retry-After": "10", "Connection": "close"}
+_SCRIPTS = ("page.js", "feed.js", "plots.js", "reasons.js", "tables.js", "words.js")
+_STATIC = {"index.html": "text/html", **dict.fromkeys(_SCRIPTS, "text/javascript"), "page.css": "text/css"}
+
+
+def make_routes(board: PageSource, names: AllowedHosts) -> Starlette:
+    """Return the application that serves `board` to requests for the host names in `names`."""
+    exposed = MetricsCollector(board)
+    static = {name: _static(name, kind) for name, kind in _STATIC.items()}  # read while there are descriptors
+
+    async def page(request: Request) -> Response:
+        return static["index.html"]
+
+    async def metrics(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(exposed), headers=_HEADERS | {"Content-Type": content_type})
+
+    async def healthz(request: Request) -> Response:
+        found = board.health()
+        return _told("alive", found.not_alive)
+
+    async def readyz(request: Request) -> Response:
+        found = board.health()
+        return _told("ready", found.not_ready, (*found.explained, *found.stacks))
+
+    async def status(request: Request) -> Response:
+        return JSONResponse(board.full_document(), headers=_HEADERS)
+
+    following = set[_Events]()
+
+    async def events(request: Request) -> Response:
+        if len(following) >= MOST_FOLLOWING:
+            return PlainTextResponse(_TOO_MANY, status_code=503, headers=_HEADERS | _LATER)
+        return _Events(board, following)
+
+    routes = [
+        Route("/", page),
+        Route("/metrics", metrics),
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/status.json", status),
+        Route("/events", events),
+        *(Route(f"/{name}", _serving(static[name])) for name in _STATIC if name != "index.html"),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(HostCheck, names=names)])
+
+
+class _Events(StreamingResponse):
+    """The response to one client of `/events`. It is in `following` until the client has gone."""
+
+    def __init__(self, board: PageSource, following: set[_Events]) -> None:
+        super().__init__(_Feed(board), media_type="text/event-stream", headers=_HEADERS)
+        self._following = following
+        following.add(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._following.discard(self)
+
+
+class _Feed:
+    """The server-sent events: one document per update, without events and batches that the client has already.
+
+    A class, since nobody closes an async generator that is dropped half-way.
+    """
+
+    def __init__(self, board: PageSource) -> None:
+        self._board = board
+        self._known = NOTHING
+
+    def __aiter__(self) -> _Feed:
+        return self
+
+    async def __anext__(self) -> str:
+        has_all = self._known != NOTHING or not self._board.has_document
+        if has_all and not await self._board.wait_for_update():
+            raise StopAsyncIteration
+        text, self._known = self._board.render(self._known)
+        return f"data: {text}\n\n"
+
+
+def _told(what: str, bad: Sequence[str], more: Sequence[str] = ()) -> Response:
+    """Return the response of a health check: a line, one line for each reason, and further remarks."""
+    lines = [f"not {what}" if bad else what, *bad, *more]
+    return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if bad else 200, headers=_HEADERS)
+
+
+def _serving(response: Response):  # type: ignore[no-untyped-def]
+    async def serve(request: Request) -> Response:
+        return response
+
+    return serve
+
+
+def _static(name: str, kind: str) -> Response:
+    text = (files("sarameya.service.web") / "static" / name).read_text(encoding="utf-8")
+    return Response(text, headers=_HEADERS, media_type=kind)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sarameya.service.app.app_file import App, AppFileError
+from sarameya.service.app.argument_app import argument, load_arguments
+
+REMEDIES = {"bootstrap_servers": "give --bootstrap", "group": "give --group", "topics": "give --topic"}
+
+GIVEN = [
+    argument("land", "handler.name", "print"),
+    argument("--bootstrap", "bootstrap_servers", ["here:9092"]),
+    argument("--group", "group", "g"),
+    argument("--topic", "topics", ["orders"]),
+]
+
+
+def app(*arguments: Any, environ: dict[str, str] | None = None, **defaults: Any) -> App:
+    named = {name.replace("__", "."): value for name, value in defaults.items()}
+    return load_arguments("sarameya land", [*GIVEN, *arguments], named, REMEDIES, environ or {}).app
+
+
+def test_arguments_are_an_app() -> None:
+    made = app(argument("-o", "config.client_id", "ops"), argument("--set", "handler.options.max.rows", 5))
+    assert (made.bootstrap_servers, made.group, made.topics) == (("here:9092",), "g", ("orders",))
+    assert made.config.client_id == "ops"
+    assert made.handler.options == {"max": {"rows": 5}}
+
+
+def test_arguments_go_before_the_environment_and_that_before_properties_and_defaults_are_for_the_rest(
+    tmp_path: Path,
+) -> None:
+    properties = tmp_path / "client.properties"
+    properties.write_text("bootstrap.servers = there:1\nclient.id = theirs\nauto.offset.reset = latest\n")
+    made = app(
+        argument("--properties", "properties", str(properties)),
+        argument("-o", "config.session_timeout", 11.0),
+        environ={"SARAMEYA_GROUP": "another", "SARAMEYA_CONFIG_SESSION_TIMEOUT": "22", "SARAMEYA_TOPICS_PATTERN": "x"},
+        config__offset_initial="oldest",
+        config__claim_grace=3.0,
+    )
+    assert (made.bootstrap_servers, made.group) == (("here:9092",), "g")
+    assert (made.topics, made.topics_pattern) == (("orders",), None)
+    assert (made.config.session_timeout, made.config.client_id) == (11.0, "theirs")
+    assert (made.config.offset_initial, made.config.claim_grace) == ("newest", 3.0)
+
+
+def test_what_is_missing_is_told_with_the_argument_that_gives_it() -> None:
+    with pytest.raises(AppFileError) as raised:
+        load_arguments("sarameya land", [argument("land", "handler.name", "print")], {}, REMEDIES, {})
+    assert sorted(raised.value.problems) == [
+        "sarameya land: bootstrap_servers is missing: give --bootstrap",
+        "sarameya land: group is missing: give --group",
+        "sarameya land: topics is missing: give --topic",
+    ]
+
+
+def test_mistake_is_told_with_who_made_it() -> None:
+    with pytest.raises(AppFileError) as raised:
+        app(argument("-o", "config.session_timeout", "long"), environ={"SARAMEYA_SERVICE_WORKERS": "0"})
+    assert raised.value.problems == (
+        "sarameya land: config.session_timeout = 'long': must be a number above 0 and at most 2147483 (by -o)",
+        "sarameya land: service.workers = 0: must be a whole number of at least 1 (by SARAMEYA_SERVICE_WORKERS)",
+    )

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any
+
+import pytest
+
+from sarameya.errors import ConfigError, HandlerError
+from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.service.app import handler_factory as handlers
+from sarameya.service.app.handler_factory import build_handler, default_options
+
+INSTALLED = EntryPoints(
+    [
+        EntryPoint("plain", "made_up_handlers:Plain", handlers.ENTRY_POINT_GROUP),
+        EntryPoint("broken", "made_up_handlers_missing:Plain", handlers.ENTRY_POINT_GROUP),
+    ]
+)
+
+
+class Plain(ConsumerGroupHandler):
+    def __init__(self, path: str, limit: int = 10) -> None:
+        self.path = path
+        self.limit = limit
+
+    async def consume_claim(self, session: object, claim: object) -> None: ...
+
+
+class Optionless(ConsumerGroupHandler):
+    async def consume_claim(self, session: object, claim: object) -> None: ...
+
+
+class OwnOptions(Optionless):
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> OwnOptions:
+        if "bad" in options:
+            raise ConfigError("bad", options["bad"], "must not be given")
+        return cls(dict(options))
+
+
+class Impostor(Optionless):
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> object:
+        return "no handler"
+
+
+class Stating(OwnOptions):
+    @staticmethod
+    def option_defaults() -> dict[str, Any]:
+        return {"limit": 5}
+
+
+class Misstating(OwnOptions):
+    def option_defaults(self) -> dict[str, Any]:
+        return {"limit": 5}
+
+
+class Raising(OwnOptions):
+    @staticmethod
+    def option_defaults() -> None:
+        raise ValueError("one\ntwo")
+
+
+class StatingNothing(OwnOptions):
+    @classmethod
+    def option_defaults(cls) -> None: ...
+
+
+class StatingWords(OwnOptions):
+    @classmethod
+    def option_defaults(cls) -> list[str]:
+        return ["ab"]
+
+
+class StatingNumbers(OwnOptions):
+    @classmethod
+    def option_defaults(cls) -> dict[int, int]:
+        return {1: 2}
+
+
+class Nested:
+    Inner = Optionless
+
+
+KINDS = (
+    Plain,
+    Optionless,
+    OwnOptions,
+    Impostor,
+    Stating,
+    Misstating,
+    Raising,
+    StatingNothing,
+    StatingWords,
+    StatingNumbers,
+    Nested,
+)
+
+
+@pytest.fixture(autouse=True)
+def made_up_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("made_up_handlers")
+    for thing in KINDS:
+        setattr(module, thing.__name__, thing)
+    monkeypatch.setitem(sys.modules, "made_up_handlers", module)
+    monkeypatch.setattr(handlers, "entry_points", INSTALLED.select)
+
+
+def test_name_of_an_entry_point_builds_its_class_with_the_options() -> None:
+    handler = build_handler("plain", {"path": "x", "limit": 3})
+    assert isinstance(handler, Plain)
+    assert (handler.path, handler.limit) == ("x", 3)
+
+
+def test_module_and_class_builds_that_class() -> None:
+    assert isinstance(build_handler("made_up_handlers:Optionless", {}), Optionless)
+
+
+def test_module_and_nested_class_builds_that_class() -> None:
+    assert isinstance(build_handler("made_up_handlers:Nested.Inner", {}), Optionless)
+
+
+def test_class_with_from_options_is_built_by_it() -> None:
+    handler = build_handler("made_up_handlers:OwnOptions", {"anything": 1})
+    assert isinstance(handler, OwnOptions)
+    assert handler.options == {"anything": 1}
+
+
+def test_option_refused_by_from_options_is_raised_as_it_is() -> None:
+    with pytest.raises(ConfigError, match=r"^bad = 1: must not be given$"):
+        build_handler("made_up_handlers:OwnOptions", {"bad": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "defaults"), [("Plain", {"limit": 10}), ("Optionless", {}), ("OwnOptions", {}), ("Stating", {"limit": 5})]
+)
+def test_defaults_are_those_of_the_arguments_or_as_stated(name: str, defaults: dict[str, Any]) -> None:
+    assert default_options(f"made_up_handlers:{name}") == defaults
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Misstating", "fails with TypeError: "),
+        ("Raising", "fails with ValueError: one; "),
+        ("StatingNothing", "returns None; "),
+        ("StatingWords", "returns ['ab']; "),
+        ("StatingNumbers", "returns {1: 2}; "),
+    ],
+)
+def test_defaults_that_are_stated_wrongly_are_the_handlers_mistake(name: str, why: str) -> None:
+    with pytest.raises(HandlerError) as raised:
+        default_options(f"made_up_handlers:{name}")
+    assert str(raised.value).startswith(f"handler 'made_up_handlers:{name}': option_defaults() {why}")
+    assert str(raised.value).endswith(
+        "; it must be a class method or a static one that takes nothing and returns a dictionary, values by option"
+    )
+    assert "\n" not in str(raised.value)
+
+
+REFUSED = [
+    (
+        "plian",
+        {},
+        "no handler is called 'plian'; did you mean 'plain'? installed are 'broken', 'plain', "
+        "and 'package.module:Class' names any other",
+    ),
+    (
+        "xyz",
+        {},
+        "no handler is called 'xyz'; installed are 'broken', 'plain', and 'package.module:Class' names any other",
+    ),
+    (
+        "broken",
+        {},
+        "handler 'broken': cannot import 'made_up_handlers_missing': No module named 'made_up_handlers_missing'",
+    ),
+    (
+        "made_up_handlers_missing:X",
+        {},
+        "handler 'made_up_handlers_missing:X': cannot import 'made_up_handlers_missing': "
+        "No module named 'made_up_handlers_missing'",
+    ),
+    (
+        "made_up_handlers:Plane",
+        {},
+        "handler 'made_up_handlers:Plane': module 'made_up_handlers' has no 'Plane'",
+    ),
+    (
+        "made_up_handlers:",
+        {},
+        "handler 'made_up_handlers:': must be 'package.module:Class'",
+    ),
+    (
+        ":Plain",
+        {},
+        "handler ':Plain': must be 'package.module:Class'",
+    ),
+    (
+        "made_up_handlers:Nested",
+        {},
+        "handler 'made_up_handlers:Nested' is no subclass of sarameya.ConsumerGroupHandler",
+    ),
+    (
+        "made_up_handlers:Impostor",
+        {},
+        "handler 'made_up_handlers:Impostor': from_options returned a str, not a ConsumerGroupHandler",
+    ),
+    ("plain", {"limit": 1}, "handler 'plain': option 'path' is missing"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "message"), REFUSED)
+def test_handler_that_cannot_be_built_is_told_with_what_there_is(
+    name: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HandlerError) as caught:
+        build_handler(name, options)
+    assert str(caught.value) == message
+
+
+def test_unknown_option_is_given_the_nearest_name() -> None:
+    with pytest.raises(ConfigError) as caught:
+        build_handler("plain", {"path": "x", "limits": 3})
+    assert str(caught.value) == "limits = 3: no such option; did you mean 'limit'?"
+
+
+def test_option_to_a_class_without_any_is_told_so() -> None:
+    with pytest.raises(ConfigError) as caught:
+        build_handler("made_up_handlers:Optionless", {"path": "x"})
+    assert str(caught.value) == "path = 'x': the handler takes no options"

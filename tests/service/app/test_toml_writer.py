@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya.service.app.app_file import load_app
+from sarameya.service.app.argument_app import argument, load_arguments
+from sarameya.service.app.toml_writer import as_app_file, toml
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+_SCALARS = st.one_of(
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    _TEXT,
+    st.just(datetime(2026, 1, 2, 3, tzinfo=UTC)),
+)
+_VALUES = st.recursive(
+    _SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_TEXT, inner, max_size=3))
+)
+
+
+@given(st.dictionaries(_TEXT, _VALUES, max_size=4))
+def test_what_is_written_is_read_back(table: dict[str, Any]) -> None:
+    assert tomllib.loads(toml(table)) == table
+
+
+GIVEN = [
+    argument("land", "handler.name", "print"),
+    argument("--bootstrap", "bootstrap_servers", ["here:9092"]),
+    argument("--group", "group", "g"),
+    argument("--topic", "topics", ["orders"]),
+    argument("--set", "handler.options.spark.conf", {"spark.jars": 'a"b.jar'}),
+]
+
+
+def test_app_of_arguments_is_the_app_of_the_file_that_is_written(tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text("client.id = theirs\n")
+    arguments = [*GIVEN, argument("--properties", "properties", str(tmp_path / "client.properties"))]
+    loaded = load_arguments(
+        "land", arguments, {"config.offset_initial": "oldest"}, {}, {"SARAMEYA_SERVICE_WORKERS": "3"}
+    )
+    path = tmp_path / "app.toml"
+    path.write_text(as_app_file(loaded))
+    assert load_app(path, {}) == loaded.app
+    assert "theirs" not in path.read_text(), "it stands in the properties"
+
+
+def test_secrets_are_left_out_and_told_but_for_where_they_are() -> None:
+    arguments = [
+        *GIVEN,
+        argument("-o", "config.security_protocol", "SASL_SSL"),
+        argument("-o", "config.sasl_mechanism", "PLAIN"),
+        argument("-o", "config.sasl_username", "ann"),
+        argument("-o", "config.sasl_password", "env:HOME"),
+        argument("--set", "handler.options.registry.password", "hunter2"),
+        argument("--set", "handler.options.registry.url", "https://ann:hunter2@here"),
+    ]
+    text = as_app_file(load_arguments("land", arguments, {}, {}, {"SARAMEYA_HANDLER_OPTIONS_TOKEN": "hunter2"}))
+    assert "hunter2" not in text
+    assert 'sasl_password = "env:HOME"' in text
+    assert text.splitlines()[:3] == [
+        "# handler.options.token is not written here, being a secret; SARAMEYA_HANDLER_OPTIONS_TOKEN has given it",
+        "# handler.options.registry.password is not written here, being a secret; --set has given it",
+        "# handler.options.registry.url is not written here, being a secret; --set has given it",
+    ]
+
+
+def test_name_is_secret_by_all_that_stands_before_it() -> None:
+    arguments = [
+        *GIVEN,
+        argument("--set", "handler.options.password", {"of_mine": "hunter2"}),
+        argument("--set", "handler.options.conf", {"spark.hadoop.fs.s3a.access": {"key": "hunter2"}}),
+    ]
+    text = as_app_file(load_arguments("land", arguments, {}, {}, {}))
+    assert "hunter2" not in text
+    assert text.splitlines()[:2] == [
+        "# handler.options.password.of_mine is not written here, being a secret; --set has given it",
+        "# handler.options.conf.spark.hadoop.fs.s3a.access.key is not written here, being a secret; --set has given it",
+    ]
+
+
+def test_properties_are_found_wherever_the_app_file_is_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "client.properties").write_text("client.id = theirs\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    loaded = load_arguments("land", [*GIVEN, argument("--properties", "properties", "client.properties")], {}, {}, {})
+    path = tmp_path / "elsewhere" / "app.toml"
+    path.write_text(as_app_file(loaded))
+    assert load_app(path, {}).config.client_id == "theirs"

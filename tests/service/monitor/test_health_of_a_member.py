@@ -1,0 +1,127 @@
+"""What is said of a real member whose brokers stop answering. Embedded cluster, virtual time."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from sarameya import TopicPartition
+from sarameya.protocol.versions import Api
+from sarameya.service.monitor.health import Health, health
+from sarameya.service.monitor.members import WorkerStatus
+from sarameya.service.monitor.progress_tracker import ProgressTracker
+from sarameya.telemetry.snapshot import MemberSnapshot
+from tests.group.kit import Recorder, Running, committed, deadline, fill, orders, start_member
+
+STALL = 60.0
+COORDINATOR, LEADER = 2, 1
+"""Of the three brokers; the partition is led by the other one's neighbour, so that each can be frozen alone."""
+
+
+class Watch:
+    """Looks at a member each second, as a board does."""
+
+    def __init__(self, member: Running) -> None:
+        self._member = member
+        self._progress = ProgressTracker()
+
+    def look(self) -> Health:
+        now, snapshot = trio.current_time(), MemberSnapshot.of(self._member.group)
+        self._progress.update([snapshot], now)
+        return health([WorkerStatus(worker=1, snapshot=snapshot)], self._progress, now, stall_after=STALL)
+
+    async def ready_for(self, seconds: int) -> None:
+        for _ in range(seconds):
+            assert self.look().is_ready, self.look()
+            await trio.sleep(1)
+
+    async def until_not_ready(self) -> tuple[float, str]:
+        """After how long, and why first."""
+        began = trio.current_time()
+        while (found := self.look()).is_ready:
+            await trio.sleep(1)
+        return trio.current_time() - began, found.not_ready[0]
+
+    async def until_ready(self) -> None:
+        while not self.look().is_ready:
+            await trio.sleep(1)
+
+
+async def test_member_whose_coordinator_is_frozen_is_not_ready_once_the_group_may_have_dropped_it(
+    autojump_clock: MockClock,
+) -> None:
+    """Nothing is read meanwhile: no record, no mark and no commit would tell of it."""
+    async with orders(1, brokers=3) as cluster, deadline(3000) as nursery:
+        cluster.move_leader("orders", 0, LEADER)
+        cluster.move_coordinator("g", COORDINATOR)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler)
+        fill(cluster, 3)
+        await handler.received(3)
+        watch = Watch(member)
+        await watch.ready_for(200)
+        cluster.freeze_broker(COORDINATOR)
+        after, why = await watch.until_not_ready()
+        assert 10 - 3 <= after <= 10 + 1, "the session timeout, from the last heartbeat that was answered"
+        assert why.startswith("the coordinator has not answered for 1")
+        assert member.group.status().state == "STABLE", "which is what the member itself knows"
+        await trio.sleep(300)
+        assert not watch.look().is_ready
+        cluster.unfreeze_broker(COORDINATOR)
+        with trio.fail_after(60):
+            await watch.until_ready()
+        (described,) = cluster.describe_group("g").members
+        assert described.member_id == member.group.status().member_id
+        await watch.ready_for(100)
+        await member.close()
+
+
+async def test_commit_that_is_never_taken_is_named_though_marks_move(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline(3000) as nursery:
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, autocommit_interval=1.0)
+        fill(cluster, 3)
+        await handler.received(3)
+        watch = Watch(member)
+        await watch.ready_for(10)
+        cluster.drop_next(Api.OFFSET_COMMIT, None, half="request")
+
+        async def produce() -> None:
+            while True:
+                fill(cluster, 1)
+                await trio.sleep(1)
+
+        nursery.start_soon(produce)
+        began = trio.current_time()
+        after, why = await watch.until_not_ready()
+        assert STALL < after <= STALL + 3
+        assert why.startswith("orders-0: no commit succeeds, for 6")
+        assert committed(cluster)["orders-0"] == 3
+        assert len(handler.messages) > trio.current_time() - began - 3, "all the while it has got on"
+        cluster.clear_faults()
+        await watch.until_ready()
+        await watch.ready_for(100)
+        nursery.cancel_scope.cancel()
+
+
+async def test_partition_whose_leader_is_frozen_is_not_ready_and_the_others_are(autojump_clock: MockClock) -> None:
+    async with orders(2, brokers=3) as cluster, deadline(3000) as nursery:
+        cluster.move_leader("orders", 0, LEADER)
+        cluster.move_leader("orders", 1, 0)
+        cluster.move_coordinator("g", COORDINATOR)
+        member = await start_member(nursery, cluster, Recorder())
+        await trio.sleep(5)
+        watch = Watch(member)
+        await watch.ready_for(200)
+        cluster.freeze_broker(LEADER)
+        after, why = await watch.until_not_ready()
+        assert STALL <= after <= STALL + 2, "from its last answer, that there is nothing new"
+        assert why.startswith("orders-0: no progress for 6")
+        assert all(line.startswith("orders-0: ") for line in watch.look().not_ready)
+        cluster.unfreeze_broker(LEADER)
+        await watch.until_ready()
+        fill(cluster, 1)
+        await watch.ready_for(100)
+        assert member.group.status().partitions[0].partition == TopicPartition("orders", 0)
+        assert member.group.status().partitions[0].position == 1
+        await member.close()

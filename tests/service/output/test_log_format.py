@@ -1,0 +1,173 @@
+"""What a log line looks like, as text and as JSON; each in a process of its own, where logging is set up for it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+import pytest
+
+from sarameya import Secret
+from sarameya.model import Generation, TopicPartition
+from sarameya.observe import (
+    Committed,
+    Event,
+    InterceptorFailed,
+    LeaderChanged,
+    SessionStarted,
+    TaskStuck,
+    TlsFilesRenewed,
+    events,
+    landings,
+    log_event,
+)
+from sarameya.service.output.log_format import RESERVED, JsonFormatter, TextFormatter, configure_logging
+
+P0 = TopicPartition("orders", 0)
+STARTED = SessionStarted("g", Generation(3, "m", "range"), {"orders": (0,)})
+
+
+def error_line(caplog: pytest.LogCaptureFixture, worker: int | None = None) -> dict[str, Any]:
+    """The last record, as a line of JSON."""
+    text = JsonFormatter(worker).format(caplog.records[-1])
+    assert "\n" not in text
+    line: dict[str, Any] = json.loads(text)
+    return line
+
+
+def test_event_is_a_line_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    log_event(STARTED)
+    line = error_line(caplog)
+    assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
+    assert line == {
+        "level": "INFO",
+        "logger": "sarameya",
+        "message": str(STARTED),
+        "event": "SessionStarted",
+        "group": "g",
+        "generation": 3,
+        "assignment": {"orders": [0]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [
+        (Committed("g", {P0: 7}), {"group": "g", "offsets": {"orders-0": 7}}),
+        (LeaderChanged(P0, None, 2, "why"), {"partition": "orders-0", "before": None, "after": 2, "cause": "why"}),
+        (TaskStuck("claim", "one\ntwo"), {"what": "claim", "stack": "one\ntwo"}),
+        (TlsFilesRenewed(("a", "b")), {"files": ["a", "b"]}),
+        (
+            InterceptorFailed("i", "on_consume", P0, 5, "broken", True),
+            {"interceptor": "i", "call": "on_consume", "partition": "orders-0", "offset": 5}
+            | {"error": "broken", "is_skipped": True},
+        ),
+    ],
+)
+def test_fields_are_of_json_s_types(caplog: pytest.LogCaptureFixture, event: Event, fields: dict[str, Any]) -> None:
+    caplog.set_level(logging.DEBUG)
+    log_event(event)
+    line = error_line(caplog)
+    assert {name: line[name] for name in fields} == fields
+    assert line["message"] == str(event)
+
+
+def test_no_field_of_an_event_takes_the_place_of_a_line_s_own() -> None:
+    kinds = [kind for room in (events, landings) for kind in vars(room).values() if isinstance(kind, type)]
+    names = {field.name for kind in kinds if issubclass(kind, Event) for field in attrs.fields(kind)}
+    assert len(names) > 20
+    assert names & RESERVED == set()
+
+
+def test_event_that_is_not_logged_costs_no_fields(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    log_event(Committed("g", {P0: 7}))
+    assert caplog.records == []
+
+
+def test_traceback_is_one_field(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise ValueError("no such account\nnor another")
+    except ValueError:
+        logging.getLogger("theirs").exception("cannot post %s", "it")
+    line = error_line(caplog)
+    assert (line["level"], line["logger"], line["message"]) == ("ERROR", "theirs", "cannot post it")
+    assert line["traceback"].startswith("Traceback (most recent call last):\n")
+    assert line["traceback"].endswith("ValueError: no such account\nnor another")
+
+
+def test_worker_is_a_field(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("sarameya").error("x")
+    assert error_line(caplog, 2)["worker"] == 2
+    assert "worker" not in error_line(caplog)
+
+
+def test_fields_of_a_handler_s_own_lines_may_be_anything(caplog: pytest.LogCaptureFixture) -> None:
+    odd = {"key": b"\xff", "nan": float("nan"), "secret": Secret("sesame"), "level": "theirs", "deep": {1: {"a"}}}
+    logging.getLogger("theirs").error("told", extra={"fields": odd})
+    line = error_line(caplog)
+    assert line["level"] == "ERROR"
+    assert (line["key"], line["nan"], line["deep"]) == (r"b'\xff'", "nan", {"1": "{'a'}"})
+    assert "sesame" not in json.dumps(line)
+
+
+LOGGING = """
+import logging, sys, warnings
+from sarameya.service.output.log_format import configure_logging
+configure_logging("info", log_format=sys.argv[1], worker=int(sys.argv[2]) or None)
+logging.getLogger("sarameya").info("worker %d started", 7)
+warnings.warn("old")
+"""
+
+
+def logged(log_format: str, worker: int = 0, *, terminal: bool = False) -> str:
+    """What a process logs to a pipe, or to a terminal."""
+    ours, theirs = os.openpty() if terminal else os.pipe()
+    subprocess.run([sys.executable, "-c", LOGGING, log_format, str(worker)], stderr=theirs, check=True, timeout=60)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    os.close(theirs)
+    return shown
+
+
+@pytest.mark.parametrize(("log_format", "terminal"), [("text", False), ("text", True), ("auto", True)])
+def test_text_is_for_persons(log_format: str, terminal: bool) -> None:
+    line = logged(log_format, 2, terminal=terminal).splitlines()[0]
+    assert datetime.fromisoformat(line[:23])
+    assert line[23:] == " INFO    worker=2 worker 7 started"
+    assert logged(log_format, terminal=terminal).splitlines()[0][23:] == " INFO    worker 7 started"
+
+
+@pytest.mark.parametrize(("log_format", "terminal"), [("json", False), ("json", True), ("auto", False)])
+def test_json_is_for_programs_and_warnings_are_lines_of_it_too(log_format: str, terminal: bool) -> None:
+    told, warning = map(json.loads, logged(log_format, 2, terminal=terminal).splitlines())
+    assert (told["message"], told["worker"]) == ("worker 7 started", 2)
+    assert (warning["logger"], warning["level"], warning["worker"]) == ("py.warnings", "WARNING", 2)
+    assert "UserWarning: old" in warning["message"]
+
+
+def test_commands_that_print_for_persons_log_text_unless_they_say_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(logging, "basicConfig", given.update)
+    configure_logging("info")
+    [handler] = given["handlers"]
+    assert not isinstance(handler.formatter, JsonFormatter)
+
+
+def test_what_looks_secret_in_others_words_is_masked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    said = "POST https://me:sesame@here/?api_key=sesame"
+    log_event(InterceptorFailed("mine", "on_consume", P0, 1, said, is_skipped=True))
+    try:
+        raise ValueError(said)
+    except ValueError as error:
+        logging.getLogger("x").error("%s", said, exc_info=error, extra={"fields": {"n": [said], "error": error}})
+    for record in caplog.records:
+        assert "sesame" not in JsonFormatter().format(record) + TextFormatter().format(record)

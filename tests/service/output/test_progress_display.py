@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+
+import pytest
+
+from sarameya.service.output.log_format import JsonFormatter
+from sarameya.service.output.progress_display import Steps, display, steps
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_elsewhere_than_on_a_terminal_a_line_comes_every_two_seconds() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with display("landing", 1000, stream=stream, clock=clock) as shown:
+        for second in range(6):
+            clock.now = second
+            shown.update(second * 100, f"{second} s")
+        shown.say("aside")
+    assert stream.getvalue().splitlines() == [
+        "landing: 0 of 1,000 (0%), 0 s",
+        "landing: 200 of 1,000 (20%), 2 s",
+        "landing: 400 of 1,000 (40%), 4 s",
+        "aside",
+    ]
+
+
+def test_the_end_has_its_line_whenever_it_comes_and_once() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with display("landing", 10, stream=stream, clock=clock) as shown:
+        shown.update(1)
+        shown.update(10)
+        shown.update(10)
+    assert stream.getvalue().splitlines() == ["landing: 1 of 10 (10%)", "landing: 10 of 10 (100%)"]
+
+
+def test_terminal_gets_a_bar_with_the_numbers() -> None:
+    stream = Terminal()
+    with display("landing", 10, stream=stream, clock=Clock()) as shown:
+        shown.update(5, "5 rows/s")
+        shown.say("aside [not markup]")
+    text = stream.getvalue()
+    assert "━" in text
+    assert "5/10" in text
+    assert "5 rows/s" in text
+    assert "aside [not markup]" in text
+
+
+def test_terminal_without_rich_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with display("landing", 10, stream=stream, clock=Clock()) as shown:
+        shown.update(5)
+    assert stream.getvalue() == "landing: 5 of 10 (50%)\n"
+
+
+def test_quiet_shows_nothing() -> None:
+    stream = Terminal()
+    with display("landing", 10, quiet=True, stream=stream, clock=Clock()) as shown:
+        shown.update(5)
+        shown.say("aside")
+    assert stream.getvalue() == ""
+
+
+def test_unknown_total_is_counted_without_one_and_its_last_count_is_told_at_the_end() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with display("landed", None, stream=stream, clock=clock) as shown:
+        for second in range(4):
+            clock.now = second
+            shown.update(second * 1000, "3 to go")
+    assert stream.getvalue().splitlines() == [
+        "landed: 0, 3 to go",
+        "landed: 2,000, 3 to go",
+        "landed: 3,000, 3 to go",
+    ]
+
+
+def test_unknown_total_has_a_bar_without_an_end() -> None:
+    stream = Terminal()
+    with display("landed", None, stream=stream, clock=Clock()) as shown:
+        shown.update(5, "3 to go")
+    assert "5/?" in stream.getvalue()
+    assert "3 to go" in stream.getvalue()
+
+
+def test_terminal_that_others_write_to_gets_lines() -> None:
+    stream = Terminal()
+    with display("landed", 10, as_lines=True, stream=stream, clock=Clock()) as shown:
+        shown.update(5)
+    assert stream.getvalue() == "landed: 5 of 10 (50%)\n"
+
+
+def test_what_is_logged_goes_above_the_bar_and_not_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, elsewhere = Terminal(), io.StringIO()
+    handlers = [logging.StreamHandler(stream), logging.StreamHandler(elsewhere)]
+    monkeypatch.setattr(logging.getLogger(), "handlers", handlers)
+    long = "a line that is longer than any terminal is wide, of which nothing is to be [broken] " * 3
+    with display("landed", 10, stream=stream, clock=Clock()) as shown:
+        shown.update(5)
+        logging.getLogger("sarameya").warning(long)
+        shown.update(6)
+    logging.getLogger("sarameya").warning("afterwards")
+    drawn = stream.getvalue()
+    before, _, after = drawn.partition(long)
+    assert before.endswith("\r\x1b[2K"), "the bar is cleared away before the line"
+    assert after.startswith("\n")
+    assert "landed" in after.partition("\n")[2], "and drawn again below it"
+    assert drawn.endswith("afterwards\n")
+    assert elsewhere.getvalue() == f"{long}\nafterwards\n"
+
+
+def test_log_for_programs_has_records_of_it_with_their_fields_and_no_line_between_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    handler = logging.NullHandler()
+    handler.setFormatter(JsonFormatter())
+    logging.getLogger().addHandler(handler)
+    caplog.set_level("INFO")
+    stream, clock = Terminal(), Clock()
+    try:
+        with display("landed", 10, stream=stream, clock=clock) as shown:
+            for second in range(6):
+                clock.now = second * 7
+                shown.update(second)
+            shown.update(10)
+            shown.say("aside")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert stream.getvalue() == ""
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+    assert [(line["message"], line.get("done"), line.get("total")) for line in lines] == [
+        ("landed: 0 of 10 (0%)", 0, 10),
+        ("landed: 5 of 10 (50%)", 5, 10),
+        ("landed: 10 of 10 (100%)", 10, 10),
+        ("aside", None, None),
+    ]
+
+
+def work(shown: Steps, clock: Clock) -> None:
+    shown("looking")
+    clock.now += 1
+    shown("counting", 100)
+    for _ in range(5):
+        clock.now += 1
+        shown.update(int(clock.now) * 10)
+    shown("done with it")
+
+
+def test_steps_have_a_line_each_and_long_ones_more() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with steps(stream=stream, clock=clock) as shown:
+        work(shown, clock)
+    assert stream.getvalue().splitlines() == [
+        "looking",
+        "counting",
+        "counting: 30 of 100 (30%)",
+        "counting: 50 of 100 (50%)",
+        "done with it",
+    ]
+
+
+def test_steps_of_a_job_that_is_quick_as_a_rule_have_lines_only_where_it_is_not() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with steps(patience=4.0, stream=stream, clock=clock) as shown:
+        work(shown, clock)
+    assert stream.getvalue().splitlines() == ["counting: 40 of 100 (40%)", "counting: 60 of 100 (60%)", "done with it"]
+
+
+def test_steps_on_a_terminal_are_a_bar_that_is_gone_in_the_end() -> None:
+    stream, clock = Terminal(), Clock()
+    with steps(stream=stream, clock=clock) as shown:
+        work(shown, clock)
+    text = stream.getvalue()
+    assert "looking" in text
+    assert "60/100" in text
+    assert text.endswith("\x1b[2K"), "cleared away"
+
+
+def test_quiet_steps_show_nothing() -> None:
+    stream, clock = Terminal(), Clock()
+    with steps(quiet=True, stream=stream, clock=clock) as shown:
+        work(shown, clock)
+    assert stream.getvalue() == ""
+
+
+def test_results_go_to_stdout_wherever_the_bar_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with display("landed", 10, stream=Terminal(), clock=Clock()) as shown:
+        shown.update(5)
+        print("a result")
+    assert capsys.readouterr().out == "a result\n"

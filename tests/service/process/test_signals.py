@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+
+from sarameya.service.output.error_report import ExitCode
+from sarameya.service.process.signals import Stop, _listened_to, obey, run, stop_at_end_of_input, stop_with_supervisor
+
+
+async def these(*numbers: int) -> AsyncIterator[int]:
+    for number in numbers:
+        await trio.lowlevel.checkpoint()
+        yield number
+
+
+async def test_first_signal_asks_for_the_end_only() -> None:
+    stop, codes = Stop(), list[int]()
+    await obey(these(signal.SIGTERM), stop, codes.append)
+    assert stop.is_requested
+    assert codes == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        (signal.SIGTERM, signal.SIGTERM, 143),
+        (signal.SIGINT, signal.SIGINT, 130),
+        (signal.SIGINT, signal.SIGTERM, 143),
+    ],
+)
+async def test_second_signal_exits_at_once_with_its_own_code(first: int, second: int, code: int) -> None:
+    codes = list[int]()
+    await obey(these(first, second), Stop(), codes.append)
+    assert codes == [code]
+
+
+async def test_first_signal_after_a_failure_asked_for_the_end_is_still_the_first() -> None:
+    stop, codes = Stop(), list[int]()
+    stop.request("a member failed")
+    await obey(these(signal.SIGTERM), stop, codes.append)
+    assert codes == []
+
+
+async def test_closed_pipe_asks_for_the_end() -> None:
+    read, write = os.pipe()
+    stop = Stop()
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: stop_at_end_of_input(stop, fd=read))
+            os.write(write, b"whatever is written is not a request to stop")
+            await trio.testing.wait_all_tasks_blocked()
+            assert not stop.is_requested
+            os.close(write)
+            await stop.wait()
+    os.close(read)
+
+
+@pytest.mark.parametrize(
+    ("word", "cause"), [(b"stop\n", "asked to stop by the supervisor"), (b"", "the supervisor has ended")]
+)
+async def test_worker_says_whether_its_supervisor_asked_or_ended(word: bytes, cause: str) -> None:
+    read, write = os.pipe()
+    stop = Stop()
+    if word:
+        os.write(write, word)
+    os.close(write)
+    with trio.fail_after(5):
+        await stop_with_supervisor(stop, fd=read)
+    assert stop.cause == cause
+    os.close(read)
+
+
+def test_real_signal_ends_the_program_in_order() -> None:
+    async def program(stop: Stop) -> ExitCode:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with trio.fail_after(5):
+            await stop.wait()
+        return ExitCode.OK
+
+    assert run(program) is ExitCode.OK
+
+
+def test_failing_program_raises_its_error() -> None:
+    async def program(stop: Stop) -> ExitCode:
+        raise ValueError("bug")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run(program)
+    assert caught.group_contains(ValueError, match="bug")
+
+
+STUBBORN = """
+import signal, trio
+from sarameya.service.process.signals import run
+async def stubborn(stop):
+    print("up", flush=True)
+    await stop.wait()
+    print("asked", flush=True)
+    with trio.CancelScope(shield=True):
+        await trio.sleep_forever()
+run(stubborn, before_exit=lambda: print("last words", flush=True))
+"""
+
+
+def test_second_real_signal_ends_a_program_that_will_not() -> None:
+    with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "up\n"
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "asked\n"
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.read() == "last words\n"
+            assert process.wait(5) == 130
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("handler", "listened"), [(signal.SIG_DFL, True), (signal.SIG_IGN, False)])
+def test_closed_terminal_asks_for_the_end_unless_it_is_to_be_outlived(handler: signal.Handlers, listened: bool) -> None:
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        assert (signal.SIGHUP in _listened_to()) is listened
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,255 @@
+"""The supervisor with tiny real programs as workers; every wait has a deadline."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from sarameya.service.app.app_file import FailurePolicy, ServiceSection
+from sarameya.service.output.error_report import ExitCode
+from sarameya.service.process.signals import Stop
+from sarameya.service.process.supervisor import Supervisor
+
+# As a worker does that has come to its event loop; the pipe's number is its last argument.
+TELLS = 'import os, sys; os.write(int(sys.argv[-1]), b\'{"snapshot": null, "failure": "", "happenings": []}\\n\'); '
+DRAINS = "sys.stdin.read(); os.write(1, b'drained\\n')"  # in one write: two of them share the pipe
+PATIENT = TELLS + DRAINS
+
+
+def worker(directory: Path, name: str, then: str) -> list[str]:
+    """A program that writes its process id into `directory` and then does `then`."""
+    program = f"import os, pathlib; pathlib.Path({str(directory)!r}, f'{name}-{{os.getpid()}}').touch()\n"
+    return [sys.executable, "-c", program + then]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await trio.sleep(0.02)
+
+
+def pids_of(directory: Path, name: str) -> list[int]:
+    """The process ids of the workers called `name` that have started so far."""
+    return [int(path.name.rpartition("-")[2]) for path in directory.glob(f"{name}-*")]
+
+
+async def pids(directory: Path, name: str, count: int) -> list[int]:
+    """The same, when there have been `count` of them."""
+    await until(lambda: len(pids_of(directory, name)) >= count)
+    return pids_of(directory, name)
+
+
+def policy(on_failure: FailurePolicy = "stop") -> ServiceSection:
+    return ServiceSection(on_failure=on_failure, restart_backoff=0.05, restart_backoff_max=0.2)
+
+
+@asynccontextmanager
+async def at_work(supervisor: Supervisor, stop: Stop) -> AsyncIterator[list[ExitCode]]:
+    """The supervisor runs until it has ended, within 20 s; what is yielded has its exit code then."""
+    codes: list[ExitCode] = []
+
+    async def run() -> None:
+        codes.append(await supervisor.run(stop))
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            yield codes
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_stop_lets_every_worker_drain(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    stop = Stop()
+    supervisor = Supervisor([worker(tmp_path, name, PATIENT) for name in "ab"], policy())
+    async with at_work(supervisor, stop) as codes:
+        await until(lambda: supervisor.reports.has_reported(1) and supervisor.reports.has_reported(2))
+        stop.request("test")
+    assert codes == [ExitCode.OK]
+    assert capfd.readouterr().out == "drained\n" * 2
+
+
+async def test_worker_that_has_not_told_of_itself_is_not_waited_for(tmp_path: Path) -> None:
+    stop = Stop()
+    importing = worker(tmp_path, "b", "import time; time.sleep(60)")
+    supervisor = Supervisor([worker(tmp_path, "a", PATIENT), importing], policy())
+    async with at_work(supervisor, stop) as codes:
+        await pids(tmp_path, "b", 1)
+        await until(lambda: supervisor.reports.has_reported(1))
+        stop.request("test")
+    assert codes == [ExitCode.OK]
+
+
+async def test_worker_that_somebody_else_ends_while_it_drains_makes_the_exit_code(tmp_path: Path) -> None:
+    stop = Stop()
+    supervisor = Supervisor([worker(tmp_path, "a", f"{TELLS} import time; time.sleep(60)")], policy())
+    async with at_work(supervisor, stop) as codes:
+        await until(lambda: supervisor.reports.has_reported(1))
+        stop.request("test")
+        [pid] = await pids(tmp_path, "a", 1)
+        os.kill(pid, signal.SIGTERM)
+    assert codes == [ExitCode.FAILURE]
+
+
+async def test_workers_have_the_environment_that_they_are_given_beside_ours(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OURS", "o")
+    program = "import os; os.write(1, (os.environ['OURS'] + os.environ['THEIRS']).encode())"
+    with trio.fail_after(20):
+        await Supervisor([[sys.executable, "-c", program]], policy()).run(Stop(), {"THEIRS": "t"})
+    assert capfd.readouterr().out == "ot"
+    assert "THEIRS" not in os.environ
+
+
+async def test_worker_that_fails_under_policy_stop_ends_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(gate := tmp_path / "gate")
+    failing = worker(tmp_path, "b", f"open({str(gate)!r}).read(); raise SystemExit(1)")
+    supervisor = Supervisor([worker(tmp_path, "a", PATIENT), failing], policy("stop"))
+    async with at_work(supervisor, Stop()) as codes:
+        await pids(tmp_path, "b", 1)
+        await until(lambda: supervisor.reports.has_reported(1))
+        gate.write_text("")
+    assert codes == [ExitCode.FAILURE]
+    assert capfd.readouterr().out == "drained\n"
+
+
+async def test_killed_worker_under_policy_restart_is_started_again(tmp_path: Path) -> None:
+    stop = Stop()
+    supervisor = Supervisor([worker(tmp_path, "a", PATIENT)], policy("restart"))
+    async with at_work(supervisor, stop) as codes:
+        (first,) = await pids(tmp_path, "a", 1)
+        os.kill(first, signal.SIGKILL)
+        await pids(tmp_path, "a", 2)
+        stop.request("test")
+    assert codes == [ExitCode.OK]
+
+
+async def test_fault_64_worker_that_cannot_be_started_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No memory, or no descriptor, for another process: as for one that has ended, and is started again."""
+    stop, refused = Stop(), list[int]()
+    start = trio.lowlevel.open_process
+
+    async def open_process(command: list[str], **more: Any) -> trio.Process:
+        if pids_of(tmp_path, "b") and not refused:
+            refused.append(1)
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        return await start(command, **more)
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", open_process)
+    commands = [worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", PATIENT)]
+    supervisor = Supervisor(commands, policy("restart"))
+    async with at_work(supervisor, stop) as codes:
+        (healthy,) = await pids(tmp_path, "a", 1)
+        (killed,) = await pids(tmp_path, "b", 1)
+        os.kill(killed, signal.SIGKILL)
+        await pids(tmp_path, "b", 2)
+        assert refused
+        assert is_running(healthy)
+        stop.request("test")
+    assert codes == [ExitCode.OK]
+
+
+async def test_worker_with_a_wrong_configuration_is_not_restarted(tmp_path: Path) -> None:
+    commands = [worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", "raise SystemExit(2)")]
+    with trio.fail_after(20):
+        assert await Supervisor(commands, policy("restart")).run(Stop()) is ExitCode.CONFIGURATION
+    assert len(pids_of(tmp_path, "b")) == 1
+
+
+async def test_worker_that_ends_well_by_itself_leaves_the_others_alone(tmp_path: Path) -> None:
+    stop = Stop()
+    supervisor = Supervisor([worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", "")], policy("restart"))
+    async with at_work(supervisor, stop) as codes:
+        (patient,) = await pids(tmp_path, "a", 1)
+        (quick,) = await pids(tmp_path, "b", 1)
+        await until(lambda: not is_running(quick))
+        assert is_running(patient)
+        assert not stop.is_requested
+        stop.request("test")
+    assert codes == [ExitCode.OK]
+
+
+async def test_worker_that_fails_while_draining_makes_the_exit_code(tmp_path: Path) -> None:
+    stop = Stop()
+    supervisor = Supervisor([worker(tmp_path, "a", f"{TELLS} sys.stdin.read(); raise SystemExit(1)")], policy())
+    async with at_work(supervisor, stop) as codes:
+        await until(lambda: supervisor.reports.has_reported(1))
+        stop.request("test")
+    assert codes == [ExitCode.FAILURE]
+
+
+async def test_cancelled_supervisor_leaves_no_process_behind(tmp_path: Path) -> None:
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            supervisor = Supervisor([worker(tmp_path, "a", "import time; time.sleep(60)")], policy())
+            nursery.start_soon(supervisor.run, Stop())
+            (pid,) = await pids(tmp_path, "a", 1)
+            nursery.cancel_scope.cancel()
+    assert not is_running(pid)
+
+
+SUPERVISE = """
+import logging, sys
+from sarameya.service.app.app_file import ServiceSection
+from sarameya.service.process.signals import run
+from sarameya.service.process.supervisor import Supervisor
+logging.basicConfig(level="INFO")
+supervisor = Supervisor([[sys.executable, "-c", sys.argv[1]]], ServiceSection())
+raise SystemExit(run(supervisor.run, before_exit=supervisor.kill_nowait))
+"""
+HANGING = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+sys.stdin.read()
+print("asked", flush=True)
+time.sleep(60)
+"""
+
+
+def test_second_signal_kills_workers_that_will_not_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SUPERVISE, HANGING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            started = re.search(r"worker 1 started \(pid (\d+)\)", process.stderr.readline())
+            assert started
+            assert process.stdout.readline() == "up\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.stdout.readline() == "asked\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 143
+            assert process.stdout.read() == ""  # returns only when the worker is gone too
+        finally:
+            process.kill()
+
+
+def test_killed_supervisor_lets_its_workers_drain() -> None:
+    command = [sys.executable, "-c", SUPERVISE, f"{TELLS} print('up', flush=True); {DRAINS}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "up\n"
+        finally:
+            process.kill()
+        assert process.stdout.read() == "drained\n"

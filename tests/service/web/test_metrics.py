@@ -1,0 +1,60 @@
+"""What stands on `/metrics` beside the members' metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Metric, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+from prometheus_client.registry import Collector
+from trio.testing import MockClock
+
+from sarameya import ConsumerGroup
+from sarameya.service.monitor.local_members import LocalMembers
+from sarameya.service.web.metrics import MetricsCollector
+from sarameya.service.web.status_board import StatusBoard
+from sarameya.telemetry.prometheus import GroupCollector
+
+
+def exposed(others: Collector = REGISTRY) -> MetricsCollector:
+    return MetricsCollector(StatusBoard("g", LocalMembers([1]), stall_after=60.0, why_stopping=lambda: ""), others)
+
+
+def names(found: MetricsCollector) -> list[str]:
+    """Of the families, after the strict parser."""
+    return [family.name for family in parse(generate_openmetrics(found).decode())]
+
+
+async def test_process_and_what_a_handler_counts_stand_beside_the_members(autojump_clock: MockClock) -> None:
+    posted = Counter("orders_posted", "Of a handler's own.")
+    try:
+        found = names(exposed())
+        assert {"sarameya_build_info", "sarameya_worker_heard_seconds", "orders_posted"} <= {*found}
+        assert {"process_cpu_seconds", "process_resident_memory_bytes", "process_open_fds"} <= {*found}
+    finally:
+        REGISTRY.unregister(posted)
+
+
+async def test_of_two_metrics_by_one_name_ours_stands(autojump_clock: MockClock) -> None:
+    """As where a handler registers its group's by itself."""
+    others = CollectorRegistry()
+    others.register(GroupCollector.of(ConsumerGroup(["localhost:1"], "h")))
+    others.register(Gauge("orders_open", "Of a handler's own.", registry=None))
+    found = names(exposed(others))
+    assert len(found) == len({*found})
+    assert "orders_open" in found
+    assert b'group="h"' not in generate_latest(exposed(others))
+
+
+async def test_metrics_of_others_that_fail_are_told_once_and_hide_none_of_ours(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Collector):
+        def collect(self) -> Iterable[Metric]:
+            raise OSError("no")
+
+    found = exposed(Broken())
+    assert names(found) == names(found) == [family.name for family in exposed().own()]
+    assert caplog.messages == ["metrics that were registered with prometheus_client cannot be collected"]
