@@ -290,7 +290,7 @@ def test_header_s_key_that_is_no_utf_8_is_said_so():
 def test_without_what_the_walk_needs_batches_are_read_one_by_one_and_a_warning_says_so_once(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "awkward_cpp.lib._ext", None)
     monkeypatch.delitem(sys.modules, "sarameya.protocol.records.record_walk", raising=False)
-    column_reader._say_what_is_missing.cache_clear()
+    column_reader._warn_of_missing_library.cache_clear()
     raws = raws_of(log_of(some(3), some(4)))
     for _ in range(2):
         [columns] = read_all(raws)
