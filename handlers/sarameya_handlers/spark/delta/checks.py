@@ -76,6 +76,15 @@ class Detail:
         """Seconds for which the table keeps its history."""
         return seconds_of(self.properties[_RETENTION]) if _RETENTION in self.properties else KEPT_BY_DEFAULT
 
+    @property
+    def named_directories(self) -> tuple[str, ...]:
+        """Partition columns whose values name directories; none where Delta, or an object store, has other names."""
+        properties = self.properties
+        is_random = properties.get("delta.randomizeFilePrefixes", "false").lower() == "true"
+        is_mapped = properties.get("delta.columnMapping.mode", "none").lower() != "none"
+        is_stored = scheme_of(self.location) not in ("file", "hdfs", "viewfs")
+        return () if is_random or is_mapped or is_stored else self.partition_columns
+
 
 _NO_DELTA = (
     "DATA_SOURCE_NOT_FOUND",

@@ -172,7 +172,7 @@ class DeltaTable(Table):
     def evaluator(self, spark: SparkSession) -> Evaluate:
         # Asked again: constraints come and go while members land.
         detail = Detail.ask(spark, self._place.sql)
-        return to_nowhere if detail is None else self._writer.evaluator(spark, detail.properties)
+        return to_nowhere if detail is None else self._writer.evaluator(spark, detail)
 
     # -- for the audit -------------------------------------------------------------------------------
 
@@ -279,8 +279,8 @@ class DeltaTable(Table):
         with self._commits.held(Writer):
             if (mark := _mark(landing, self._known[landing.link.key])) is not None:
                 ready()
-                columns = self._detail.partition_columns if self._detail else ()
-                self._writer.append(spark, landing, shape, mark, columns)
+                assert self._detail is not None, "it was found, or created"
+                self._writer.append(spark, landing, shape, mark, self._detail)
 
     def _ask(self, spark: SparkSession) -> Terms | None:
         """Those of the table as it is."""

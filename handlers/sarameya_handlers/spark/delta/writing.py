@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sarameya import HandlerError
+from sarameya_handlers.spark.delta.checks import Detail
 from sarameya_handlers.spark.delta.commits import Mark, app_id, txn_version
 from sarameya_handlers.spark.delta.constraints import requirements
 from sarameya_handlers.spark.delta.errors import condition_of, is_missing, is_overtaken
 from sarameya_handlers.spark.delta.place import Place
 from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.shaping.conforming import conform
-from sarameya_handlers.spark.shaping.partitions import require_few_partitions, require_partition_columns
+from sarameya_handlers.spark.shaping.partitions import (
+    directory_rules,
+    require_few_partitions,
+    require_partition_columns,
+    require_utc,
+)
 from sarameya_handlers.spark.shaping.schemas import compare
 from sarameya_handlers.spark.shaping.staged import require_readable
 from sarameya_handlers.spark.tables.evaluating import Evaluate, checked, to_nowhere
@@ -88,18 +94,18 @@ class Writer:
                     raise
                 logger.info("%s was created by somebody else meanwhile", self.place)
 
-    def append(
-        self, spark: SparkSession, landing: Landing, shape: Shape, mark: Mark, partitioned_by: Sequence[str]
-    ) -> None:
+    def append(self, spark: SparkSession, landing: Landing, shape: Shape, mark: Mark, detail: Detail) -> None:
         """One commit, with as many rows as the landing has, and its link. A return does not say that it came to be."""
-        table = self.rows(spark)
+        table, partitioned_by = self.rows(spark), detail.partition_columns
         if landing.staged is None:
             frame = table.limit(0)
         else:
             require_readable(spark, landing)  # the job that reads them is the commit
             frame = self.fitted(shape.frame(spark, landing), table.schema)
             if partitioned_by:
-                require_few_partitions(frame, partitioned_by, self.layout.max_partitions)
+                require_utc(spark, frame, partitioned_by)
+                rules = list(directory_rules(frame.schema, detail.named_directories))
+                require_few_partitions(frame, partitioned_by, self.layout.max_partitions, rules)
         # One task: one file, or one for each of the table's partitions. A landing is no larger than a file should be.
         writer = frame.coalesce(1).write.format("delta").mode("append").partitionBy(*partitioned_by)
         options = {
@@ -116,10 +122,10 @@ class Writer:
                 raise
             logger.info("%s: another commit came first (%s)", landing, condition_of(error))
 
-    def evaluator(self, spark: SparkSession, properties: Mapping[str, str]) -> Evaluate:
-        """Of a table that has these properties: all that `append` does, but for the commit."""
+    def evaluator(self, spark: SparkSession, detail: Detail) -> Evaluate:
+        """Of the table as it is: all that `append` does, but for the commit."""
         schema = self.rows(spark).schema
-        required = list(requirements(schema, properties))
+        required = [*requirements(schema, detail.properties), *directory_rules(schema, detail.named_directories)]
         return lambda frame: to_nowhere(checked(self.fitted(frame, schema), required))
 
     def fitted(self, frame: DataFrame, table: StructType) -> DataFrame:

@@ -119,13 +119,25 @@ def _start(
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     return subprocess.Popen(
         command,
-        env={**os.environ, "SPARK_CONNECT_MODE": "0", "SPARK_SUBMIT_OPTS": _options(guard.directory), **environment},
+        env={
+            **os.environ,
+            **_locale(),
+            "SPARK_CONNECT_MODE": "0",
+            "SPARK_SUBMIT_OPTS": _options(guard.directory),
+            **environment,
+        },
         stdin=subprocess.PIPE,
         stdout=output.write_end,
         stderr=output.write_end,
         process_group=0,
         pass_fds=(guard.owner,),
     )
+
+
+def _locale() -> dict[str, str]:
+    """A locale of UTF-8, unless there is one: a JVM cannot name a file `city=Köln` in another one."""
+    told = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
+    return {} if told.upper().endswith(("UTF-8", "UTF8")) else {"LC_ALL": "C.UTF-8"}
 
 
 def _options(temporary: Path) -> str:

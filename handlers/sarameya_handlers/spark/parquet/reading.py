@@ -12,6 +12,7 @@ from sarameya import HandlerError
 from sarameya_handlers.landing.data_files import DataFiles
 from sarameya_handlers.spark.parquet.schema import newest_columns
 from sarameya_handlers.spark.tables.columns import arrow_types, struct
+from sarameya_handlers.spark.tables.one_job import NAMED_IN_UTC
 from sarameya_handlers.spark.tables.reach import spark_path
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame
     files = [place for _, place in landed.live()]
     if not files:
         raise HandlerError(f"nothing has landed in {root}")
-    reader = spark.read.option("basePath", spark_path(root))
+    reader = spark.read.option("basePath", spark_path(root)).option(*NAMED_IN_UTC)
     # Looked for last: then it has each column of these files. Without it Spark takes what one of them has.
     if (columns := newest_columns(landed)) is not None:
         reader = reader.schema(struct(columns))

@@ -37,7 +37,9 @@ from sarameya_handlers.spark.errors import LandingError, of_directory
 from sarameya_handlers.spark.parquet import leftovers, writing
 from sarameya_handlers.spark.parquet.reading import batches, read_landing
 from sarameya_handlers.spark.parquet.schema import DirectorySchema, Fit
+from sarameya_handlers.spark.shaping.partitions import directory_rules
 from sarameya_handlers.spark.shaping.staged import require_all_read
+from sarameya_handlers.spark.tables.evaluating import Evaluate, checked, to_nowhere
 from sarameya_handlers.spark.tables.one_job import TOGETHER
 from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
@@ -67,6 +69,10 @@ class ParquetTable(Table):
             raise ConfigError("path", text, "must have none of * ? [ ] { } \\, which Spark reads as patterns")
         self._root = Path(text).absolute()
         self._layout = layout or Layout()
+        if hidden := [column for column in self._layout.partition_by if column.startswith(("_", "."))]:
+            raise ConfigError(
+                "partition_by", hidden, "must not begin with _ or .: plain readers pass over directories that do"
+            )
         self._files = DataFiles(self._root)
         self._manifests = self._files.manifests
         self._schema = DirectorySchema(self._files, self.name, self._layout)
@@ -150,6 +156,9 @@ class ParquetTable(Table):
         finally:
             for landing in untried:
                 self._files.forget(landing.link.attempt)
+
+    def evaluator(self, spark: SparkSession) -> Evaluate:
+        return lambda frame: to_nowhere(checked(frame, list(directory_rules(frame.schema, self._layout.partition_by))))
 
     def unpublished(self, spark: SparkSession) -> Sequence[Unpublished]:
         return list(self._files.unpublished())

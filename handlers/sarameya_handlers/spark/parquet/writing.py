@@ -14,7 +14,11 @@ from sarameya_handlers.landing.manifests import DataFile
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.parquet.schema import DirectorySchema, Fit
 from sarameya_handlers.spark.shaping.errors import TooManyPartitionsError
-from sarameya_handlers.spark.shaping.partitions import require_few_partitions, require_partition_columns
+from sarameya_handlers.spark.shaping.partitions import (
+    directory_rules,
+    require_few_partitions,
+    require_partition_columns,
+)
 from sarameya_handlers.spark.tables.one_job import write_each
 from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
 
@@ -63,11 +67,12 @@ def _require_few_partitions(frames: Sequence[DataFrame], layout: Layout) -> None
     if not layout.partition_by:
         return
     together = reduce(lambda one, other: one.union(other), frames)
+    rules = list(directory_rules(together.schema, layout.partition_by))
     try:
-        require_few_partitions(together, layout.partition_by, layout.max_partitions)
+        require_few_partitions(together, layout.partition_by, layout.max_partitions, rules)
     except TooManyPartitionsError:
         for frame in frames:
-            require_few_partitions(frame, layout.partition_by, layout.max_partitions)
+            require_few_partitions(frame, layout.partition_by, layout.max_partitions, rules)
 
 
 def settle(files: DataFiles, landing: Landing, layout: Layout) -> tuple[DataFile, ...]:

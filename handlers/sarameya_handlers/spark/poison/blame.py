@@ -101,6 +101,11 @@ _OF_A_ROW = re.compile(
     r"\[DELTA_(VIOLATE_CONSTRAINT_WITH_VALUES|NOT_NULL_CONSTRAINT_VIOLATED|EXCEED_CHAR_VARCHAR_LIMIT)\]"
 )
 """What Delta's writer refuses: its text has no SQLSTATE, unless it is that of the failure to write around it."""
+_OF_A_NAME = re.compile(
+    r"InvalidPathException: |File name too long|Mkdirs failed to create (?P<path>.+?) \(exists=false", re.S
+)
+"""What a file system, or a JVM without UTF-8, does not take for a name."""
+_NAME_BYTES = 255
 _OF_THE_WORKER = re.compile(
     r"(\w+\.)*(Connection\w*Error|Timeout(Error)?|BrokenPipeError|OSError|MemoryError|gaierror)\b"
 )
@@ -195,6 +200,8 @@ def _by_text(text: str, own: Blame | None) -> Blame:
     """Of a chain of errors, by all that is in it: Spark wraps what a record did in its own failure to write."""
     if _OF_THE_INSTALLATION.match(python_cause(text) or ""):
         return Blame.STATEMENT
+    if _is_no_name(text):
+        return Blame.STATEMENT
     states = {_by_state(state) for state in _STATE.findall(text)} | {own}
     if Blame.RECORD in states or _OF_A_ROW.search(text):
         return Blame.RECORD
@@ -203,6 +210,13 @@ def _by_text(text: str, own: Blame | None) -> Blame:
     if is_linkage(text):
         return Blame.STATEMENT
     return next((found for found in (Blame.STATEMENT, Blame.SPARK) if found in states), Blame.UNKNOWN)
+
+
+def _is_no_name(text: str) -> bool:
+    found = _OF_A_NAME.search(text)
+    if found is None or found["path"] is None:
+        return found is not None
+    return any(len(name.encode()) > _NAME_BYTES for name in found["path"].split("/"))
 
 
 def _by_state(state: str | None) -> Blame | None:

@@ -7,19 +7,28 @@ happening.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, TooManyPartitionsError
-from sarameya_handlers.spark.shaping.expressions import quoted
+from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, ShapeError, TooManyPartitionsError
+from sarameya_handlers.spark.shaping.expressions import literal, quoted
 from sarameya_handlers.spark.shaping.schemas import by_name
+from sarameya_handlers.spark.tables.evaluating import Requirement, checked
 
 if TYPE_CHECKING:
     import datetime
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _SHOWN = 5
+_UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
+_NAME_BYTES = 255
+"""Bytes of a name at most, on any file system that is in use."""
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""Names the directory of null."""
+_ESCAPED = r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]"""
+"""Characters of which Spark makes three in a directory's name: `%2F`, for example."""
 
 
 def with_event_date(
@@ -65,6 +74,45 @@ def require_partition_columns(frame: DataFrame, columns: Sequence[str]) -> None:
             raise SchemaMismatchError(f"no table can be partitioned by {column}, whose type is {kind}")
 
 
+def directory_rules(schema: StructType, columns: Sequence[str]) -> Iterator[Requirement]:
+    """Return what text has to fulfil that names directories (`city=Ulm`), one for each value of a partition column.
+
+    Where it does not, Spark fails in a way that looks as if it may pass, or what is read back is another value.
+    """
+    from pyspark.sql.types import StringType
+
+    there = by_name(schema)
+    for column in columns:
+        field = there[column.lower()]
+        if not isinstance(field.dataType, StringType):
+            continue
+        value, room = quoted(field.name), _NAME_BYTES - len(f"{field.name}=".encode())
+        size = f"octet_length(regexp_replace({value}, {literal(_ESCAPED)}, '%00'))"
+        is_text = f"is_valid_utf8({value}) and not contains({value}, chr(0)) and {value} <> {literal(_NULL)}"
+        yield Requirement(
+            f"rule of partition column {field.name} (UTF-8 without NUL, not {_NULL}, in a directory's name at most "
+            f"{room} bytes: change it in the transform)",
+            f"{value} is null or ({is_text} and {size} <= {room})",
+        )
+
+
+def require_utc(spark: SparkSession, frame: DataFrame, columns: Sequence[str]) -> None:
+    """Raise ShapeError for a timestamp among these columns, unless the session's time zone is UTC.
+
+    Delta writes it as local time, in which an hour of each year is there twice, and reads an instant of the other one.
+    """
+    from pyspark.sql.types import TimestampType
+
+    there = by_name(frame.schema)
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    for column in columns:
+        if isinstance(there[column.lower()].dataType, TimestampType) and zone.upper() not in _UTC:
+            raise ShapeError(
+                f"the table is partitioned by {column}, a timestamp, and the session's time zone is {zone}: set "
+                "spark.sql.session.timeZone to UTC, or partition by the date"
+            )
+
+
 def count_partitions(frame: DataFrame, columns: Sequence[str], limit: int) -> int:
     """How many different values these columns have together, up to one more than `limit`.
 
@@ -73,9 +121,14 @@ def count_partitions(frame: DataFrame, columns: Sequence[str], limit: int) -> in
     return len(_partitions(frame, columns, limit))
 
 
-def require_few_partitions(frame: DataFrame, columns: Sequence[str], limit: int) -> None:
-    """Raise TooManyPartitionsError where there are more than `limit`; count as `count_partitions` does."""
-    found = _partitions(frame, columns, limit)
+def require_few_partitions(
+    frame: DataFrame, columns: Sequence[str], limit: int, rules: Collection[Requirement] = ()
+) -> None:
+    """Raise TooManyPartitionsError where there are more than `limit`; count as `count_partitions` does.
+
+    Spark raises where a value breaks one of the `rules`.
+    """
+    found = _partitions(frame, columns, limit, rules)
     if len(found) > limit:
         raise TooManyPartitionsError(
             f"a landing has rows of more than {limit} partitions by {', '.join(columns)} "
@@ -84,11 +137,11 @@ def require_few_partitions(frame: DataFrame, columns: Sequence[str], limit: int)
         )
 
 
-def _partitions(frame: DataFrame, columns: Sequence[str], limit: int) -> list[str]:
+def _partitions(frame: DataFrame, columns: Sequence[str], limit: int, rules: Collection[Requirement] = ()) -> list[str]:
     """As text: not every timestamp that Spark has is one of Python's."""
     names = [quoted(name) for name in columns]
     if not names:
         return [""]
-    few = frame.select(*names).distinct().limit(limit + 1)
+    few = checked(frame.select(*names), rules).distinct().limit(limit + 1)
     shown = ", ".join(f"coalesce(cast({name} as string), 'null')" for name in names)
     return [row[0] for row in few.selectExpr(f"concat_ws('/', {shown})").collect()]

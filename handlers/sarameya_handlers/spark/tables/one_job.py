@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 TOGETHER = 32
 """Landings that share a job at most: each is a task of its own."""
+NAMED_IN_UTC = ("timeZone", "UTC")
+"""An option, without which directories are named by timestamps in the session's time zone, where an hour of each year
+is there twice."""
 _ATTEMPT = "_sarameya_attempt"
 """The column by which one job writes each landing's rows into a directory of its own."""
 _SETTINGS = {
@@ -90,5 +93,5 @@ def _write_together(
 
 
 def _writer(frame: DataFrame, partition_by: tuple[str, ...]) -> DataFrameWriter:
-    writer = frame.write.option("maxRecordsPerFile", 0)
+    writer = frame.write.option("maxRecordsPerFile", 0).option(*NAMED_IN_UTC)
     return writer.partitionBy(*partition_by) if partition_by else writer

@@ -115,6 +115,23 @@ def test_table_that_will_not_do_is_refused(detail: dict[str, Any], layout: dict[
         check_detail("delta:t", Detail(location="", **detail), Layout(**layout))
 
 
+@pytest.mark.parametrize(
+    ("location", "properties", "named"),
+    [
+        ("file:/lake/orders", {}, ("city",)),
+        ("hdfs://lake/orders", {"delta.columnMapping.mode": "none"}, ("city",)),
+        ("s3a://lake/orders", {}, ()),
+        ("file:/lake/orders", {"delta.columnMapping.mode": "name"}, ()),
+        ("file:/lake/orders", {"delta.randomizeFilePrefixes": "true"}, ()),
+    ],
+)
+def test_fault_57_directories_are_named_by_values_on_file_systems_only(
+    location: str, properties: dict[str, str], named: tuple[str, ...]
+) -> None:
+    detail = Detail(location=location, partition_columns=("city",), properties=properties)
+    assert detail.named_directories == named
+
+
 def test_table_that_will_do_is_taken() -> None:
     detail = Detail(location="", partition_columns=("Day",), features=("deletionVectors", "columnMapping"))
     check_detail("delta:t", detail, Layout(partition_by=("day",)))

@@ -69,6 +69,30 @@ def test_jvm_gets_its_conf_as_arguments_and_what_is_secret_by_its_environment(sc
     assert "TOKEN" not in os.environ
 
 
+@pytest.mark.parametrize(
+    ("locale", "jvms"),
+    [
+        ({}, "C.UTF-8"),
+        ({"LANG": "de_DE.UTF-8"}, ""),
+        ({"LC_CTYPE": "C.utf8"}, ""),
+        ({"LANG": "de_DE.UTF-8", "LC_ALL": "C"}, "C.UTF-8"),
+        ({"LANG": "de_DE.ISO-8859-1"}, "C.UTF-8"),
+    ],
+    ids=str,
+)
+def test_fault_57_jvm_can_name_directories_in_unicode(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: dict[str, str], jvms: str
+) -> None:
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in locale.items():
+        monkeypatch.setenv(name, value)
+    script(f'echo "$LC_ALL" > {tmp_path}/locale; exit 1')
+    with pytest.raises(SparkStartError):
+        Launched().launch()
+    assert (tmp_path / "locale").read_text().strip() == jvms
+
+
 def test_jvm_stands_in_a_process_group_of_its_own(script: Script, tmp_path: Path) -> None:
     script(f"ps -o pgid= -p $$ > {tmp_path}/group; exit 1")
     launched = Launched()

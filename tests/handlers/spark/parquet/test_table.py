@@ -13,8 +13,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from sarameya import HandlerError
-from sarameya_handlers import LandingError, ParquetTable
+from sarameya import ConfigError, HandlerError
+from sarameya_handlers import LandingError, Layout, ParquetTable
 from sarameya_handlers.landing.compacting import compact
 from sarameya_handlers.landing.data_files import DataFiles
 from sarameya_handlers.landing.files import UnansweredError
@@ -168,6 +168,12 @@ def test_link_with_the_longest_topic_name_fits_a_file_name(table: ParquetTable) 
 def test_constructor_touches_nothing(tmp_path: Path) -> None:
     ParquetTable(tmp_path / "landing")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("column", ["_day", ".day"])
+def test_partitions_that_plain_readers_would_not_see_are_refused(tmp_path: Path, column: str) -> None:
+    with pytest.raises(ConfigError, match="plain readers pass over directories that do"):
+        ParquetTable(tmp_path, layout=Layout(partition_by=("topic", column)))
 
 
 def test_open_twice_is_harmless(table: ParquetTable) -> None:

@@ -89,6 +89,9 @@ def error(name: str, text: str = "x", state: str | None = None, base: type[Excep
     return kind(text, state) if base is PySparkException else kind(text)
 
 
+MKDIRS = "java.io.IOException: Mkdirs failed to create file:/lake/city={} (exists=false, cwd=file:/)"
+UNMAPPABLE = "java.nio.file.InvalidPathException: Malformed input or input contains unmappable characters: /lake/city=x"
+
 IllegalArgumentException = type("IllegalArgumentException", (PySparkException,), {})
 JAVA = type("Py4JError", (Exception,), {})
 
@@ -138,6 +141,11 @@ JAVA = type("Py4JError", (Exception,), {})
         (SparkGoneError("the JVM has died", is_ours=False), Blame.SPARK),
         (error("Py4JJavaError", STAGE.format("Python worker exited unexpectedly (crashed)"), base=JAVA), Blame.UNKNOWN),
         (error("SparkException", "Job aborted due to stage failure: X"), Blame.UNKNOWN),
+        (error("Py4JJavaError", WRITING.format(MKDIRS.format("ü" * 126)), base=JAVA), Blame.STATEMENT),
+        (error("SparkException", STAGE.format(MKDIRS.format("x" * 251)), "XXKST"), Blame.STATEMENT),
+        (error("Py4JJavaError", WRITING.format(MKDIRS.format("x" * 250)), base=JAVA), Blame.SPARK),
+        (error("Py4JJavaError", WRITING.format(UNMAPPABLE), base=JAVA), Blame.STATEMENT),
+        (error("SparkRuntimeException", "[USER_RAISED_EXCEPTION] File name too long", "P0001"), Blame.RECORD),
         (RuntimeError("who knows"), Blame.UNKNOWN),
     ],
     ids=lambda value: value.name if isinstance(value, Blame) else f"{type(value).__name__} {value}"[:60],
