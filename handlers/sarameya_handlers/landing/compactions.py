@@ -16,7 +16,7 @@ import attrs
 import msgspec
 
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.files import put_if_absent, sync
+from sarameya_handlers.landing.files import is_there, put_if_absent, sync
 from sarameya_handlers.landing.manifests import DataFile
 from sarameya_handlers.landing.numbered import last_number
 
@@ -102,7 +102,7 @@ class Compactions:
         Raises:
             BrokenChainError: It cannot be parsed.
         """
-        return self.get(last_number(lambda number: self._path(number).exists()))
+        return self.get(last_number(lambda number: is_there(self._path(number))))
 
     def get(self, number: int) -> Compaction | None:
         """Return the compaction of this number, or None.

@@ -96,6 +96,21 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def listed(directory: Path) -> list[Path]:
+    """Return what is in a directory, in the order of its names; nothing if the directory does not exist.
+
+    Path.glob takes a directory that cannot be listed for an empty one, for some errors, in newer versions of Python for
+    all.
+
+    Raises:
+        OSError: The file system does not say.
+    """
+    try:
+        return [directory / name for name in sorted(os.listdir(directory))]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def put_if_absent(path: Path, content: bytes) -> bool:
     """Put a file with this content, durably and whole, if no file has its name. Exactly one caller succeeds.
 

@@ -20,7 +20,7 @@ import attrs
 import msgspec
 
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.files import TEMPORARY, put_if_absent, put_over, sync
+from sarameya_handlers.landing.files import TEMPORARY, is_there, listed, put_if_absent, put_over, sync
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.numbered import last_number
 
@@ -119,14 +119,15 @@ class Manifests:
             BrokenChainError: It cannot be parsed, or is another link's.
         """
         directory = self._directory(key)
-        number = last_number(lambda number: (directory / _name(number)).exists(), self._hinted(key))
+        number = last_number(lambda number: is_there(directory / _name(number)), self._hinted(key))
         return self.get(key, number) if number else None
 
     def chains(self) -> Iterator[ChainKey]:
-        """Yield the keys of all chains."""
-        for partition in sorted(self._root.glob("*/*/*")):
-            topic = partition.parent
-            yield ChainKey(unquote(topic.parent.name), unquote(topic.name), int(partition.name))
+        """Yield the keys of all chains. Raises OSError."""
+        for sink in listed(self._root):
+            for topic in listed(sink):
+                for partition in listed(topic):
+                    yield ChainKey(unquote(sink.name), unquote(topic.name), int(partition.name))
 
     def unfinished(self) -> Iterator[Path]:
         """Yield temporary files of manifests that are being put, or whose writer died."""
@@ -146,7 +147,7 @@ class Manifests:
         directory = self._directory(key)
         with suppress(OSError, ValueError):
             number = int((directory / _HEAD).read_text())
-            if (directory / _name(number)).exists():
+            if is_there(directory / _name(number)):
                 return number
         return 0
 

@@ -159,3 +159,18 @@ def test_link_that_another_process_has_put_is_synced_when_it_is_found(
     for manifests in (first, second, second):
         manifests.sync(manifest(1).link)
     assert done == [str(directory)], "once, by whom has not put it"
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO], ids=errno.errorcode.get)
+def test_fault_52_chains_that_cannot_be_listed_are_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    manifests = Manifests(tmp_path)
+    manifests.put(manifest(1))
+    for call in ("listdir", "scandir"):
+        monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError, match=os.strerror(code)):
+        list(manifests.chains())

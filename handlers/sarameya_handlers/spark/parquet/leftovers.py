@@ -10,11 +10,12 @@ from pathlib import Path
 from sarameya import HandlerError
 from sarameya_handlers.landing.compactions import number_of
 from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.spark.tables.table import Leftover
 
 
 def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
-    if not files.hidden.exists():
+    if not is_there(files.hidden):
         return []
     # Of those that are linked only a head may still be here: whoever appends the next one publishes it first.
     linked = {head.link.attempt for key in files.manifests.chains() if (head := files.manifests.head(key))}

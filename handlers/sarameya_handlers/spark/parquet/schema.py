@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.landing.schemas import Schema
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.columns import Columns, holds, merged, nullable, of_arrow, struct
@@ -152,7 +153,7 @@ def _data_file(files: DataFiles) -> Path | None:
     heads = [head for key in files.manifests.chains() if (head := files.manifests.head(key))]
     for head in heads:
         for file in files.publish_link(head).files:
-            if (place := files.root / file.name).exists():
+            if is_there(place := files.root / file.name):
                 return place
     last = None
     for _, last in files.live():  # noqa: B007
