@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.spark.errors import text_of
 from sarameya_handlers.spark.parquet.schema import newest_columns
 from sarameya_handlers.spark.tables.columns import arrow_types, struct
 from sarameya_handlers.spark.tables.one_job import NAMED_IN_UTC
@@ -21,29 +22,45 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_TRIES = 10
+"""Looks at a directory whose files move each time while Spark looks for them."""
+
+
 def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
     """The rows of a directory that a `ParquetTable` has landed in: those of links, each link's whole or not at all.
 
     They have the columns of the directory's newest schema, which are null in rows that landed before they were added.
-    Raises HandlerError where nothing has landed.
+    Raises HandlerError where nothing has landed, or files are moved all the time.
     """
     root = Path(os.fspath(path)).absolute()
     landed = DataFiles(root)
-    files = [place for _, place in landed.live()]
-    if not files:
-        raise HandlerError(f"nothing has landed in {root}")
-    reader = spark.read.option("basePath", spark_path(root)).option(*NAMED_IN_UTC)
-    # Looked for last: then it has each column of these files. Without it Spark takes what one of them has.
-    if (columns := newest_columns(landed)) is not None:
-        reader = reader.schema(struct(columns))
-    return reader.parquet(*map(spark_path, files))
+    for _ in range(_TRIES):
+        files = [place for _, place in landed.live()]
+        if not files:
+            raise HandlerError(f"nothing has landed in {root}")
+        reader = spark.read.option("basePath", spark_path(root)).option(*NAMED_IN_UTC)
+        # Looked for last: then it has each column of these files. Without it Spark takes what one of them has.
+        if (columns := newest_columns(landed)) is not None:
+            reader = reader.schema(struct(columns))
+        try:
+            frame = reader.parquet(*map(spark_path, files))
+            # Spark looks twice, and leaves out without a word what was there the first time only.
+            if len(frame.inputFiles()) == len(files):
+                return frame
+        except Exception as error:
+            if "[PATH_NOT_FOUND]" not in (text_of(error) or ""):
+                raise
+    raise HandlerError(
+        f"files of {root} were moved {_TRIES} times while they were looked for: is it compacted in a loop?"
+    )
 
 
 def landed_files(path: str | os.PathLike[str]) -> list[str]:
     """Return the files that hold the rows of a directory that a `ParquetTable` lands in: each row once.
 
     For readers other than Spark, also while the directory is compacted. A file may move before it is read, and readers
-    then raise that it is not there: call again. Columns are those of each file, see `read_landing`.
+    then raise that it is not there: call again. Columns are those of each file. Spark may leave a
+    file out instead of raising: use `read_landing`.
 
     Args:
         path: The table's directory.

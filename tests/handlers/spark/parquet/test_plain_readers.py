@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -15,14 +13,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from sarameya_handlers import ParquetTable, landed_files
-from sarameya_handlers.landing.compacting import compact
-from sarameya_handlers.landing.links import ChainKey
-from tests.handlers.audit.fake_table import links_of
-from tests.handlers.audit.kit import land
+from sarameya_handlers import landed_files
+from tests.handlers.spark.parquet.lander import Lander
 
-KEY = ChainKey("sarameya", "orders", 0)
 READS = 5
+MOST_TRIES = 100
+"""Reads at most, each beside a compaction, until READS of them have met no file that moved."""
 
 Read = Callable[[Sequence[str]], list[int]]
 """Reads the offsets of these files, or of the files that a pattern names."""
@@ -56,43 +52,6 @@ MOVED = (FileNotFoundError, pa.ArrowException, duckdb.Error, polars.exceptions.P
 """What readers raise of a file that has moved since they listed it."""
 
 
-class Lander:
-    """Lands links in a thread, with what landings leave behind on their way."""
-
-    def __init__(self, root: Path) -> None:
-        self.table = ParquetTable(root)
-        self.table.prepare()
-        self.landed = 0
-        """Offsets below this are in the directory."""
-        self._is_over = threading.Event()
-
-    def land(self) -> None:
-        links = links_of(KEY, *range(3, self.landed + 6, 3))
-        land(self.table, links[-1])
-        self.landed += 3
-        file = next(self.table.path.glob("part-*.parquet"))
-        loser = self.table.path / "_sarameya" / "landing" / f"loser-{self.landed}"
-        loser.mkdir()
-        shutil.copy(file, loser)
-
-    @contextmanager
-    def landing(self, between: Callable[[], object] = lambda: None) -> Iterator[None]:
-        def work() -> None:
-            while not self._is_over.is_set():
-                self.land()
-                with suppress(FileNotFoundError, StopIteration):
-                    between()
-
-        thread = threading.Thread(target=work)
-        self.land()
-        thread.start()
-        try:
-            yield
-        finally:
-            self._is_over.set()
-            thread.join()
-
-
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
@@ -117,30 +76,28 @@ def test_fault_63_plain_readers_see_each_row_once_during_landings(reader: str, l
 def test_fault_63_readers_of_landed_files_see_each_row_once(reader: str, lander: Lander) -> None:
     """While the directory is compacted, too. A file that has moved since is an error, never a row less."""
     seen = 0
-    with lander.landing(between=lambda: compact(lander.table.path, 10**6)):
-        while seen < READS:
+    with lander.landing():
+        for _ in range(MOST_TRIES):
             landed = lander.landed
-            try:
+            lander.compact_soon()
+            with suppress(*MOVED):
                 times = Counter(LISTED[reader](landed_files(lander.table.path)))
-            except MOVED:
-                continue
-            seen += 1
-            assert set(times.values()) == {1}
-            assert set(range(landed)) <= set(times)
+                assert set(times.values()) == {1}
+                assert set(range(landed)) <= set(times)
+                seen += 1
+            if seen == READS:
+                return
+    raise AssertionError(f"of {MOST_TRIES} reads {seen} met no file that moved")
 
 
 @pytest.mark.parametrize("reader", PLAIN)
 def test_plain_readers_see_no_row_twice_during_a_compaction(reader: str, lander: Lander) -> None:
     """Rows are missing for a moment, as docs/tables.md says, or the reader fails."""
-    seen = 0
-    with lander.landing(between=lambda: compact(lander.table.path, 10**6)):
-        while seen < READS:
-            try:
-                times = Counter(PLAIN[reader](lander.table.path))
-            except MOVED:
-                continue
-            seen += 1
-            assert set(times.values()) <= {1}
+    with lander.landing():
+        for _ in range(4 * READS):
+            lander.compact_soon()
+            with suppress(*MOVED):
+                assert set(Counter(PLAIN[reader](lander.table.path)).values()) <= {1}
     assert Counter(PLAIN[reader](lander.table.path)) == Counter(range(lander.landed))
 
 

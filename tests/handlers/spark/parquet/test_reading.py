@@ -1,0 +1,61 @@
+"""`read_landing` where files move while Spark looks for them. In place of Spark stands what it answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from sarameya import HandlerError
+from sarameya_handlers import read_landing
+from tests.handlers.spark.parquet.lander import Lander
+
+
+class Reader:
+    """Of Spark's: each time it looks for files it finds as many fewer as the next answer says, or raises it."""
+
+    def __init__(self, *answers: int | Exception) -> None:
+        self.read = self
+        self.looks = 0
+        self._answers = list(answers)
+
+    def option(self, *_: str) -> Self:
+        return self
+
+    def schema(self, _: Any) -> Self:
+        return self
+
+    def parquet(self, *files: str) -> Any:
+        self.looks += 1
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(inputFiles=lambda: files[answer:])
+
+
+@pytest.fixture
+def landed(tmp_path: Path) -> Path:
+    lander = Lander(tmp_path)
+    lander.land()
+    lander.land()
+    return tmp_path
+
+
+def test_fault_63_files_that_spark_leaves_out_are_looked_for_again(landed: Path) -> None:
+    spark: Any = Reader(1, Exception("[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 42K03"), 0)
+    assert len(read_landing(spark, landed).inputFiles()) == 2
+    assert spark.looks == 3
+
+
+def test_fault_63_directory_whose_files_move_all_the_time_is_an_error(landed: Path) -> None:
+    spark: Any = Reader(*[1] * 10)
+    with pytest.raises(HandlerError, match="were moved 10 times"):
+        read_landing(spark, landed)
+
+
+def test_other_errors_of_spark_are_raised_at_once(landed: Path) -> None:
+    spark: Any = Reader(ValueError("x"), 0)
+    with pytest.raises(ValueError, match="x"):
+        read_landing(spark, landed)
