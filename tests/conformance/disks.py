@@ -29,7 +29,7 @@ NAMING = ("link", "mkdir", "rename")
 
 LOOKING = ("stat", "lstat", "scandir", "listdir", "close")
 """What fails, too, where a disk is broken or descriptors run out."""
-READING = ("read_metadata", "read_schema")
+READING = ("read_metadata", "read_schema", "ParquetFile")
 """Of pyarrow's."""
 
 
@@ -55,10 +55,12 @@ class Disk:
 
     def put_in_place_of_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Watch every call that a landing makes to the file system, those that only look included."""
+        self.put_in_place(monkeypatch)
         for name in LOOKING:
             monkeypatch.setattr(os, name, self._watched(name, getattr(os, name)))
         for name in READING:
             monkeypatch.setattr(pq, name, self._watched(name, getattr(pq, name)))
+        monkeypatch.setattr(pq, "ParquetWriter", lambda *args, **kwargs: _WatchedWriter(self, *args, **kwargs))
         monkeypatch.setattr(io, "open", self._watched("read", io.open))
         wrapped = os.fdopen
         monkeypatch.setattr(os, "fdopen", lambda *args, **kwargs: _WatchedFile(wrapped(*args, **kwargs), self))
@@ -144,6 +146,24 @@ class Disk:
     def call(self, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
         self.calls.append(name)
         return self._wrong(len(self.calls), name, carry_out, args) if self._wrong else carry_out()
+
+
+class _WatchedWriter(pq.ParquetWriter):  # type: ignore[misc]
+    """Makes a file, writes row groups, and at last the footer."""
+
+    def __init__(self, disk: Disk, *args: Any, **kwargs: Any) -> None:
+        self._disk = disk
+        disk.call("open", lambda: super(_WatchedWriter, self).__init__(*args, **kwargs), ())
+
+    def write_table(self, table: Any, row_group_size: int | None = None) -> None:
+        self._disk.call("write", lambda: super(_WatchedWriter, self).write_table(table, row_group_size), ())
+
+    def close(self) -> None:
+        if self.is_open:
+            try:
+                self._disk.call("flush", super().close, ())
+            finally:
+                self.is_open = False
 
 
 @attrs.define

@@ -1,0 +1,119 @@
+"""A compaction of which one call to the file system fails, each in turn: no row is missing or double afterwards."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+
+from sarameya.service.cli import main
+from sarameya_handlers import ParquetTable
+from sarameya_handlers.landing.compacting import Compacted, compact
+from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.links import ChainKey
+from tests.conformance.disks import Disk
+from tests.handlers.audit.fake_table import links_of
+from tests.handlers.audit.kit import land
+
+KEY = ChainKey("sarameya", "orders", 0)
+ROWS = list(range(6))
+MOST_CALLS = 500
+EACH_KIND = {"listdir", "stat", "mkdir", "open", "write", "flush", "fsync", "link", "rename", "read", "ParquetFile"}
+"""Of calls that a compaction makes."""
+REPAIRS: tuple[Callable[[Path], object], ...] = (
+    lambda root: ParquetTable(root).prepare(),
+    lambda root: compact(root, 10**6),
+    lambda root: main(["sweep", str(root), "--older-than", "1d", "--execute", "--quiet"]),
+)
+"""A service that starts, the next compaction, a sweep."""
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def landed(tmp_path: Path) -> Path:
+    """A directory with three links, of two rows each."""
+    root = tmp_path / "landed"
+    table = ParquetTable(root)
+    table.prepare()
+    land(table, *links_of(KEY, 2, 4, 6))
+    return root
+
+
+def plain_offsets(root: Path) -> list[int]:
+    """What a reader of the plain directory sees."""
+    table = pyarrow.dataset.dataset(root, format="parquet", schema=pa.schema([("offset", pa.int64())])).to_table()
+    return sorted(table["offset"].to_pylist())
+
+
+def offsets(root: Path) -> list[int]:
+    """What `read_landing` would see."""
+    return sorted(n for _, place in DataFiles(root).live() for n in pq.read_table(place)["offset"].to_pylist())
+
+
+def hurt(landed: Path, tmp_path: Path, trouble: Callable[[Disk, int], None]) -> Iterator[tuple[int, str, Path]]:
+    """Directories whose compaction met the trouble at its first call, its second ... until it meets none."""
+    for call in range(1, MOST_CALLS):
+        root, disk = tmp_path / str(call), Disk()
+        shutil.copytree(landed, root)
+        trouble(disk, call)
+        compacted = None
+        with pytest.MonkeyPatch.context() as patched:
+            disk.put_in_place_of_all(patched)
+            with suppress(OSError):
+                compacted = compact(root, 10**6)
+        if len(disk.calls) < call:
+            return
+        assert compacted != Compacted(None), f"{disk.calls[call - 1]}: it was said that nothing is to be done"
+        yield call, disk.calls[call - 1], root
+        shutil.rmtree(root)
+    raise AssertionError("a compaction takes fewer calls")
+
+
+def check_and_repair(call: int, name: str, root: Path) -> None:
+    step = f"call {call}, {name}"
+    assert offsets(root) == ROWS, step
+    seen = plain_offsets(root)
+    assert set(seen) <= set(ROWS), step
+    assert len(seen) == len(set(seen)), f"{step}: rows are double"
+    REPAIRS[call % len(REPAIRS)](root)
+    assert plain_offsets(root) == offsets(root) == ROWS, f"{step}, after {REPAIRS[call % len(REPAIRS)]}"
+    compact(root, 10**6)
+    assert plain_offsets(root) == offsets(root) == ROWS, step
+    assert len(list(root.glob("*.parquet"))) == 1, step
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES], ids=errno.errorcode.get)
+def test_fault_52_any_call_of_a_compaction_that_fails_costs_no_row(code: int, landed: Path, tmp_path: Path) -> None:
+    failed = set()
+    for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.fails(call, code)):
+        check_and_repair(call, name, root)
+        failed.add(name)
+    assert failed >= {
+        "listdir",
+        "stat",
+        "mkdir",
+        "open",
+        "write",
+        "flush",
+        "fsync",
+        "link",
+        "rename",
+        "read",
+        "ParquetFile",
+    }
+
+
+def test_fault_52_disk_that_is_full_from_any_call_of_a_compaction_on_costs_no_row(landed: Path, tmp_path: Path) -> None:
+    for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.is_full(call, until=lambda: False)):
+        check_and_repair(call, name, root)
