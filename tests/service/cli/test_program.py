@@ -98,7 +98,7 @@ def test_command_of_another_package_logs_as_ours_do() -> None:
     program = (
         "import logging, sys\n"
         "from importlib.metadata import EntryPoint, EntryPoints\n"
-        "from sarameya.service import commands\n"
+        "from sarameya.service.cli import commands\n"
         "from sarameya.service.cli import main\n"
         "from sarameya.service.process.app_runner import add_run_arguments\n"
         "def add(parser):\n"

@@ -81,8 +81,8 @@ def test_report_has_the_group_its_partitions_its_members_and_what_to_know() -> N
             "c-id    -         c       /c             0  -",
             "",
             "old-0: the log's end is not known: no such partition",
-            "3 partitions, 3 members: assigned unevenly, 0 to 2 each, 1 idle; range deals each topic by itself, other "
-            "assignors deal all of them together",
+            "3 partitions, 3 members: assigned unevenly, 0 to 2 each, 1 idle; range assigns each topic by itself, "
+            "other assignors assign all of them together",
         ]
     )
 

@@ -117,7 +117,7 @@ async def test_every_command_has_a_document_for_programs(capsys: pytest.CaptureF
             ["create", "new", "orders"],
             2,
             "topic 'new': created\ntopic 'orders': not created\n",
-            "topic 'orders': TOPIC_ALREADY_EXISTS (36); topic 'orders' exists; `sarameya topics describe` shows it",
+            "topic 'orders': TOPIC_ALREADY_EXISTS (36); topic 'orders' exists",
         ),
         (
             ["create", "new", "--replication-factor", "3"],
