@@ -26,7 +26,7 @@ pytestmark = [
 DDL = (
     "id bigint, i int, name string, d decimal(5,2), f double, fl float, ts timestamp_ltz, nt timestamp_ntz, dt date, "
     "b boolean, tags array<struct<t: int, at: timestamp_ltz, p: decimal(4,1)>>, m map<string,int>, "
-    "st struct<x: int, d: decimal(38,18)>, `odd ``name` date"
+    "st struct<x: int, d: decimal(38,18)>, `odd ``name` date, ti tinyint, tis array<struct<ti: tinyint>>"
 )
 SHAPING = Shaping(value=Decode(format="json", schema=DDL))
 
@@ -40,6 +40,7 @@ GOOD = [
     '{"tags": [{"t": 1, "at": "2026-11-22T10:00:00Z", "p": 1.5}, null, {}]}', '{"tags": []}',
     '{"st": {"d": 0.000000000000000001}}', '{"st": {"d": 12345678901234567890.123456789012345678}}',
     '{"other": {"d": 1.23456, "at": "2026-11-22T10:00:00.123456789Z"}}', '{"odd `name": "2026-11-22"}',
+    '{"ti": -128}', '{"ti": 127, "tis": [{"ti": -1}, {}, null]}', '{"name": "1,5", "d": 1.5}', '{"tags": [null]}',
     '{"id": 1, "id": 2}', '{"_sarameya_corrupt": "x", "_corrupt_record": "y"}', '{"note": "1.2345 3e8"}',
 ]  # fmt: skip
 BAD = {
@@ -73,6 +74,15 @@ BAD = {
     '{"d": 1.234}': "d: 1.234 has more digits than decimal(5,2), which would round it",
     '{"d": 1e-3}': "has more digits than decimal(5,2)",
     '{"d": 1000}': "d: 1000 is out of the range of decimal(5,2)",
+    '{"ti": 128}': "ti: 128 is out of the range of tinyint",
+    '{"ti": 255}': "ti: 255 is out of the range of tinyint",
+    '{"tis": [{"ti": 1}, {"ti": 200}]}': "tis[1].ti: 200 is out of the range of tinyint",
+    '{"d": "1,5"}': "d: expected decimal(5,2), found text ('1,5')",
+    '{"d": "1,234"}': "d: expected decimal(5,2), found text ('1,234')",
+    '{"d": ",1"}': "d: expected decimal(5,2), found text (',1')",
+    '{"tags": [{"p": "-1,"}]}': "tags[0].p: expected decimal(4,1), found text ('-1,')",
+    '{"f": 1e1000000}': "f: 1e+1000000 is out of the range of double",
+    f'{{"i": {"1" * 5_000}}}': "it has a number that is too long",
     '{"d": "1.234"}': "d: '1.234' has more digits than decimal(5,2)",
     '{"d": 1.23000000000000000000000000000000001}': "has more digits than decimal(5,2)",
     '{"st": {"d": 1.2345678901234567891}}': "st.d: 1.2345678901234567891 has more digits than decimal(38,18)",
@@ -173,12 +183,13 @@ _VALUES = st.one_of(
     st.floats(allow_nan=True),
     st.decimals(allow_nan=False, allow_infinity=False, places=3).map(float),
     st.text(max_size=6),
+    st.text("1,.-", max_size=4),
     st.datetimes().map(lambda when: when.isoformat() + "Z"),
     st.dates().map(str),
     st.just({}),
     st.lists(st.integers(), max_size=1),
 )
-_FIELDS = ["id", "i", "name", "d", "f", "fl", "ts", "nt", "dt", "b", "st", "other"]
+_FIELDS = ["id", "i", "ti", "name", "d", "f", "fl", "ts", "nt", "dt", "b", "st", "other"]
 _OBJECTS = st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=2).map(json.dumps)
 _TEXTS = st.one_of(
     _OBJECTS,

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from sarameya_handlers.spark.shaping.json_leaves import PATTERNS, decimal_pattern
+from sarameya_handlers.spark.shaping.json_leaves import PATTERNS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -62,6 +63,8 @@ def _parsed(record: bytes) -> Any:
         raise _BadError(f"no JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
         raise _BadError("it is nested too deep") from None
+    except (ValueError, ArithmeticError):  # beyond what int and Decimal read
+        raise _BadError("it has a number that is too long") from None
     if rest := text.lstrip(" \t\r\n")[end:].strip(" \t\r\n"):
         raise _BadError(f"behind the JSON value stands {_shown(rest)}: a record is one value")
     return found
@@ -112,7 +115,7 @@ def _leaf_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:
     elif name in _LARGEST:
         if not is_number:
             yield _other(path, name, found)
-        elif abs(Decimal(found)) > _LARGEST[name]:
+        elif Decimal(found).copy_abs() > _LARGEST[name]:  # `abs` would round it
             yield path, f"{_shown(found)} is out of the range of {name}"
     elif name.startswith("decimal"):
         yield from _decimal_faults(found, name, path)
@@ -133,10 +136,17 @@ def _decimal_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:
     except ArithmeticError:
         yield _other(path, name, found)
         return
-    if not re.match(decimal_pattern(scale), f"{number:f}"):
+    _, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):  # of NaN, and infinity
+        yield _other(path, name, found)
+    elif number and exponent + _trailing_zeros(digits) < -scale:
         yield path, f"{_shown(found)} has more digits than {name}, which would round it"
-    elif abs(number) >= Decimal(10) ** (precision - scale):
+    elif number and number.adjusted() >= precision - scale:
         yield path, f"{_shown(found)} is out of the range of {name}"
+
+
+def _trailing_zeros(digits: tuple[int, ...]) -> int:
+    return sum(1 for _ in takewhile(lambda digit: digit == 0, reversed(digits)))
 
 
 def _time_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:

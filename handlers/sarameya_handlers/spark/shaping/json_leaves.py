@@ -3,8 +3,10 @@
     timestamp   seven digits of a second are six; "12:00" is that time of today, 1700000000000 the year 55840
     date        the time behind it is cut; "20000" is a year
     double      1e400 is infinite
+    tinyint     128 to 255 become negative
     map         of two values of a key one is lost, or a reader's error
-    decimal     digits beyond the column's are rounded: no type of Spark's shows them, a variant does
+    decimal     digits beyond the column's are rounded, commas left out ("1,5" is 15): no type of Spark's shows them, a
+                variant does
 
 Types are those of `pyspark.sql.types`; nothing here asks a session.
 """
@@ -25,8 +27,9 @@ TIME = "[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6}0*)?"
 ZONE = "(Z|[-+][0-9]{2}:?[0-9]{2})"
 PATTERNS = {"timestamp": f"^{DATE}({TIME}{ZONE}?)?$", "timestamp_ntz": f"^{DATE}({TIME})?$", "date": f"^{DATE}$"}
 """Text of these types, to six digits of a second; zeros behind them lose nothing."""
-_SUSPICIOUS = "[.][0-9]{%d}|[0-9][.]?[eE][-+0-9]"
-"""Text that may have a number with more digits behind the point."""
+_SUSPICIOUS = '[.][0-9]{%d}|[0-9][.]?[eE][-+0-9]|"[-+.,0-9]*(?:[0-9],|,[0-9])[-+.,0-9]*"'
+"""Text that may have a number with more digits behind the point, or one with a comma."""
+_TINY = "tinyint"
 
 
 def decimal_pattern(scale: int) -> str:
@@ -35,8 +38,9 @@ def decimal_pattern(scale: int) -> str:
 
 
 def parsed_type(kind: DataType) -> str:
-    """Return the type that JSON is parsed as, in SQL: text in the place of what is converted afterwards."""
-    return _mapped(kind, {"timestamp": "string", "timestamp_ntz": "string", "date": "string"})
+    """Return the type that JSON is parsed as, in SQL: text, or a wider type, in the place of what is converted
+    afterwards."""
+    return _mapped(kind, {**dict.fromkeys(PATTERNS, "string"), _TINY: "smallint"})
 
 
 def is_special(kind: DataType) -> bool:
@@ -45,7 +49,7 @@ def is_special(kind: DataType) -> bool:
     inside = list(_inside(kind))
     if name.startswith("map<"):
         return True
-    return any(map(is_special, inside)) if inside else name in (*PATTERNS, "double", "float")
+    return any(map(is_special, inside)) if inside else name in (*PATTERNS, _TINY, "double", "float")
 
 
 def is_exact(value: str, kind: DataType, names: count[int] | None = None) -> str:
@@ -69,6 +73,8 @@ def is_exact(value: str, kind: DataType, names: count[int] | None = None) -> str
         return (
             f"({value} is null or ({value} rlike {literal(PATTERNS[name])} and {converted(value, kind)} is not null))"
         )
+    if name == _TINY:
+        return f"coalesce({value} between -128 and 127, true)"
     return f"coalesce(abs({value}) < double('Infinity'), true)"
 
 

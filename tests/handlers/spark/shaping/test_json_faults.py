@@ -1,0 +1,52 @@
+"""What is wrong with a record, in words, also of records that are there to break who reads them."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from pyspark.sql.types import ArrayType, DecimalType, DoubleType, IntegerType, StringType, StructField, StructType
+
+from sarameya_handlers.spark.shaping.json_faults import fault_of
+
+KIND = StructType(
+    [
+        StructField("i", IntegerType()),
+        StructField("f", DoubleType()),
+        StructField("d", DecimalType(5, 2)),
+        StructField("s", StringType()),
+        StructField("l", ArrayType(DecimalType(4, 1))),
+    ]
+)
+LONG = "1" * 5_000
+
+FAULTS = {
+    f'{{"i": {LONG}}}': "it has a number that is too long",
+    f'{{"s": "x", "other": -{LONG}}}': "it has a number that is too long",
+    f'{{"f": 1e{"9" * 30}}}': "it has a number that is too long",
+    '{"f": 1e1000000}': "f: 1e+1000000 is out of the range of double",
+    '{"f": -1e1000000}': "f: -1e+1000000 is out of the range of double",
+    '{"d": 1e999999999}': "d: 1e+999999999 is out of the range of decimal(5,2)",
+    '{"d": 1e-999999999}': "d: 1e-999999999 has more digits than decimal(5,2), which would round it",
+    '{"d": "1e999999999"}': "d: '1e999999999' is out of the range of decimal(5,2)",
+    '{"d": "NaN"}': "d: expected decimal(5,2), found text ('NaN')",
+    '{"d": "-Infinity"}': "d: expected decimal(5,2), found text ('-Infinity')",
+    '{"d": "1,5"}': "d: expected decimal(5,2), found text ('1,5')",
+    '{"l": [0.0, 1e-20]}': "l[1]: 1e-20 has more digits than decimal(4,1), which would round it",
+}
+NONE = ['{"f": 1e-1000000}', '{"d": 0e-999999999}', '{"d": 1.2300000}', '{"d": 999.99}', '{"l": [100, 1e2, -0.0]}']
+
+
+@pytest.mark.parametrize(("record", "fault"), FAULTS.items(), ids=[str(n) for n in range(len(FAULTS))])
+def test_fault_55_record_that_is_there_to_break_its_reader_is_told_in_words(record: str, fault: str) -> None:
+    tracemalloc.start()
+    try:
+        assert fault_of(record.encode(), KIND) == fault
+        assert tracemalloc.get_traced_memory()[1] < 10**6, "a number of ten characters takes no gigabyte"
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("record", NONE)
+def test_number_that_its_column_can_hold_is_no_fault(record: str) -> None:
+    assert fault_of(record.encode(), KIND) is None
