@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ROWS = "rows"
+_TOLD_WITHIN = 5.0
+"""Seconds after a job's end in which Spark's listeners have told what it has counted."""
+_LOOK_AGAIN = 0.02
 
 
 @attrs.frozen(slots=True)
@@ -30,7 +34,9 @@ class RowCount:
 
     @property
     def rows(self) -> int | None:
-        """Rows of the first job that has run; None where Spark found that it need not compute them."""
+        """Rows of the first job that has run; None where Spark found that it need not compute them, or has not told."""
+        if not _has_told(self._observed):
+            return None
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
         try:
@@ -38,6 +44,18 @@ class RowCount:
         except Py4JJavaError:  # pyspark asserts that there is a count where there is none
             return None
         return found.get(_ROWS)
+
+
+def _has_told(observed: Any) -> bool:
+    """Wait for a classic observation, which itself waits for ever: for a frame that no job has read (a transform may
+    make its rows of nothing), or where the events of a busy driver were dropped."""
+    java = getattr(observed, "_jo", None)
+    deadline = time.monotonic() + _TOLD_WITHIN
+    while java is not None and not java.future().isCompleted():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_AGAIN)
+    return True
 
 
 def functions_for(frame: DataFrame) -> Any:
