@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sarameya import HandlerError
+from sarameya import HandlerError, SarameyaError
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.errors import of_directory
+from sarameya_handlers.spark.errors import LandingError, of_directory
 from sarameya_handlers.spark.shaping.staged import require_readable
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
 
@@ -110,8 +110,10 @@ class ForeachBatch(Table):
             return
         try:
             self._ledger.heads([])
+        except SarameyaError:
+            raise
         except Exception as error:
-            raise HandlerError(f"{self.name}: the ledger cannot be read: {error}") from error
+            raise LandingError(f"{self.name}: the ledger cannot be read: {error}") from error
 
     def recall(self, head: Link) -> None:
         self._links[head.key] = [head]

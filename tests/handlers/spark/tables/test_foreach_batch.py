@@ -218,11 +218,27 @@ def test_directory_to_stage_in_that_cannot_be_made_is_named_with_the_cause(
         ForeachBatch(print, staging=tmp_path).open(FakeSpark())
 
 
-async def test_ledger_that_cannot_be_read_is_told_before_anything_is_consumed(
+async def test_fault_64_ledger_that_is_away_is_told_before_anything_is_consumed_and_may_come_back(
     ledger: FakeLedger, tmp_path: Path
 ) -> None:
     ledger.is_down = True
-    with pytest.raises(HandlerError, match="the ledger cannot be read: no route to the database"):
+    with pytest.raises(LandingError, match="the ledger cannot be read: no route to the database") as caught:
+        async with sink_to(Target(ledger), tmp_path):
+            pass
+    assert not caught.value.permanent, "a database that restarts must not end the service for good"
+    ledger.is_down = False
+    async with sink_to(Target(ledger), tmp_path):
+        pass
+
+
+async def test_ledger_that_says_that_a_person_must_act_is_believed(
+    ledger: FakeLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise HandlerError("there is no table sarameya_links: create it")
+
+    monkeypatch.setattr(FakeLedger, "heads", refuse)
+    with pytest.raises(HandlerError, match="there is no table sarameya_links"):
         async with sink_to(Target(ledger), tmp_path):
             pass
 
