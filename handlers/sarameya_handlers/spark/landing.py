@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from sarameya_handlers.landing.files import TEMPORARY
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.table import Landing, Phase, Shape, Table
 
@@ -48,7 +49,8 @@ def open_table(spark: SparkSession, check: Callable[[], None], *, table: Table, 
     for path in table.staging.iterdir():
         # Others may be at it too, or forbid it: then it stays.
         with suppress(OSError):
-            if path.is_file() and path.stat().st_mtime < now - LEFTOVER_AGE:
+            is_ours = path.suffix == ".parquet" or path.name.startswith(TEMPORARY)
+            if is_ours and path.is_file() and path.stat().st_mtime < now - LEFTOVER_AGE:
                 logger.info("%s is left of a landing that never ended, and is removed", path)
                 path.unlink()
 

@@ -123,3 +123,12 @@ def test_opening_removes_what_was_staged_more_than_a_day_ago_and_nothing_else(tm
         os.utime(path, (0, 1e9 - age))
     open_table(FakeSpark(), lambda: None, table=table, now=1e9)
     assert os.listdir(tmp_path) == ["young.parquet"]
+
+
+def test_fault_61_opening_keeps_the_summary_of_a_delta_log(tmp_path: Path) -> None:
+    """It lies beside what is staged where a Delta table was given a directory for that."""
+    for name in ("heads.json", "put-0123"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 0))
+    open_table(FakeSpark(), lambda: None, table=FakeTable(tmp_path), now=1e9)
+    assert os.listdir(tmp_path) == ["heads.json"]

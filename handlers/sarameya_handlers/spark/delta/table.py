@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sarameya.spark")
 
-_HEADS = "heads.json"
 _LOOK_EACH = 1000
 """Commits between two looks at how long the log is."""
 _RESTATED_IN = 3
@@ -367,9 +366,7 @@ class DeltaTable(Table):
             remedy = "give another directory (staging), mounted here, that all of Spark's workers can read"
             raise of_directory(f"{self.name}: cannot stage in {self.staging}", error, remedy) from error
         check_reads(spark, self.staging)
-        self._summarized.is_kept_in(
-            self.staging.parent / "heads.json" if self._stages_in_root else self.staging / "heads.json"
-        )
+        self._summarized.is_kept_in((self.staging.parent if self._stages_in_root else self.staging) / "heads.json")
         if self._stages_in_root:
             root = self.staging.parents[1]
             self._log.is_at(root)
