@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sarameya.embedded.groups.model import group_states as coordinator
+from sarameya.group.session_machine import transitions as session
 from sarameya.protocol import membership_states as membership
 
 PAGE = Path(__file__).parents[1] / "ARCHITECTURE.md"
@@ -29,7 +30,11 @@ COMMAND = "make diagrams"
 Table = Mapping[Any, Mapping[Any, Any]]
 """State -> input -> next state. States and inputs are enums; the machine begins in the first state."""
 
-MACHINES: Mapping[str, Table] = {"coordinator": coordinator.TRANSITIONS, "membership": membership.TRANSITIONS}
+MACHINES: Mapping[str, Table] = {
+    "coordinator": coordinator.TRANSITIONS,
+    "membership": membership.TRANSITIONS,
+    "session": session.TRANSITIONS,
+}
 
 _BLOCK = re.compile(r"(?P<begin><!-- generated: (?P<name>[\w-]+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL)
 

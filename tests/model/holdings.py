@@ -1,4 +1,4 @@
-"""What a client owns: taken over, drained, committed, given up, lost. What `group/session_run.py` is to a member."""
+"""What a client owns: taken over, drained, committed, given up, lost. What `group/session_machine` is to a member."""
 
 from __future__ import annotations
 

@@ -24,9 +24,10 @@ from sarameya.group.handler_methods import check_handler
 from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
 from sarameya.group.leader import RunSync
 from sarameya.group.loop_monitor import Blockage, LoopMonitor
-from sarameya.group.member import CloseWanted, Member
+from sarameya.group.member import Member
 from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.runtime import Runtime, open_runtime
+from sarameya.group.session_machine.messages import CloseWanted
 from sarameya.group.sessions import Sessions
 from sarameya.meters import Meter, Meters
 from sarameya.net.bootstrap import parse_bootstrap

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import attrs
 import trio
 
 from sarameya.config import Config
 from sarameya.errors import AssignorError, SarameyaError, UnsupportedVersionError
 from sarameya.group.leader import Leader, RunSync
+from sarameya.group.session_machine.messages import NewAssignment, Notice, SubscriptionChanged
 from sarameya.group.subscribed import Subscribed
 from sarameya.model import Assignment, Generation
 from sarameya.net.broker_pool import BrokerPool, Purpose
@@ -59,35 +59,6 @@ from sarameya.protocol.membership_states import COMMITTING, SILENT, State
 from sarameya.protocol.rebalance import decode_assignment, decode_user_data
 from sarameya.protocol.subscription import Growth, Wanted
 from sarameya.status import GroupStatus
-
-
-@attrs.frozen(slots=True)
-class NewAssignment:
-    """What is ours in `generation`, until the next one or until the membership is lost.
-
-    `claimed` is what the join said is ours: what of it is not `assignment`'s is kept from others until we join again
-    without it, whether it has been given up meanwhile or is yet to be (KIP-429).
-    """
-
-    generation: Generation
-    assignment: Assignment
-    claimed: Assignment = attrs.field(factory=dict)
-
-
-@attrs.frozen(slots=True)
-class CloseWanted:
-    """Somebody asked the group to close. `reason` goes to the broker (KIP-800)."""
-
-    reason: str
-
-
-@attrs.frozen(slots=True)
-class SubscriptionChanged:
-    """Somebody subscribed anew, or dropped the subscription; what holds is `Member.wanted`."""
-
-
-Notice = NewAssignment | PrepareRebalance | MembershipLost | Left | Fail | CloseWanted | SubscriptionChanged
-"""What the group loop and its session listen for."""
 
 
 class Member:

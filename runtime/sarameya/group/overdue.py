@@ -45,7 +45,7 @@ def limit_of(config: Config) -> float:
 
 
 class Readers(Protocol):
-    """The handler's tasks that read claims: `Claims` or `Streams`."""
+    """The handler's tasks that read claims."""
 
     @property
     def claims(self) -> Sequence[Claim]: ...

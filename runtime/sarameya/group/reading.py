@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
+from sarameya.config import Config
 from sarameya.consumer.fetcher import Fetcher
-from sarameya.consumer.offset_lookup import OffsetLookup
+from sarameya.consumer.offset_lookup import Lookup, OffsetLookup
 from sarameya.consumer.resets import Move, OnReset, Resets
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RequestTimeoutError, SarameyaError, UnknownTopicError
@@ -20,10 +21,11 @@ from sarameya.group.coordinator_finder import CoordinatorFinder
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.pauses import Pauses
 from sarameya.group.runtime import Runtime
-from sarameya.group.starts import Start, StartOffset, find_chosen_starts
-from sarameya.model import TopicPartition
+from sarameya.group.start_offset import Start, StartOffset, check_policies
+from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.net.open_calls import OpenCalls
 from sarameya.observe import ClaimStarted
+from sarameya.offset_policy import OffsetPolicy, describe_policy
 
 CLOSED = "a Consumer works inside of its block only: `async with Consumer(...) as consumer`"
 
@@ -91,7 +93,7 @@ class Reading:
         self._opening |= chosen.keys()
         try:
             await self.reach(chosen)
-            return self._start(await find_chosen_starts(chosen, self.offsets, self.lookup, self._runtime.config))
+            return self._start(await _find_starts(chosen, self.offsets, self.lookup, self._runtime.config))
         finally:
             self._opening -= chosen.keys()
 
@@ -145,3 +147,48 @@ class Reading:
 
 def _nobody_marks(what: Move | TopicPartition) -> None:
     """Without a group there is no mark that would have to move with the position, or to be forgotten."""
+
+
+async def _find_starts(
+    chosen: Mapping[TopicPartition, StartOffset], offsets: OffsetManager | None, lookup: Lookup, config: Config
+) -> dict[TopicPartition, Start]:
+    """The start of each partition, as it was `chosen`; with `offsets` the group's commits are in its ledger then.
+
+    `committed` needs `offsets`; where nothing is, `Config.offset_initial` decides and is committed at once. Raises
+    NoCommittedOffsetError by that, CommitError where the group takes no commits.
+    """
+    committed = await _take_up(offsets, chosen, config) if offsets is not None else {}
+    starts: dict[TopicPartition, Start] = {}
+    policies: dict[TopicPartition, OffsetPolicy] = {}
+    for partition, choice in chosen.items():
+        if isinstance(choice, int):
+            starts[partition] = Start(choice, "given")
+        elif choice != "committed":
+            policies[partition] = choice
+        elif (commit := committed[partition]) is not None:
+            starts[partition] = Start(commit.offset, "committed", commit.leader_epoch)
+        else:
+            policies[partition] = config.offset_initial_of(partition.topic)
+    check_policies(policies, offsets.group if offsets is not None else "")
+    if policies:
+        for partition, place in (await lookup.find(policies)).items():
+            starts[partition] = Start.at(place, describe_policy(policies[partition]))
+    if offsets is not None:
+        # So that the next start before the first mark does not resolve it anew and skip. Marks are the user's.
+        ledger = offsets.ledger
+        new = [tp for tp in policies if chosen[tp] == "committed" and ledger.marked(tp) is None]
+        for partition in new:
+            start = starts[partition]
+            ledger.mark(partition, CommittedOffset(start.offset, leader_epoch=start.leader_epoch))
+        if new:
+            await offsets.commit(new)
+    return {partition: starts[partition] for partition in chosen}
+
+
+async def _take_up(
+    offsets: OffsetManager, partitions: Iterable[TopicPartition], config: Config
+) -> Mapping[TopicPartition, CommittedOffset | None]:
+    """What the group has committed, once it has what is marked: the ledger begins there."""
+    if config.autocommit and (marked := offsets.ledger.dirty().keys() & set(partitions)):
+        await offsets.commit(marked)
+    return await offsets.fetch(partitions)

@@ -12,6 +12,7 @@ from sarameya.model import Assignment, Generation, GroupMetadata, LogRange, Topi
 from sarameya.observe import Event, Observer
 
 if TYPE_CHECKING:
+    from sarameya.group.session_machine.messages import SessionOutcome
     from sarameya.group.source import LogFacts
 
 
@@ -26,9 +27,9 @@ class Session(Marks, Pausing):
         offsets: OffsetManager,
         pauses: Pauses,
         logs: LogFacts,
+        outcome: SessionOutcome,
         *,
         end: Callable[[str], None],
-        is_lost: Callable[[], bool],
         tell: Observer,
         group_instance_id: str | None = None,
     ) -> None:
@@ -41,7 +42,7 @@ class Session(Marks, Pausing):
         self._pauses = pauses
         self._logs = logs
         self._end = end
-        self._is_lost = is_lost
+        self._outcome = outcome
         self._tell = tell
 
     @property
@@ -72,7 +73,7 @@ class Session(Marks, Pausing):
     @property
     def is_lost(self) -> bool:
         """Whether the membership is gone: others own the claims, and nothing can be committed any more."""
-        return self._is_lost()
+        return self._outcome.lost
 
     async def commit(self) -> None:
         """Commit all marks now. Raises CommitError, TopicAuthorizationError; see `Config.autocommit`."""

@@ -1,7 +1,7 @@
 """The loop: join, session, rejoin, until closed or failed for good; and the leave behind it.
 
 Owns which session runs. What ends the membership outside of one, and what is to be waited for between two, is decided
-here; what a session does is `session_run.py`'s.
+here; what a session does is `session_machine`'s.
 """
 
 from __future__ import annotations
@@ -11,11 +11,17 @@ from contextlib import suppress
 import trio
 
 from sarameya.group.handler import ConsumerGroupHandler
-from sarameya.group.member import CloseWanted, Member, NewAssignment, Notice, SubscriptionChanged
-from sarameya.group.outcome import Outcome
+from sarameya.group.member import Member
 from sarameya.group.pauses import Pauses
 from sarameya.group.runtime import Runtime
-from sarameya.group.session_run import SessionRun
+from sarameya.group.session_machine.messages import (
+    CloseWanted,
+    NewAssignment,
+    Notice,
+    SessionOutcome,
+    SubscriptionChanged,
+)
+from sarameya.group.session_machine.runner import SessionRunner
 from sarameya.group.source import of_brokers
 from sarameya.observe import LeaveFailed, Retrying
 from sarameya.protocol.membership_messages import (
@@ -41,13 +47,13 @@ class Sessions:
         self._runtime = runtime
         self._config = runtime.config
         self._pauses = pauses
-        self._session_run: SessionRun | None = None
+        self._runner: SessionRunner | None = None
 
     def status(self) -> tuple[PartitionStatus, ...]:
         """Of the partitions of the session that runs, if one does."""
-        return () if self._session_run is None else self._session_run.status()
+        return () if self._runner is None else self._runner.status()
 
-    async def run(self) -> Outcome:
+    async def run(self) -> SessionOutcome:
         """Session after session, until one is the last; how that one ended."""
         member, short = self._member, 0
         if member.wanted is None and (last := await self._without_subscription(_DROPPED)) is not None:
@@ -78,16 +84,16 @@ class Sessions:
                     return last
         raise AssertionError("the membership stopped without a word")
 
-    async def _run_session(self, first: NewAssignment) -> Outcome:
+    async def _run_session(self, first: NewAssignment) -> SessionOutcome:
         runtime = self._runtime
-        run = SessionRun(first, self._member, self._handler, runtime, self._pauses, of_brokers(runtime))
-        self._session_run = run
+        runner = SessionRunner(first, self._member, self._handler, runtime, self._pauses, of_brokers(runtime))
+        self._runner = runner
         try:
-            return await run.run()
+            return await runner.run()
         finally:
-            self._session_run = None
+            self._runner = None
 
-    async def _between_sessions(self, short: int, lasted: float, outcome: Outcome) -> Outcome | None:
+    async def _between_sessions(self, short: int, lasted: float, outcome: SessionOutcome) -> SessionOutcome | None:
         """Wait where a rejoin at once would do harm, or nothing is subscribed to; the outcome if that is the end."""
         if short > 1 and self._member.wanted is not None:
             # A handler that returns at once, again and again, must not become a rebalance storm.
@@ -100,7 +106,7 @@ class Sessions:
             return await self._without_subscription(outcome.reason)
         return None
 
-    async def _without_subscription(self, reason: str) -> Outcome | None:
+    async def _without_subscription(self, reason: str) -> SessionOutcome | None:
         """Leave the group, and wait until something is subscribed to again."""
         member = self._member
         member.post(LeaveWanted(reason))
@@ -118,7 +124,7 @@ class Sessions:
                 return last
         return None
 
-    async def _pause(self, seconds: float, outcome: Outcome) -> Outcome | None:
+    async def _pause(self, seconds: float, outcome: SessionOutcome) -> SessionOutcome | None:
         """Wait, unless the group is closed, fails, or waits for us. What is assigned or lost meanwhile is noted."""
         member = self._member
         with trio.move_on_after(seconds):
@@ -158,12 +164,12 @@ class Sessions:
             raise
         self._runtime.observer(LeaveFailed(self._runtime.group, cause))
 
-    def _last_word(self, notice: Notice) -> Outcome | None:
+    def _last_word(self, notice: Notice) -> SessionOutcome | None:
         """The outcome, if `notice` ends the membership outside a session."""
         match notice:
             case CloseWanted(reason=reason):
                 deadline = trio.current_time() + self._config.close_timeout
-                return Outcome(reason=reason, deadline=deadline, closing=True)
+                return SessionOutcome(reason=reason, deadline=deadline, closing=True)
             case Fail(error=error):
-                return Outcome(reason=str(error), fatal=error)
+                return SessionOutcome(reason=str(error), fatal=error)
         return None

@@ -21,9 +21,9 @@ from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.resets import Resets
 from sarameya.group.interceptors import Interceptors
 from sarameya.group.logs import Logs
-from sarameya.group.member import Notice
 from sarameya.group.offset_manager import Coordination, OffsetManager
 from sarameya.group.runtime import Runtime
+from sarameya.group.session_machine.messages import Notice
 from sarameya.group.time_slices import HandlerTime
 from sarameya.model import NO_LEADER_EPOCH, LogRange, TopicPartition
 from sarameya.observe import Observer

@@ -25,7 +25,7 @@ from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.reading import CLOSED, Reading
 from sarameya.group.runtime import Runtime, open_runtime
-from sarameya.group.starts import StartOffset, parse_start
+from sarameya.group.start_offset import StartOffset, parse_start
 from sarameya.model import CommittedOffset, TopicPartition, is_offset
 from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.transport import Transport

@@ -23,11 +23,10 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import SarameyaError
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.interceptors import ConsumerInterceptor, Interceptors, check_interceptors
-from sarameya.group.member import NewAssignment
 from sarameya.group.offset_manager import OffsetManager
-from sarameya.group.outcome import Outcome
 from sarameya.group.pauses import Pauses
-from sarameya.group.session_run import SessionRun
+from sarameya.group.session_machine.messages import NewAssignment, SessionOutcome
+from sarameya.group.session_machine.runner import SessionRunner
 from sarameya.group.source import Source
 from sarameya.group.time_slices import HandlerTime
 from sarameya.model import CommittedOffset, Generation, Headers, TopicPartition
@@ -259,7 +258,7 @@ class ClaimFeed:
 
     async def _session(
         self, member: FeedMember, handler: ConsumerGroupHandler, generation: Generation, observer: Observer
-    ) -> Outcome:
+    ) -> SessionOutcome:
         config = self.config
         surroundings = _Surroundings(
             self.group,
@@ -292,7 +291,7 @@ class ClaimFeed:
         topic, partition = self.topic_partition
         first = NewAssignment(generation, {topic: (partition,)})
         with surroundings.handler_time.measured():
-            return await SessionRun(first, member, handler, surroundings, self._pauses, open_source).run()
+            return await SessionRunner(first, member, handler, surroundings, self._pauses, open_source).run()
 
     def _add_step(self, step: Literal["end", "lose"], now: bool) -> None:
         if now:

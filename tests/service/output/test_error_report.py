@@ -17,7 +17,8 @@ from sarameya.errors import (
     PropertiesError,
     SarameyaError,
 )
-from sarameya.group.failures import reader_failure
+from sarameya.group.session_machine.failures import reader_failure
+from sarameya.group.session_machine.messages import ReaderFailed
 from sarameya.model import TopicPartition
 from sarameya.service.app.app_file import AppFileError
 from sarameya.service.output.error_report import ExitCode, error_lines, exit_code, report
@@ -102,8 +103,8 @@ def test_app_file_error_becomes_a_line_for_each_problem() -> None:
         (SparkStartError("Spark's JVM was killed"), ExitCode.FAILURE),
         (SparkGoneError("Spark's JVM has died"), ExitCode.FAILURE),
         (OSError(28, "No space left on device"), ExitCode.FAILURE),
-        (reader_failure("run", None, 3, ValueError("a bug")), ExitCode.FAILURE),
-        (reader_failure("run", None, 3, HandlerError("no such column")), ExitCode.CONFIGURATION),
+        (reader_failure(ReaderFailed("run", None, -1, ValueError("a bug")), 3), ExitCode.FAILURE),
+        (reader_failure(ReaderFailed("run", None, -1, HandlerError("no such column")), 3), ExitCode.CONFIGURATION),
         (ConnectError("no broker"), ExitCode.FAILURE),
         (ValueError("bug"), ExitCode.FAILURE),
         (ExceptionGroup("", [ValueError(), ExceptionGroup("", [HandlerError("x")])]), ExitCode.CONFIGURATION),

@@ -1,0 +1,1 @@
+"""A session, from its first assignment to its last commit: `state` decides, `runner` carries out."""

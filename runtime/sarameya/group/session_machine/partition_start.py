@@ -1,0 +1,198 @@
+"""How a session starts to read a partition, from top to bottom:
+
+    committed offset -> handler.start_offset -> offset lookup, where neither says, and its commit -> claim
+
+Partitions that are assigned together are a batch, which starts in a task of its own: each partition as soon as its
+offset is known, none waits for another one's leader. The handler's answers are kept until the partition has started or
+is revoked, since `start_offset` may take longer than the group rests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import attrs
+import trio
+
+from sarameya.group.claim import Claim
+from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler_methods import awaited
+from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.session_machine.messages import CommittedOffsets
+from sarameya.group.session_machine.readers import Readers
+from sarameya.group.source import Source, Surroundings
+from sarameya.group.start_offset import Start, check_policies, handler_start
+from sarameya.model import CommittedOffset, TopicPartition
+from sarameya.net.log_offsets import LogOffset
+from sarameya.observe import ClaimStarted
+from sarameya.offset_policy import OffsetPolicy, describe_policy
+from sarameya.protocol.subscription import Growth
+
+
+@attrs.define(slots=True, eq=False)
+class StartBatch:
+    """Partitions that start together.
+
+    Attributes:
+        committed: The group's committed offset of each.
+        waiting: Those that have not started yet.
+    """
+
+    committed: CommittedOffsets
+    waiting: frozenset[TopicPartition]
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+
+class PartitionStarter:
+    """Starts the partitions of one session."""
+
+    def __init__(
+        self,
+        runtime: Surroundings,
+        source: Source,
+        offsets: OffsetManager,
+        handler: ConsumerGroupHandler,
+        readers: Readers,
+        growth: Growth,
+    ) -> None:
+        self._runtime = runtime
+        self._source = source
+        self._offsets = offsets
+        self._handler = handler
+        self._readers = readers
+        self._growth = growth
+        self._fetching = trio.CancelScope()
+        self._batches: list[StartBatch] = []
+        self._answers: dict[TopicPartition, int | CommittedOffset | None] = {}
+        self._has_ended = False
+
+    # -- committed offset -------------------------------------------------------------------------------
+
+    async def fetch_committed(self, partitions: Sequence[TopicPartition]) -> CommittedOffsets | None:
+        """Return the group's committed offsets; None after `break_off_fetch`.
+
+        Raises:
+            KafkaError: No retry helps.
+            RetriesExhaustedError: It was retried as often, or as long, as the options allow.
+            CommitError: The membership is over.
+        """
+        with trio.CancelScope() as self._fetching:
+            await self._source.logs.reach(partitions)
+            found = await self._offsets.fetch(partitions)
+            # A mark that is still to be committed counts: of a start that was looked up, and broken off before its
+            # commit was answered. Looked up again, `newest` would skip what has come since.
+            return {partition: self._offsets.ledger.marked(partition) for partition in found}
+        return None
+
+    def break_off_fetch(self) -> None:
+        """Cancel the fetch that is under way."""
+        self._fetching.cancel()
+
+    # -- handler.start_offset, offset lookup --------------------------------------------------------------
+
+    def prepare(self, committed: CommittedOffsets) -> StartBatch:
+        """Return a new batch, for `start`. From now on `stop` knows of it."""
+        batch = StartBatch(committed, frozenset(committed))
+        self._batches.append(batch)
+        return batch
+
+    async def start(self, batch: StartBatch) -> None:
+        """Start the partitions of a batch, each as soon as its start offset is known.
+
+        Raises:
+            HandlerError: `start_offset` returned no offset.
+            NoCommittedOffsetError: Nothing is committed, and `Config.offset_initial` is `fail`.
+            CommitError: The generation was over before what was looked up could be committed.
+            Exception: Whatever `start_offset` raises.
+        """
+        try:
+            known: dict[TopicPartition, Start] = {}
+            policies: dict[TopicPartition, OffsetPolicy] = {}
+            for partition, commit in batch.committed.items():
+                if (start := await self._known_start(partition, commit)) is not None:
+                    known[partition] = start
+                elif self._growth.is_new(partition):
+                    policies[partition] = "oldest"
+                else:
+                    policies[partition] = self._runtime.config.offset_initial_of(partition.topic)
+            check_policies(policies, self._offsets.group)
+            if known or not policies:  # a member's streams start with its first assignment, though it be empty
+                self._claim(batch, known)
+            await self._source.lookup.find_each(policies, partial(self._looked_up, batch, policies))
+        finally:
+            self._batches.remove(batch)
+            batch.ended.set()
+
+    async def _known_start(self, partition: TopicPartition, commit: CommittedOffset | None) -> Start | None:
+        """Return the handler's start offset, or the committed one; None where neither says."""
+        if partition not in self._answers:
+            self._answers[partition] = await awaited(self._handler.start_offset, partition, commit)
+        if (chosen := self._answers[partition]) is not None:
+            start = handler_start(partition, chosen)
+            if isinstance(chosen, CommittedOffset) and chosen.metadata:
+                self._offsets.ledger.note(partition)
+            return start
+        return None if commit is None else Start(commit.offset, "committed", commit.leader_epoch)
+
+    async def _looked_up(
+        self,
+        batch: StartBatch,
+        policies: Mapping[TopicPartition, OffsetPolicy],
+        found: Mapping[TopicPartition, LogOffset],
+    ) -> None:
+        """Commit at once what was looked up, so that a rejoin before the first mark does not look it up again."""
+        for partition, place in found.items():
+            self._offsets.ledger.mark(partition, CommittedOffset(place.offset, leader_epoch=place.leader_epoch))
+        # These and no others: what else is marked may not be durable yet, where the handler commits itself.
+        await self._offsets.commit(found)
+        starts = {}
+        for partition, place in found.items():
+            why = "added" if self._growth.is_new(partition) else describe_policy(policies[partition])
+            starts[partition] = Start.at(place, why)
+        self._claim(batch, starts)
+
+    # -- claim ----------------------------------------------------------------------------------------------
+
+    def _claim(self, batch: StartBatch, starts: Mapping[TopicPartition, Start]) -> None:
+        if batch.scope.cancel_called or self._has_ended:
+            return
+        batch.waiting = batch.waiting.difference(starts)
+        for partition in starts:
+            self._answers.pop(partition, None)
+        runtime, feeds, logs = self._runtime, self._source.feeds, self._source.logs
+        consumers = [
+            feeds.feed(tp, start.offset, start.leader_epoch, start.told_in, logs.topic_id(tp.topic))
+            for tp, start in starts.items()
+        ]
+        for partition, start in starts.items():
+            runtime.observer(ClaimStarted(partition, start.offset, start.why))
+        intercept, handler_time = runtime.interceptors.consume, runtime.handler_time
+        self._readers.start(Claim(consumer, runtime.config, intercept, handler_time) for consumer in consumers)
+        feeds.read(consumers)
+
+    # -- or not -------------------------------------------------------------------------------------------
+
+    async def stop(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Do not start these, nor, now, what else of their batches has not started.
+
+        Returns:
+            The partitions that do not start.
+        """
+        revoked = frozenset(partitions)
+        stopped = [batch for batch in self._batches if batch.waiting & revoked]
+        for batch in stopped:
+            batch.scope.cancel()
+        for batch in stopped:
+            await batch.ended.wait()
+        for partition in revoked:
+            self._answers.pop(partition, None)
+        return frozenset().union(*(batch.waiting for batch in stopped))
+
+    def stop_all(self) -> None:
+        """Start nothing any more: the session ends."""
+        self._has_ended = True
+        self._fetching.cancel()
+        for batch in self._batches:
+            batch.scope.cancel()

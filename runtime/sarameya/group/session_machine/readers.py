@@ -1,0 +1,315 @@
+"""The handler's tasks that read claims: one for each claim, or, for a `StreamHandler`, one for several.
+
+`Readers` owns the tasks and their cancel scopes; it reports what happens to them as events. When and why a reader stops
+is the state machine's to decide.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+import attrs
+import trio
+
+from sarameya.group.claim import Claim
+from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
+from sarameya.group.handler_methods import awaited
+from sarameya.group.pauses import Pauses
+from sarameya.group.session import Session
+from sarameya.group.session_machine.messages import ReaderFailed, ReaderReturned
+from sarameya.group.stream import Stream
+from sarameya.group.time_slices import HandlerTime
+from sarameya.model import TopicPartition
+from sarameya.observe import ClaimCancelled, Observer
+
+Report = Callable[[ReaderFailed | ReaderReturned], None]
+"""Takes what has happened to a reader."""
+
+
+@attrs.define(slots=True, eq=False)
+class _Task:
+    """A task of the handler. `stopped_at` is since when it has been asked for something: to come back, or to end."""
+
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    task: trio.lowlevel.Task | None = None
+    stopped_at: float = math.inf
+
+    def hasten(self, grace_ends: float) -> None:
+        self.stopped_at = min(self.stopped_at, trio.current_time())
+        self.scope.deadline = min(self.scope.deadline, grace_ends)
+
+
+@attrs.frozen(slots=True, eq=False)
+class _Read:
+    """A claim that is read, and the task that reads it."""
+
+    claim: Claim
+    by: _Task
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+
+class Readers(ABC):
+    """The readers of one session, and the claims that they read."""
+
+    def __init__(self, report: Report, observer: Observer, pauses: Pauses) -> None:
+        self._report = report
+        self._observer = observer
+        self._pauses = pauses
+        self._read: dict[TopicPartition, _Read] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def run_in(self, nursery: trio.Nursery) -> None:
+        """Start tasks in `nursery` from now on."""
+        self._nursery = nursery
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims that are read now, and those that were stopped and have not ended."""
+        return tuple(each.claim for each in self._read.values())
+
+    def task_of(self, partition: TopicPartition) -> trio.lowlevel.Task | None:
+        """Return the task that reads this partition, None where none does."""
+        read = self._read.get(partition)
+        return None if read is None else read.by.task
+
+    @abstractmethod
+    def holder(self, claim: Claim) -> Claim:
+        """Return the claim whose records the task that reads `claim` has; `claim` where it has none."""
+
+    @abstractmethod
+    def tasks(self, partitions: Iterable[TopicPartition] | None) -> Mapping[str, trio.lowlevel.Task]:
+        """Return the tasks that still read one of these partitions, by name; for None, all of them."""
+
+    @abstractmethod
+    def start(self, claims: Iterable[Claim]) -> None:
+        """Read these claims."""
+
+    @abstractmethod
+    def stop(self, partitions: Iterable[TopicPartition] | None, grace_ends: float) -> Sequence[Claim]:
+        """Stop reading these partitions, None for all: their iterators end.
+
+        A task that still goes on at `grace_ends` is cancelled then. A repeated call can only bring that nearer.
+
+        Returns:
+            The claims, whose feeds are to be released.
+        """
+
+    async def drained(self, partitions: Iterable[TopicPartition]) -> None:
+        """Wait until no task has anything of these partitions any more."""
+        for read in self._of(partitions):
+            await read.ended.wait()
+
+    def _of(self, partitions: Iterable[TopicPartition] | None) -> list[_Read]:
+        """In order, so that a run under virtual time can be repeated to the letter."""
+        return [self._read[tp] for tp in sorted(self._read if partitions is None else partitions) if tp in self._read]
+
+    def _spawn(self, run: Callable[[], Awaitable[None]]) -> None:
+        assert self._nursery is not None, "no nursery to run in"
+        self._nursery.start_soon(run)
+
+    def _add(self, claim: Claim, by: _Task) -> None:
+        self._read[claim.topic_partition] = _Read(claim, by)
+        self._pauses.watch(claim)
+
+    def _ended(self, claim: Claim) -> None:
+        read = self._read.pop(claim.topic_partition)
+        self._pauses.unwatch(claim)
+        claim._end()  # where the task ended by itself, or was cancelled from outside: what it holds is given back
+        read.ended.set()
+        self._observer(claim._farewell())
+
+
+class ClaimReaders(Readers):
+    """A task for each claim."""
+
+    def __init__(
+        self, consume: Callable[[Claim], Awaitable[None]], report: Report, observer: Observer, pauses: Pauses
+    ) -> None:
+        super().__init__(report, observer, pauses)
+        self._consume = consume
+
+    def holder(self, claim: Claim) -> Claim:
+        return claim
+
+    def tasks(self, partitions: Iterable[TopicPartition] | None) -> Mapping[str, trio.lowlevel.Task]:
+        return {_name(read.claim): read.by.task for read in self._of(partitions) if read.by.task is not None}
+
+    def start(self, claims: Iterable[Claim]) -> None:
+        for claim in claims:
+            self._add(claim, task := _Task())
+            self._spawn(partial(self._run, claim, task))
+
+    def stop(self, partitions: Iterable[TopicPartition] | None, grace_ends: float) -> Sequence[Claim]:
+        stopped = self._of(partitions)
+        for read in stopped:
+            read.by.hasten(grace_ends)
+            read.claim._end()
+        return [read.claim for read in stopped]
+
+    async def _run(self, claim: Claim, by: _Task) -> None:
+        by.task = trio.lowlevel.current_task()
+        try:
+            if await run_guarded(self._consume(claim), by.scope, partial(self._failed, claim)):
+                if by.scope.cancelled_caught:
+                    self._observer(ClaimCancelled(claim.topic_partition, trio.current_time() - by.stopped_at))
+                elif not claim.has_ended:
+                    self._report(ReaderReturned(f"{_name(claim)} returned"))
+        finally:
+            claim._slice.take_back()
+            self._ended(claim)
+
+    def _failed(self, claim: Claim, error: Exception) -> None:
+        self._report(ReaderFailed(_name(claim), claim.topic_partition, claim.position, error))
+
+
+def _name(claim: Claim) -> str:
+    return f"claim of {claim.topic_partition}"
+
+
+class StreamReaders(Readers):
+    """A task for each stream, for as long as the session; the claims are dealt to them.
+
+    A claim that is stopped has ended once its stream's task has come back for more. A task that does not come back in
+    time is cancelled; since it reads other claims too, that ends the session.
+    """
+
+    def __init__(
+        self,
+        consume: Callable[[Stream], Awaitable[None]],
+        count: int,
+        report: Report,
+        observer: Observer,
+        pauses: Pauses,
+        handler_time: HandlerTime,
+    ) -> None:
+        super().__init__(report, observer, pauses)
+        self._consume = consume
+        self._streams = {Stream(index, self._dropped, handler_time): _Task() for index in range(count)}
+        self._dealt_to: dict[TopicPartition, Stream] = {}
+        self._has_started = False
+        self._is_ending = False
+
+    def holder(self, claim: Claim) -> Claim:
+        stream = self._dealt_to.get(claim.topic_partition)
+        return claim if stream is None else stream._current or claim
+
+    def tasks(self, partitions: Iterable[TopicPartition] | None) -> Mapping[str, trio.lowlevel.Task]:
+        reading = {id(read.by) for read in self._of(partitions)}
+        return {
+            str(stream): by.task
+            for stream, by in self._streams.items()
+            if by.task is not None and (self._is_ending or id(by) in reading)
+        }
+
+    def start(self, claims: Iterable[Claim]) -> None:
+        """Deal out these claims; the first time, start every stream's task, also those that get none yet."""
+        for stream, claim in self._deal(sorted(claims, key=lambda claim: claim.topic_partition)):
+            self._dealt_to[claim.topic_partition] = stream
+            self._add(claim, self._streams[stream])
+            stream._add(claim)
+        if not self._has_started:
+            self._has_started = True
+            for stream, by in self._streams.items():
+                self._spawn(partial(self._run, stream, by))
+
+    def _deal(self, claims: Sequence[Claim]) -> Iterator[tuple[Stream, Claim]]:
+        """Range-wise, as the assignor of that name assigns; claims that come later go to the shortest stream."""
+        if self._read:
+            for claim in claims:
+                yield min(self._streams, key=lambda stream: stream._count), claim
+        else:
+            rest = iter(claims)
+            each, more = divmod(len(claims), len(self._streams))
+            for stream in self._streams:
+                for _ in range(each + (stream.index < more)):
+                    yield stream, next(rest)
+
+    def stop(self, partitions: Iterable[TopicPartition] | None, grace_ends: float) -> Sequence[Claim]:
+        """Stop reading these partitions, None for the end of the session: then every stream ends."""
+        if partitions is None:
+            self._is_ending = True
+            for stream, by in self._streams.items():
+                by.hasten(grace_ends)
+                stream._end()
+            return self.claims
+        stopped = self._of(partitions)
+        for read in stopped:
+            read.by.hasten(grace_ends)
+            self._dealt_to[read.claim.topic_partition]._give_up(read.claim)
+        return [read.claim for read in stopped]
+
+    async def _run(self, stream: Stream, by: _Task) -> None:
+        by.task = trio.lowlevel.current_task()
+        try:
+            if await run_guarded(self._consume(stream), by.scope, partial(self._failed, stream)):
+                if by.scope.cancelled_caught:
+                    self._cancelled(stream, by)
+                elif not self._is_ending:
+                    self._report(ReaderReturned(f"{stream} returned"))
+        finally:
+            by.task = None
+            stream._slice.take_back()
+            for claim in tuple(stream.claims.values()):
+                stream._drop(claim)
+
+    def _failed(self, stream: Stream, error: Exception) -> None:
+        error.add_note(f"in {stream}")
+        held = stream._held
+        partition, position = (None, -1) if held is None else (held.topic_partition, held.position)
+        self._report(ReaderFailed(str(stream), partition, position, error))
+
+    def _cancelled(self, stream: Stream, by: _Task) -> None:
+        grace = trio.current_time() - by.stopped_at
+        for partition in stream.claims:
+            self._observer(ClaimCancelled(partition, grace))
+        if not self._is_ending:
+            reason = f"{stream} was cancelled: it did not come back when a partition was given up"
+            self._report(ReaderReturned(reason))
+
+    def _dropped(self, claim: Claim) -> None:
+        """Forget a claim of which no task has anything any more."""
+        stream = self._dealt_to.pop(claim.topic_partition)
+        if not (self._is_ending or stream._going):
+            by = self._streams[stream]
+            by.stopped_at = by.scope.deadline = math.inf
+        self._ended(claim)
+
+
+def open_readers(
+    handler: ConsumerGroupHandler,
+    session: Session,
+    report: Report,
+    observer: Observer,
+    pauses: Pauses,
+    handler_time: HandlerTime,
+) -> Readers:
+    """Return the readers that this handler wants: a task for each claim, or a task for several."""
+    if isinstance(handler, StreamHandler):
+        consume_stream = partial(awaited, handler.consume_stream, session)
+        return StreamReaders(consume_stream, handler.streams, report, observer, pauses, handler_time)
+    return ClaimReaders(partial(awaited, handler.consume_claim, session), report, observer, pauses)
+
+
+async def run_guarded(work: Awaitable[None], scope: trio.CancelScope, on_failure: Callable[[Exception], None]) -> bool:
+    """Run a task of the handler in its scope. Pass what it raises to `on_failure`, but for what is no Exception.
+
+    Returns:
+        Whether it has returned, or was cancelled by its scope.
+    """
+    try:
+        with scope:
+            await work
+    except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, and raised by consume()
+        on_failure(error)
+        return False
+    except BaseExceptionGroup as group:
+        failed, others = group.split(Exception)
+        if failed is not None:
+            on_failure(failed)
+        if others is not None:
+            raise others from None
+        return False
+    return True

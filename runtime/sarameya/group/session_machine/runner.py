@@ -1,0 +1,342 @@
+"""The trio shell around the session's state machine: carries its commands out, does its jobs, keeps its deadline.
+
+Every part of the session reports to `post`, which takes the event to the machine at once. One task does the machine's
+jobs, one after the other. Decides nothing; see "What happens in a session?" in ARCHITECTURE.md.
+
+Two nurseries, since a cancellation of `consume()` reaches the one and not the other: the handler's tasks are cancelled
+with it. The services of the session (fetcher, commits, heartbeats' notices, the deadline) are shielded, and go on until
+the last commit is done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Awaitable
+
+import trio
+
+from sarameya.errors import SarameyaError
+from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler_methods import awaited
+from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.overdue import OverdueHandlers
+from sarameya.group.pauses import Pauses
+from sarameya.group.session import Session
+from sarameya.group.session_machine.machine import SessionMachine, SessionOptions
+from sarameya.group.session_machine.messages import (
+    BreakOffFetch,
+    CallEnded,
+    CallFailed,
+    CallHandler,
+    Cancelled,
+    Command,
+    Commit,
+    CommitEnded,
+    Drain,
+    Drained,
+    DropOffsets,
+    EndWanted,
+    Event,
+    FetchOffsets,
+    FindStuckTasks,
+    Job,
+    LimitTime,
+    NewAssignment,
+    Notice,
+    Observe,
+    OffsetsFailed,
+    OffsetsFetched,
+    Post,
+    RebalanceAnnounced,
+    SessionOutcome,
+    ShutdownCutOff,
+    StartPartitions,
+    StopReaders,
+    StopStarting,
+    SubscriptionChanged,
+    SubscriptionRead,
+    TasksEnded,
+    TasksStuck,
+    UpdateSession,
+)
+from sarameya.group.session_machine.partition_start import PartitionStarter, StartBatch
+from sarameya.group.session_machine.readers import open_readers, run_guarded
+from sarameya.group.session_machine.shutdown import Shutdown
+from sarameya.group.source import OpenSource, SessionMember, Surroundings
+from sarameya.group.stacks import stack_of
+from sarameya.group.status import owned_status, partition_status
+from sarameya.model import by_topic
+from sarameya.observe import TaskStuck
+from sarameya.protocol.membership_messages import Left, PrepareRebalance
+from sarameya.status import PartitionStatus
+
+
+class SessionRunner:
+    """One session. `run` is called once."""
+
+    def __init__(
+        self,
+        first: NewAssignment,
+        member: SessionMember,
+        handler: ConsumerGroupHandler,
+        runtime: Surroundings,
+        pauses: Pauses,
+        open_source: OpenSource,
+    ) -> None:
+        config = runtime.config
+        options = SessionOptions(
+            group=runtime.group,
+            is_cooperative=member.is_cooperative,
+            rebalance_timeout=config.rebalance_timeout,
+            rebalance_margin=config.rebalance_margin,
+            claim_grace=config.claim_grace,
+            close_timeout=config.close_timeout,
+        )
+        self._first = first
+        self._member = member
+        self._handler = handler
+        self._runtime = runtime
+        self._machine = SessionMachine(options, first.generation, member.wanted)
+        self._offsets = OffsetManager(
+            runtime.group, member, config, runtime.observer, runtime.backoff, runtime.interceptors.committed
+        )
+        self._source = source = open_source(self._offsets)
+        self._session = Session(
+            runtime.group,
+            first.generation,
+            self._offsets,
+            pauses,
+            source.logs,
+            self._machine.outcome,
+            end=lambda reason: self.post(EndWanted(reason)),
+            tell=runtime.observer,
+            group_instance_id=config.group_instance_id,
+        )
+        self._readers = open_readers(handler, self._session, self.post, runtime.observer, pauses, runtime.handler_time)
+        self._starter = PartitionStarter(runtime, source, self._offsets, handler, self._readers, member.growth)
+        self._shutdown = Shutdown(self._machine.deadline, runtime, self._offsets)
+        self._overdue = OverdueHandlers(self._readers, self._offsets, config, runtime.observer)
+        self._calls: dict[trio.lowlevel.Task, str] = {}
+        self._events: deque[Event] = deque()
+        self._is_pumping = False
+        self._stepped = trio.Event()
+
+    async def run(self) -> SessionOutcome:
+        """Live the session, and return how it ended, failures included.
+
+        Raises:
+            BaseException: Cancellation, and what is no Exception. The failures come with it, in a group.
+        """
+        outcome = self._machine.outcome
+        self.post(self._first)
+        try:
+            await self._live()
+        except BaseException as end:
+            if failures := outcome.all_failures:
+                raise BaseExceptionGroup(outcome.text(self._runtime.group), [end, *failures]) from None
+            raise
+        return outcome
+
+    def status(self) -> tuple[PartitionStatus, ...]:
+        """Return the status of what is owned, and of what is being revoked."""
+        now, machine, offsets = trio.current_time(), self._machine, self._offsets
+        read = {
+            claim.topic_partition: partition_status(
+                claim,
+                self._source.feeds.feeding(claim._consumer),
+                offsets,
+                now,
+                wall_clock=self._runtime.wall_clock(),
+                overdue=self._overdue.of(self._readers.holder(claim), now),
+            )
+            for claim in self._readers.claims
+        }
+        for partition in machine.owned - read.keys():
+            # Its claim may have ended, and its last commit be still to come.
+            is_over = machine.is_ending or partition in machine.revoking
+            read[partition] = owned_status(partition, offsets, now - machine.revoking_since if is_over else None)
+        return tuple(read[partition] for partition in sorted(read))
+
+    # -- the lifetime of its tasks --------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        shield, running = trio.CancelScope(shield=True), trio.Event()
+        async with trio.open_nursery() as nursery:
+            # Not `nursery.start`: a task that shields itself would outlive a cancelled start for ever.
+            nursery.start_soon(self._run_services, shield, running)
+            nursery.start_soon(self._watch_cancellation)
+            try:
+                await running.wait()
+                await self._work()
+            finally:
+                try:
+                    await self._finish()
+                finally:
+                    # Whatever cleanup raises, also SystemExit: what is shielded must be told to end.
+                    shield.cancel()
+                    nursery.cancel_scope.cancel()
+
+    async def _run_services(self, shield: trio.CancelScope, running: trio.Event) -> None:
+        with shield:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._source.feeds.run)
+                nursery.start_soon(self._offsets.run)
+                nursery.start_soon(self._overdue.run)
+                nursery.start_soon(self._watch_notices)
+                nursery.start_soon(self._keep_deadline)
+                running.set()
+
+    async def _watch_cancellation(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.post(Cancelled())
+
+    async def _watch_notices(self) -> None:
+        async for notice in self._member.notices:
+            self._notice(notice)
+
+    def _notice(self, notice: Notice) -> None:
+        match notice:
+            case PrepareRebalance(reason=reason, deadline=deadline):
+                self.post(RebalanceAnnounced(reason, deadline, self._member.wanted))
+            case SubscriptionChanged():
+                self.post(SubscriptionRead(self._member.wanted))
+            case Left():
+                pass  # of a leave that nobody waits for
+            case _:
+                self.post(notice)
+
+    async def _keep_deadline(self) -> None:
+        while True:
+            deadline, stepped = self._machine.next_deadline(), self._stepped
+            with trio.CancelScope(deadline=math.inf if deadline is None else deadline) as waiting:
+                await stepped.wait()
+            if waiting.cancelled_caught:
+                for command in self._machine.handle_timer(trio.current_time()):
+                    self._carry_out(command)
+
+    # -- events and commands ----------------------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """Take an event to the machine, and carry out what follows. Called by every part of the session."""
+        self._events.append(event)
+        if self._is_pumping:  # a command has caused it; the others come first
+            return
+        self._is_pumping = True
+        try:
+            while self._events:
+                for command in self._machine.receive(self._events.popleft(), trio.current_time()):
+                    self._carry_out(command)
+        finally:
+            self._is_pumping = False
+            self._stepped.set()
+            self._stepped = trio.Event()
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Observe(event=event):
+                self._runtime.observer(event)
+            case Post(event=wish):
+                self._member.post(wish)
+            case UpdateSession(generation=generation, owned=owned):
+                self._source.logs.keep({partition.topic for partition in owned})
+                self._session._moved(generation, by_topic(sorted(owned)))
+            case StartPartitions(committed=committed):
+                self._nursery.start_soon(self._start, self._starter.prepare(committed))
+            case StopReaders(partitions=partitions, grace_ends=grace_ends):
+                stopped = self._readers.stop(partitions, grace_ends)
+                self._source.feeds.release(claim._consumer for claim in stopped)
+            case LimitTime():
+                self._shutdown.limit()
+            case BreakOffFetch():
+                self._starter.break_off_fetch()
+            case StopStarting():
+                self._starter.stop_all()
+                self._shutdown.break_off_commit()
+                self._source.feeds.stop()
+            case DropOffsets(partitions=partitions):
+                self._offsets.ledger.drop(partitions)
+            case FindStuckTasks():
+                self._find_stuck_tasks()
+
+    def _find_stuck_tasks(self) -> None:
+        """Python cannot stop a task that swallows its cancellation: report where it stands, and go on without it."""
+        machine = self._machine
+        calls = {name: task for task, name in self._calls.items()}
+        stuck = {**calls, **self._readers.tasks(None if machine.is_ending else machine.revoking)}
+        for name, task in stuck.items():
+            self._runtime.observer(TaskStuck(name, stack_of(task)))
+        self.post(TasksStuck(tuple(stuck)))
+
+    # -- jobs, one after the other ------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        """Do jobs until the session ends and all tasks of the handler have ended."""
+        async with trio.open_nursery() as self._nursery:
+            self._readers.run_in(self._nursery)
+            while not self._machine.is_ending:
+                if (job := self._machine.take_job()) is not None:
+                    self.post(await self._do(job))
+                else:
+                    await self._stepped.wait()
+
+    async def _finish(self) -> None:
+        """The last calls, and the last commit: shielded, but never beyond the deadline."""
+        self.post(TasksEnded())
+        with self._shutdown.scope:
+            while (job := self._machine.take_job()) is not None:
+                self.post(await self._do(job))
+        if self._shutdown.scope.cancelled_caught:
+            self.post(ShutdownCutOff())
+
+    async def _do(self, job: Job) -> Event:
+        match job:
+            case FetchOffsets(partitions=partitions):
+                try:
+                    return OffsetsFetched(await self._starter.fetch_committed(partitions))
+                except SarameyaError as error:
+                    return OffsetsFailed(error)
+            case Drain(partitions=partitions):
+                not_started = await self._starter.stop(partitions)
+                await self._readers.drained(partitions)
+                return Drained(not_started)
+            case Commit(is_last=True):
+                await self._shutdown.commit_last()
+                return CommitEnded()
+            case Commit():
+                return CommitEnded(in_time=await self._shutdown.commit_revoked())
+            case CallHandler():
+                return await self._call_handler(job)
+
+    async def _call_handler(self, job: CallHandler) -> CallEnded:
+        handler, session, shutdown = self._handler, self._session, self._shutdown
+        partitions = list(job.partitions)
+        match job.name:
+            case "setup":
+                call, scope = awaited(handler.setup, session), shutdown.grace_scope()
+            case "partitions_assigned":
+                call, scope = awaited(handler.partitions_assigned, session, partitions), shutdown.grace_scope()
+            case "partitions_revoked":
+                call = awaited(handler.partitions_revoked, session, partitions)
+                scope = shutdown.release_scope(shield=not self._machine.is_ending)
+            case "partitions_lost":
+                call = awaited(handler.partitions_lost, session, partitions)
+                scope = shutdown.release_scope(shield=False)
+            case _:
+                call, scope = awaited(handler.cleanup, session), trio.CancelScope()
+        await self._call(job.name, call, scope)
+        return CallEnded(cut_off=scope.cancelled_caught)
+
+    async def _start(self, batch: StartBatch) -> None:
+        await self._call("start_offset", self._starter.start(batch), batch.scope)
+
+    async def _call(self, name: str, call: Awaitable[None], scope: trio.CancelScope) -> None:
+        """Run a part of the handler that reads nothing; report what it raises."""
+        task = trio.lowlevel.current_task()
+        self._calls[task] = name
+        try:
+            await run_guarded(call, scope, lambda error: self.post(CallFailed(name, error)))
+        finally:
+            del self._calls[task]

@@ -1,0 +1,78 @@
+"""Start offsets: what a user, or a handler, may choose, and where a claim starts for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from sarameya.errors import HandlerError, NoCommittedOffsetError
+from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition, is_offset
+from sarameya.net.log_offsets import LogOffset
+from sarameya.offset_policy import OffsetPolicy, parse_policy
+
+StartOffset: TypeAlias = int | OffsetPolicy | Literal["committed"]
+"""Where to start: at an offset, where a policy says, or at the group's committed offset."""
+
+
+@attrs.frozen(slots=True)
+class Start:
+    """The start offset of a claim.
+
+    Attributes:
+        why: `handler`, `committed`, `added` (while running), `given` (by the user without a group protocol), or the
+            policy that chose the offset, as text.
+        leader_epoch: Of the record before the offset, where that is known (KIP-320).
+        told_in: The epoch of the leader that has just been asked for the offset, if one was.
+    """
+
+    offset: int
+    why: str
+    leader_epoch: int = NO_LEADER_EPOCH
+    told_in: int = NO_LEADER_EPOCH
+
+    @classmethod
+    def at(cls, place: LogOffset, why: str) -> Start:
+        """Return the start at an offset that a leader was asked for."""
+        return cls(place.offset, why, place.leader_epoch, place.told_in)
+
+
+def parse_start(value: Any) -> StartOffset:
+    """Return the start offset that `value` stands for.
+
+    Raises:
+        ValueError: It stands for none.
+    """
+    if value == "committed":
+        return "committed"
+    if isinstance(value, int):
+        if not is_offset(value):
+            raise ValueError("must be an offset: an int of at least 0")
+        return value
+    return parse_policy(value)
+
+
+def handler_start(partition: TopicPartition, chosen: object) -> Start:
+    """Return the start that a handler has chosen.
+
+    Raises:
+        HandlerError: `chosen` is no offset.
+    """
+    place = chosen if isinstance(chosen, CommittedOffset) else CommittedOffset(chosen)  # type: ignore[arg-type]
+    epoch = place.leader_epoch
+    if not is_offset(place.offset) or isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < NO_LEADER_EPOCH:
+        raise HandlerError(
+            f"start_offset({partition}) returned {chosen!r}: must be an offset (an int), a CommittedOffset or None"
+        )
+    return Start(place.offset, "handler", epoch)
+
+
+def check_policies(policies: Mapping[TopicPartition, OffsetPolicy], group: str) -> None:
+    """Check that a policy may choose the start offset of each of these partitions.
+
+    Raises:
+        NoCommittedOffsetError: `fail` is the policy of at least one.
+    """
+    if lacking := tuple(partition for partition, policy in policies.items() if policy == "fail"):
+        raise NoCommittedOffsetError(group, lacking)

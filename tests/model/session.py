@@ -1,0 +1,413 @@
+"""A session's state machine, and a pure stand-in for the shell around it: it does jobs, reads, marks, stops and fails.
+
+`SessionWalk.step` does one thing that may happen; the checks that follow are what must hold after each. See
+`test_session_model.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+from sarameya.error_codes import ErrorCode
+from sarameya.errors import CommitError, ConnectError
+from sarameya.group.session_machine.deadline import LEAST_SECONDS
+from sarameya.group.session_machine.machine import SessionMachine, SessionOptions
+from sarameya.group.session_machine.messages import (
+    BreakOffFetch,
+    CallEnded,
+    CallFailed,
+    CallHandler,
+    Cancelled,
+    CloseWanted,
+    Command,
+    Commit,
+    CommitEnded,
+    Drain,
+    Drained,
+    DropOffsets,
+    EndWanted,
+    Event,
+    FetchOffsets,
+    FindStuckTasks,
+    Job,
+    LimitTime,
+    NewAssignment,
+    Observe,
+    OffsetsFailed,
+    OffsetsFetched,
+    Post,
+    ReaderFailed,
+    ReaderReturned,
+    RebalanceAnnounced,
+    ShutdownCutOff,
+    StartPartitions,
+    StopReaders,
+    StopStarting,
+    SubscriptionRead,
+    TasksEnded,
+    TasksStuck,
+    UpdateSession,
+)
+from sarameya.group.session_machine.transitions import State
+from sarameya.model import Generation, TopicPartition, by_topic, topic_partitions
+from sarameya.observe import CommitFailed, SessionEnded, SessionEnding
+from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, MembershipLost
+
+PARTITIONS = [TopicPartition(topic, number) for topic in ("t", "u") for number in range(3)]
+SUBSCRIPTIONS = (("t", "u"), ("t", "u"), ("t",), ("u",), ("t",), ("u",), None)
+CUT_OFF = frozenset({State.RELEASING, State.CLEANING_UP, State.CLOSING})
+GRACE, REBALANCE_TIMEOUT, MARGIN, CLOSE_TIMEOUT = 2.0, 10.0, 0.5, 4.0
+
+
+class SessionWalk:
+    """One session, and what is known of it from outside."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.now = 100.0
+        self.past: list[str] = []
+        options = SessionOptions(
+            group="g",
+            is_cooperative=rng.random() < 0.7,
+            rebalance_timeout=REBALANCE_TIMEOUT,
+            rebalance_margin=MARGIN,
+            claim_grace=GRACE,
+            close_timeout=CLOSE_TIMEOUT,
+        )
+        self.is_cooperative = options.is_cooperative
+        self.number = 1
+        self.machine = SessionMachine(options, self._generation(), ("t", "u"))
+        self.job: Job | None = None
+        self.reading: dict[TopicPartition, float] = {}
+        """What is read, and by when its task is cancelled."""
+        self.starting: set[TopicPartition] = set()
+        self.dirty: set[TopicPartition] = set()
+        """What is marked and not committed."""
+        self.given_up_commits = False
+        """Whether the last commit has failed, and that was reported."""
+        self.told: set[TopicPartition] = set()
+        self.calls: list[str] = []
+        self.posts: list[JoinWanted | LeaveWanted] = []
+        self.joined_since_assignment = False
+        self.is_stuck = self.tasks_ended = self.is_cut_off = False
+        self.observed_end = 0
+        self.revocation: tuple[frozenset[TopicPartition], float] | None = None
+        self.session_ends = math.inf
+        self.was_lost = False
+        self.broken_off = False
+        self.assigned: frozenset[TopicPartition] = frozenset()
+        self.shown: frozenset[TopicPartition] = frozenset()
+        self._receive(self._assignment())
+
+    # -- what may happen ------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Let one thing happen."""
+        goes_on: list[Callable[[], None]] = []
+        if self.job is not None:
+            goes_on.append(self._job_ends)
+        if self.starting:
+            goes_on.append(self._start_one)
+        if any(by < math.inf for by in self.reading.values()):
+            goes_on.append(self._reader_stops)
+        if self.machine.is_ending and not (self.job or self.reading or self.starting or self.tasks_ended):
+            goes_on.append(self._tasks_end)
+        draw = self.rng.random()
+        if goes_on and draw < 0.65:
+            self.rng.choice(goes_on)()
+        elif draw < 0.8:
+            self.rng.choice((self._time_passes, self._mark))()
+        elif draw < 0.97:
+            news: list[Callable[[], None]] = [self._rebalance, self._subscribe]
+            if self.is_cooperative or self.machine.is_ending:  # an eager session ends before the next assignment
+                news += [self._assign, self._assign]
+            self.rng.choice(news)()
+        else:
+            ends = (self._lose, self._close, self._fail, self._end, self._cancel, self._reader_fails)
+            self.rng.choice(ends)()
+
+    def finish(self) -> None:
+        """End the session, and let everything that is under way come to its end."""
+        self._cancel()
+        for _ in range(200):
+            if self.machine.state is State.ENDED:
+                break
+            if self.reading:
+                self._reader_stops()
+            elif self.job is not None:
+                self._job_ends()
+            elif self.starting:
+                self._time_passes()
+            elif not self.tasks_ended:
+                self._tasks_end()
+        assert self.machine.state is State.ENDED, f"it does not end: {self.machine.state}"
+        assert self.calls.count("setup") <= 1
+        if not self.is_cut_off:
+            assert self.calls.count("cleanup") == self.calls.count("setup"), self.calls
+        assert not self.told, f"never told that they are gone: {self.told}"
+        assert self.observed_end == 1
+        assert self.machine.next_deadline() is None
+        if not (self.machine.outcome.lost or self.given_up_commits):
+            assert not self.dirty, "marked, and not committed at the end"
+
+    def _time_passes(self) -> None:
+        self.now += self.rng.choice((0.01, 0.3, 1.0, 2.5, 6.0))
+        for partition, by in list(self.reading.items()):
+            if by <= self.now and self.rng.random() < 0.95:  # else it swallows its cancellation
+                del self.reading[partition]
+        if self.machine.is_ending:
+            self.starting.clear()
+        if (deadline := self.machine.next_deadline()) is None or deadline > self.now:
+            return
+        if isinstance(self.job, CallHandler) and self.job.name != "cleanup" and self.rng.random() < 0.9:
+            self.job = None
+            self._receive(CallEnded(cut_off=True))
+        self._note("timer")
+        self._carry_out(self.machine.handle_timer(self.now))
+
+    def _mark(self) -> None:
+        if self.reading:
+            self.dirty.add(self.rng.choice(sorted(self.reading)))
+            self.given_up_commits = False
+
+    def _assign(self) -> None:
+        self._receive(self._assignment())
+
+    def _assignment(self) -> NewAssignment:
+        self.number += 1
+        wanted = set(self.rng.sample(PARTITIONS, self.rng.randrange(len(PARTITIONS))))
+        if self.rng.random() < 0.4:
+            wanted |= self.machine.owned
+        claimed = by_topic(sorted(self.machine.owned)) if self.is_cooperative else {}
+        self.joined_since_assignment = False
+        self.assigned = frozenset(wanted)
+        return NewAssignment(self._generation(), by_topic(sorted(wanted)), claimed)
+
+    def _generation(self) -> Generation:
+        return Generation(self.number, "m", "range")
+
+    def _rebalance(self) -> None:
+        deadline = self.now + self.rng.choice((-3.0, 0.2, 5.0, 9.5))
+        self._receive(RebalanceAnnounced("rebalance", deadline, self.machine._wanted))
+
+    def _subscribe(self) -> None:
+        self._receive(SubscriptionRead(self.rng.choice(SUBSCRIPTIONS)))
+
+    def _lose(self) -> None:
+        self._receive(MembershipLost("expired"))
+
+    def _close(self) -> None:
+        self._receive(CloseWanted("closed"))
+
+    def _fail(self) -> None:
+        self._receive(Fail(RuntimeError("refused")))
+
+    def _end(self) -> None:
+        self._receive(EndWanted("enough"))
+
+    def _cancel(self) -> None:
+        self._receive(Cancelled())
+
+    def _reader_fails(self) -> None:
+        if not self.reading:
+            return
+        partition = self.rng.choice(sorted(self.reading))
+        error: Exception = self.rng.choice((OSError("disk"), CommitError(ErrorCode.ILLEGAL_GENERATION, "commit", "")))
+        event = ReaderFailed("claim", partition, 7, error) if self.rng.random() < 0.7 else ReaderReturned("returned")
+        self._receive(event)
+        self.reading.pop(partition, None)
+
+    def _reader_stops(self) -> None:
+        stopping = sorted(partition for partition, by in self.reading.items() if by < math.inf)
+        if stopping:
+            del self.reading[self.rng.choice(stopping)]
+
+    def _start_one(self) -> None:
+        partition = self.rng.choice(sorted(self.starting))
+        self.starting.discard(partition)
+        if not self.machine.is_ending:
+            self.reading[partition] = math.inf
+
+    def _tasks_end(self) -> None:
+        self.tasks_ended = True
+        self._receive(TasksEnded())
+
+    # -- jobs -------------------------------------------------------------------------------------------
+
+    def _job_ends(self) -> None:
+        job, rng = self.job, self.rng
+        assert job is not None
+        event: Event
+        match job:
+            case FetchOffsets(partitions=partitions):
+                if self.broken_off or self.machine.is_ending:
+                    event = OffsetsFetched(None)
+                elif rng.random() < 0.03:
+                    event = OffsetsFailed(ConnectError("no broker"))
+                else:
+                    event = OffsetsFetched(dict.fromkeys(partitions))
+            case Drain(partitions=partitions):
+                if any(partition in self.reading for partition in partitions):
+                    return
+                not_started = frozenset(self.starting) if self.starting & partitions else frozenset()
+                self.starting -= not_started
+                event = Drained(not_started)
+            case CallHandler(name=name):
+                draw = rng.random()
+                if draw < 0.05:
+                    self._receive(CallFailed(name, OSError("disk")))
+                may_be_cut_off = name != "cleanup" and self.machine.deadline.at < math.inf
+                event = CallEnded(cut_off=may_be_cut_off and draw > 0.85)
+            case Commit(is_last=is_last):
+                in_time = is_last or rng.random() < 0.8 or self.machine.deadline.at == math.inf
+                if in_time and not self.machine.outcome.lost:
+                    self.dirty.clear()
+                event = CommitEnded(in_time)
+        self.job = None
+        if self.machine.state in CUT_OFF and rng.random() < 0.1:
+            self.given_up_commits = self.is_cut_off = True
+            event = ShutdownCutOff()
+        self._receive(event)
+
+    def _begin_job(self) -> None:
+        """As the runner does: one at a time, and none between the end and `TasksEnded`."""
+        machine = self.machine
+        if self.job is not None or (machine.is_ending and not self.tasks_ended):
+            return
+        self.job = job = machine.take_job()
+        match job:
+            case FetchOffsets():
+                self.broken_off = False
+                assert not machine.is_ending, "fetches offsets though it ends"
+            case Drain(partitions=partitions):
+                assert partitions == machine.revoking
+                assert all(self.reading.get(p, self.now) < math.inf for p in partitions), "never stopped"
+            case CallHandler(name="setup"):
+                assert not machine.is_ending, "set up too late"
+                assert not self.calls, "set up again"
+            case CallHandler(name="partitions_assigned", partitions=partitions):
+                assert not machine.is_ending
+                assert not self.told & set(partitions), "told twice"
+                self.told |= set(partitions)
+            case CallHandler(name="partitions_revoked" | "partitions_lost" as name, partitions=partitions):
+                assert partitions, "called for nothing"
+                assert self.told >= set(partitions), "was never told of them"
+                assert not set(partitions) & (self.reading.keys() | self.starting), "still read"
+                assert (name == "partitions_lost") == (machine.outcome.lost and machine.is_ending)
+                self.told -= set(partitions)
+            case CallHandler(name="cleanup"):
+                assert "setup" in self.calls
+                assert not self.told | self.reading.keys(), "cleans up before the rest"
+            case Commit(is_last=is_last):
+                assert not machine.outcome.lost, "a lost session commits"
+                assert is_last == machine.is_ending
+        if isinstance(job, CallHandler):
+            self.calls.append(job.name)
+
+    # -- events, commands, and what must hold -------------------------------------------------------------
+
+    def _receive(self, event: Event) -> None:
+        self._note(str(event))
+        is_over = self.machine.state is State.ENDED
+        commands = self.machine.receive(event, self.now)
+        assert not (is_over and commands), "it has ended"
+        self._carry_out(commands)
+
+    def _note(self, what: str) -> None:
+        self.past.append(f"{self.now:.2f} {self.machine.state.name} {what}")
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Observe(event=SessionEnding()):
+                    assert self.observed_end == 0
+                case Observe(event=SessionEnded()):
+                    self.observed_end += 1
+                case Observe(event=CommitFailed()):
+                    self.given_up_commits = True
+                case Post(event=JoinWanted() as join):
+                    self._check_join(join)
+                case Post(event=LeaveWanted()):
+                    assert self.is_stuck
+                    assert self.machine.outcome.lost
+                case StartPartitions(committed=committed):
+                    assert not self.machine.is_ending, "starts partitions though it ends"
+                    assert not committed.keys() & (self.reading.keys() | self.starting), "starts twice"
+                    assert self.calls[:1] == ["setup"], "starts before it is set up"
+                    assert self.told >= committed.keys(), "starts what the handler does not know"
+                    self.starting |= committed.keys()
+                case StopReaders(partitions=partitions, grace_ends=grace_ends):
+                    assert grace_ends >= self.now
+                    assert grace_ends <= self.now + GRACE
+                    for partition in self.reading if partitions is None else partitions:
+                        if partition in self.reading:
+                            self.reading[partition] = min(self.reading[partition], grace_ends)
+                case BreakOffFetch():
+                    self.broken_off = True
+                case StopStarting():
+                    self.starting.clear()
+                    self.broken_off = True
+                case DropOffsets(partitions=partitions):
+                    self._check_dropped(partitions)
+                case FindStuckTasks():
+                    stopping = any(by < math.inf for by in self.reading.values())
+                    self.is_stuck = stopping or isinstance(self.job, CallHandler)
+                    names = ("claim",) if self.is_stuck else ()
+                    self._carry_out(self.machine.receive(TasksStuck(names), self.now))
+                case UpdateSession(owned=owned):
+                    self.shown = owned
+                case LimitTime() | Observe():
+                    pass
+        self._begin_job()
+        self._check()
+
+    def _check_join(self, join: JoinWanted) -> None:
+        self.joined_since_assignment = True
+        owned = set(topic_partitions(join.owned))
+        assert self.is_cooperative, "an eager session ends before its member joins again"
+        assert not self.machine.is_ending, "joins though it ends"
+        held = self.reading.keys() | self.starting | self.told
+        assert owned >= held, f"joins without {held - owned}, which it still has"
+        if not self.given_up_commits:
+            assert not self.dirty - owned, "joins before what is revoked has been committed"
+        self.posts.append(join)
+
+    def _check_dropped(self, partitions: frozenset[TopicPartition]) -> None:
+        assert not partitions & (self.reading.keys() | self.starting), "dropped though it is read"
+        assert not partitions & self.told, "dropped, and the handler does not know"
+        if not self.given_up_commits:
+            assert not partitions & self.dirty, "dropped before it was committed"
+        self.dirty -= partitions
+
+    def _check(self) -> None:
+        machine = self.machine
+        assert not (self.was_lost and not machine.outcome.lost), "found again"
+        self.was_lost = machine.outcome.lost
+        assert self.shown == machine.owned, "the handler's session shows something else"
+        deadline = machine.deadline
+        if machine.is_ending:
+            assert machine.outcome.reason
+            later = LEAST_SECONDS if self.tasks_ended else 0.0
+            assert deadline.session_ends <= max(self.session_ends, self.now + later), "ends later than it had to"
+            assert deadline.session_ends <= self.now + REBALANCE_TIMEOUT
+            self.session_ends = deadline.session_ends
+            assert machine.outcome.deadline == deadline.session_ends
+        elif machine.revoking:
+            if self.revocation is not None and self.revocation[0] == machine.revoking:
+                assert deadline.at <= self.revocation[1], "has more time than before"
+            assert deadline.at < math.inf, "revokes without a deadline"
+            self.revocation = machine.revoking, deadline.at
+        else:
+            self.revocation = None
+            if machine.state is State.CONSUMING:
+                self._check_at_rest()
+
+    def _check_at_rest(self) -> None:
+        assert self.machine.deadline.at == math.inf, "nothing is revoked, and there is a deadline"
+        assert self.machine._assignment is None
+        assert self.machine._rebalance is None
+        if not self.joined_since_assignment:
+            read = self.reading.keys() | self.starting
+            assert read == self.machine.owned == self.assigned, "assigned, and not read"
