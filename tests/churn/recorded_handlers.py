@@ -39,7 +39,7 @@ TEMPERS = (
     "stubborn",
     "mixed",
 )
-"""What a member's handler tends to."""
+"""Tempers of handlers."""
 
 
 class HandlerError(Exception):
@@ -60,7 +60,7 @@ class Draws:
 
 
 class Behaviour:
-    """What a recorded handler does in its calls."""
+    """The behaviour of a recorded handler in its calls."""
 
     def __init__(self, temper: str, draws: Draws, log: Log) -> None:
         self.temper = temper

@@ -40,9 +40,9 @@ from tests.group.kit import CutOff, Through
 GROUP = "g"
 TOPICS = ("orders", "events")
 SECONDS = 10.0
-"""How long a schedule is, in virtual seconds."""
+"""The length of a schedule, in virtual seconds."""
 SETTLE_SECONDS = 3.0
-"""How long members go on when faults have stopped, before all of them are closed."""
+"""The time between the last fault and the closing of all members."""
 END_SECONDS = 90.0
 """The longest that members may take to end, once they are closed."""
 FAULT_SECONDS = 1.6
@@ -109,7 +109,7 @@ class _Calm(random.Random):
 
 
 class Recording:
-    """One schedule, as it is lived."""
+    """A schedule, as it is lived."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -62,7 +62,7 @@ GRACE, REBALANCE_TIMEOUT, MARGIN, CLOSE_TIMEOUT = 2.0, 10.0, 0.5, 4.0
 
 
 class SessionWalk:
-    """One session, and what is known of it from outside."""
+    """A session, and everything that is known of it from outside."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -81,12 +81,12 @@ class SessionWalk:
         self.machine = SessionMachine(options, self._generation(), ("t", "u"))
         self.job: Job | None = None
         self.reading: dict[TopicPartition, float] = {}
-        """What is read, and by when its task is cancelled."""
+        """Partitions that are read -> when their task is cancelled."""
         self.starting: set[TopicPartition] = set()
         self.dirty: set[TopicPartition] = set()
-        """What is marked and not committed."""
+        """Partitions with marks that are not committed."""
         self.given_up_commits = False
-        """Whether the last commit has failed, and that was reported."""
+        """True once a commit has failed, and that was reported."""
         self.told: set[TopicPartition] = set()
         self.calls: list[str] = []
         self.posts: list[JoinWanted | LeaveWanted] = []

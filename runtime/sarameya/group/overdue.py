@@ -12,17 +12,14 @@ limit. So `seconds` is at most one look too short.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
 import attrs
 import trio
 
 from sarameya.config import Config
 from sarameya.group.claim import Claim
 from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.session_machine.readers import Readers
 from sarameya.group.stacks import stack_of
-from sarameya.model import TopicPartition
 from sarameya.observe import HandlerOverdue, HandlerReturned, Observer
 from sarameya.status import OverdueHandler
 
@@ -42,15 +39,6 @@ _MOST_STACKS = 20
 def limit_of(config: Config) -> float:
     """Return after how many seconds a handler is overdue."""
     return max(LEAST, TIMES * config.max_processing_time)
-
-
-class Readers(Protocol):
-    """The handler's tasks that read claims."""
-
-    @property
-    def claims(self) -> Sequence[Claim]: ...
-
-    def task_of(self, partition: TopicPartition) -> trio.lowlevel.Task | None: ...
 
 
 @attrs.define(slots=True, eq=False)

@@ -86,7 +86,7 @@ from sarameya.protocol.subscription import Wanted, wants
 
 @attrs.frozen(slots=True, kw_only=True)
 class SessionOptions:
-    """What the machine needs of `Config` and of its member; seconds throughout."""
+    """The options of `Config`, and of the member, that the machine needs; seconds throughout."""
 
     group: str
     is_cooperative: bool
@@ -97,16 +97,17 @@ class SessionOptions:
 
 
 class SessionMachine:
-    """One session.
+    """The state machine of a session.
 
-    Attributes that may be read by anyone:
-        state: What it is doing.
-        job: What the runner has to do next; None where it has to wait.
+    Attributes:
+        state: The state in the table.
+        job: The job that the runner has to begin; None where it has to wait for events.
+        generation: The generation whose assignment was applied last.
         owned: The partitions that are assigned to this member and not revoked yet.
-        revoking: Those of them that are being revoked.
+        revoking: The owned partitions that are being revoked.
         revoking_since: When that began, or when the session began to end.
-        deadline: By when all that has to be done.
-        outcome: How the session ended.
+        deadline: The deadline of all that; moved by the machine alone.
+        outcome: How the session ends, as far as that is known.
     """
 
     def __init__(self, options: SessionOptions, generation: Generation, wanted: Wanted | None) -> None:
@@ -139,12 +140,12 @@ class SessionMachine:
 
     @property
     def is_ending(self) -> bool:
-        """Whether the session ends, or has ended."""
+        """True once the session ends."""
         return self.state in SHUTTING_DOWN
 
     @property
     def _commit_generation(self) -> Generation:
-        """Commits go out under the group's generation, also while its assignment waits for a slow call."""
+        """The group's generation, under which commits go out, also while its assignment waits for a slow call."""
         return self.generation if self._assignment is None else self._assignment.generation
 
     # -- what the runner calls ------------------------------------------------------------------------
@@ -222,7 +223,7 @@ class SessionMachine:
                 self._job_ended(event, now)
 
     def _take_assignment(self, new: NewAssignment) -> None:
-        """Only the newest counts, and it says that the rebalance before it is over."""
+        """Keep the newest assignment. The rebalance before it is over."""
         self._assignment, self._rebalance = new, None
         self._commands.append(UpdateSession(new.generation, self.owned))
         self._break_off_fetch()
@@ -301,7 +302,7 @@ class SessionMachine:
             self._applied(new, has_revoked=False)
 
     def _applied(self, new: NewAssignment, *, has_revoked: bool) -> None:
-        """Nothing is left to revoke: join again for that, and start what is new."""
+        """Join again if something was revoked, and start the new partitions."""
         assigned = topic_partitions(new.assignment)
         if has_revoked or diff(topic_partitions(new.claimed), assigned).revoked:
             self._rejoin("partitions were given up")
@@ -314,7 +315,8 @@ class SessionMachine:
             self.job = FetchOffsets(tuple(self._added))
 
     def _unsubscribed(self) -> list[TopicPartition]:
-        """What the user no longer wants. (A topic that the metadata lacks may be back at once.)"""
+        """Return the owned partitions whose topics are not subscribed to any more."""
+        # By name, not by metadata: a topic that the metadata lacks may be back at once.
         wanted = self._wanted
         return [partition for partition in self.owned if wanted is None or not wants(wanted, partition.topic)]
 
@@ -331,7 +333,7 @@ class SessionMachine:
     # -- revoking ---------------------------------------------------------------------------------------
 
     def _revoke(self, partitions: Iterable[TopicPartition], deadline: float, now: float) -> None:
-        """End the claims of these, and only these."""
+        """Stop the readers of these partitions, and of no others."""
         self.revoking, self.revoking_since = frozenset(partitions), now
         revoked = PartitionsRevoked(self._options.group, self.generation, tuple(sorted(self.revoking)))
         self._commands.append(Observe(revoked))
@@ -364,7 +366,7 @@ class SessionMachine:
         self._commands += [LimitTime(), StopReaders(self.revoking, grace_ends)]
 
     def _lift(self) -> None:
-        """Nothing is being revoked, and nobody waits for us."""
+        """Remove the limits: nothing is being revoked, and the group does not wait for this member."""
         if not self.is_ending:
             self.deadline.lift()
 
@@ -417,7 +419,7 @@ class SessionMachine:
 
     def _call_cut_off(self, name: str, now: float) -> None:
         if name in ("setup", "partitions_assigned"):
-            # What it was to set up may not be: nothing may be read on the strength of it.
+            # The handler may be half set up, so nothing may be read.
             self._commands.append(Observe(CallCancelled(self._options.group, self.generation, name)))
             self._end(f"{name} was cut off", now)
             return
@@ -466,7 +468,7 @@ class SessionMachine:
         self._commands += [LimitTime(), StopReaders(None, grace_ends)]
 
     def _shut_down(self, now: float) -> None:
-        """All tasks have ended: the last calls, and the last commit."""
+        """Begin the last calls and the last commit: all tasks have ended."""
         if not self.is_ending:
             self._end_cancelled(now)
         self.deadline.shut_down(now)
@@ -491,7 +493,7 @@ class SessionMachine:
             self._ended()
 
     def _cut_off(self) -> None:
-        """The deadline has cut off one of the last calls, or the last commit."""
+        """End the session: the deadline has cut off one of the last calls, or the last commit."""
         if self._needs_cleanup:
             self._too_late("cleanup")
         else:

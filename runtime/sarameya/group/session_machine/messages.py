@@ -1,4 +1,4 @@
-"""What goes into the session's state machine (events) and what comes out of it (commands and jobs). Plain data.
+"""Events that go into the session's state machine, and the commands and jobs that come out of it. Plain data.
 
 A command is carried out at once. A job takes time: the runner does one job at a time, and reports its end as an event.
 Times are those of the caller's monotonic clock, in seconds.
@@ -50,7 +50,7 @@ class SubscriptionChanged:
 
 
 Notice = NewAssignment | PrepareRebalance | MembershipLost | Left | Fail | CloseWanted | SubscriptionChanged
-"""What a member reports to the group's loop and to its session."""
+"""The reports of a member to the group's loop and to its session."""
 
 # -- events: from the runner --------------------------------------------------------------------------
 
@@ -307,15 +307,15 @@ Job = FetchOffsets | CallHandler | Drain | Commit
 
 @attrs.define(slots=True)
 class SessionOutcome:
-    """How a session ended.
+    """The end of a session.
 
     Attributes:
-        deadline: By when its member must have joined again, or left.
-        failures: What the handler raised, and what missed the deadline.
+        deadline: The time by which its member must have joined again, or left.
+        failures: Exceptions of the handler, and errors of parts that missed the deadline.
         lost: The membership is over; nothing can be committed any more.
         closing: The group is being closed.
-        rebalanced: A rebalance has ended it, and nothing else.
-        fatal: What failed the membership.
+        rebalanced: A rebalance has ended it, and no failure.
+        fatal: The error that failed the membership.
         next: An assignment that came while the session ended: the next session starts with it.
     """
 

@@ -1,4 +1,4 @@
-"""How a session starts to read a partition, from top to bottom:
+"""The start of a partition, from top to bottom:
 
     committed offset -> handler.start_offset -> offset lookup, where neither says, and its commit -> claim
 
@@ -36,7 +36,7 @@ class StartBatch:
 
     Attributes:
         committed: The group's committed offset of each.
-        waiting: Those that have not started yet.
+        waiting: The partitions that have not started yet.
     """
 
     committed: CommittedOffsets

@@ -31,7 +31,7 @@ Report = Callable[[ReaderFailed | ReaderReturned], None]
 
 @attrs.define(slots=True, eq=False)
 class _Task:
-    """A task of the handler. `stopped_at` is since when it has been asked for something: to come back, or to end."""
+    """A task of the handler. `stopped_at` is when it was first asked to come back, or to end."""
 
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     task: trio.lowlevel.Task | None = None
@@ -103,7 +103,7 @@ class Readers(ABC):
             await read.ended.wait()
 
     def _of(self, partitions: Iterable[TopicPartition] | None) -> list[_Read]:
-        """In order, so that a run under virtual time can be repeated to the letter."""
+        """Return these, sorted, so that a run under virtual time can be repeated exactly."""
         return [self._read[tp] for tp in sorted(self._read if partitions is None else partitions) if tp in self._read]
 
     def _spawn(self, run: Callable[[], Awaitable[None]]) -> None:

@@ -73,7 +73,7 @@ from sarameya.status import PartitionStatus
 
 
 class SessionRunner:
-    """One session. `run` is called once."""
+    """Runs a session. `run` is called once."""
 
     def __init__(
         self,

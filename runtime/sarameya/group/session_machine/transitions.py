@@ -10,10 +10,10 @@ from enum import Enum, auto
 
 
 class State(Enum):
-    """What a session is doing, beside reading the partitions that have started."""
+    """The work of a session, beside reading the partitions that have started."""
 
     CONSUMING = auto()
-    """Nothing else."""
+    """There is no other work."""
     FETCHING = auto()
     """Committed offsets of new partitions are being fetched."""
     SETTING_UP = auto()
@@ -38,7 +38,7 @@ class State(Enum):
 
 
 class Input(Enum):
-    """What moves a session on."""
+    """The reasons to move on."""
 
     ADDED = auto()
     """The assignment has partitions that are not read."""
@@ -51,7 +51,7 @@ class Input(Enum):
     CLEANUP_DUE = auto()
     COMMIT_DUE = auto()
     DONE = auto()
-    """Nothing is left to do, or it has to make way for something newer."""
+    """The work is done, or has to make way for something newer."""
     END = auto()
     """The group, the user or a failure ends the session."""
 
