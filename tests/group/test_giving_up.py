@@ -102,6 +102,20 @@ async def test_hook_that_hangs_at_the_end_leaves_time_for_cleanup_and_is_named(
         assert not member.seen(TaskStuck)
 
 
+async def test_revoked_partition_takes_no_marks(autojump_clock: MockClock) -> None:
+    """Its next owner commits for it; a late mark of this member must not go out under the new generation."""
+    async with orders(2) as cluster, deadline() as nursery:
+        one, two = Partitions(), Partitions()
+        await start(nursery, cluster, one)
+        await one.until(lambda: len(one.claims) == 2)
+        await start(nursery, cluster, two)
+        await two.until(lambda: len(two.claims) == 1)
+        session, kept = one.sessions[-1], 1 - two.claims[0]
+        session.mark_offset("orders", kept, 1)
+        with pytest.raises(ValueError, match="is not claimed in this session"):
+            session.mark_offset("orders", two.claims[0], 1)
+
+
 async def test_what_begins_at_the_deadline_of_what_was_given_up_is_not_stuck(autojump_clock: MockClock) -> None:
     """The last commit of what is given up is not answered until its deadline; the next hook has its own time."""
 

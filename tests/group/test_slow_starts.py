@@ -9,7 +9,8 @@ import trio
 from trio.testing import MockClock
 
 from sarameya import CommittedOffset, Session, TopicPartition
-from sarameya.observe import ClaimStarted
+from sarameya.observe import ClaimStarted, PartitionsAssigned
+from sarameya.protocol.versions import Api
 from tests.group.kit import committed, deadline, eventually, fill, orders
 from tests.group.test_cooperative import Partitions, start
 
@@ -82,6 +83,37 @@ async def test_mark_made_before_a_start_that_is_broken_off_is_kept(autojump_cloc
         assert committed(cluster).get(f"orders-{one.claims[0]}") is None
         await one.sessions[-1].commit()
         assert committed(cluster)[f"orders-{one.claims[0]}"] == 2
+
+
+async def test_answers_of_a_start_that_is_broken_off_are_kept(autojump_clock: MockClock) -> None:
+    """A companion is revoked while the last answer is awaited; the partitions that stay have theirs already."""
+
+    class AnswersTwo(Partitions):
+        async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+            self._note(f"asked {partition.partition}")
+            if partition.partition == 2:
+                await trio.sleep(8)
+            return 0
+
+    async with orders(3) as cluster, deadline() as nursery:
+        one, two = AnswersTwo(), Partitions()
+        first = await start(nursery, cluster, one)
+        await one.until(lambda: "asked 2" in one.calls)
+        await start(nursery, cluster, two)
+        await two.until(lambda: len(two.claims) == 1)
+        await eventually(lambda: len(first.seen(ClaimStarted)) == 2)
+        assert [one.calls.count(f"asked {number}") for number in (0, 1)] == [1, 1]
+
+
+async def test_newer_assignment_goes_before_a_slow_fetch_of_offsets(autojump_clock: MockClock) -> None:
+    async with orders(2) as cluster, deadline() as nursery:
+        cluster.delay_next(Api.OFFSET_FETCH, 20.0, 1, client_id="one")
+        first = await start(nursery, cluster, Partitions(), client_id="one")
+        await eventually(lambda: bool(first.seen(PartitionsAssigned)))
+        began = trio.current_time()
+        await start(nursery, cluster, Partitions(), client_id="two")
+        await eventually(lambda: len(first.seen(PartitionsAssigned)) > 1)
+        assert trio.current_time() - began < 10
 
 
 async def test_start_that_is_looked_for_ends_with_its_session(autojump_clock: MockClock) -> None:
