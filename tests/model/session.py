@@ -91,7 +91,7 @@ class SessionWalk:
         self.calls: list[str] = []
         self.posts: list[JoinWanted | LeaveWanted] = []
         self.joined_since_assignment = False
-        self.is_stuck = self.tasks_ended = self.is_cut_off = False
+        self.is_stuck = self.tasks_ended = self.is_cut_off = self.is_awake = self.starts_cancelled = False
         self.observed_end = 0
         self.revocation: tuple[frozenset[TopicPartition], float] | None = None
         self.session_ends = math.inf
@@ -108,7 +108,9 @@ class SessionWalk:
         goes_on: list[Callable[[], None]] = []
         if self.job is not None:
             goes_on.append(self._job_ends)
-        if self.starting:
+        elif self.machine.job is not None:
+            goes_on.append(self._begin_job)
+        if self.starting and not self.starts_cancelled:
             goes_on.append(self._start_one)
         if any(by < math.inf for by in self.reading.values()):
             goes_on.append(self._reader_stops)
@@ -138,6 +140,8 @@ class SessionWalk:
                 self._reader_stops()
             elif self.job is not None:
                 self._job_ends()
+            elif self.machine.job is not None and (self.tasks_ended or not self.machine.is_ending):
+                self._begin_job()
             elif self.starting:
                 self._time_passes()
             elif not self.tasks_ended:
@@ -162,8 +166,9 @@ class SessionWalk:
         if (deadline := self.machine.next_deadline()) is None or deadline > self.now:
             return
         if isinstance(self.job, CallHandler) and self.job.name != "cleanup" and self.rng.random() < 0.9:
-            self.job = None
+            self.job, self.is_awake = None, True
             self._receive(CallEnded(cut_off=True))
+            self.is_awake = False
         self._note("timer")
         self._carry_out(self.machine.handle_timer(self.now))
 
@@ -231,8 +236,9 @@ class SessionWalk:
             self.reading[partition] = math.inf
 
     def _tasks_end(self) -> None:
-        self.tasks_ended = True
+        self.tasks_ended = self.is_awake = True
         self._receive(TasksEnded())
+        self.is_awake = False
 
     # -- jobs -------------------------------------------------------------------------------------------
 
@@ -253,6 +259,7 @@ class SessionWalk:
                     return
                 not_started = frozenset(self.starting) if self.starting & partitions else frozenset()
                 self.starting -= not_started
+                self.starts_cancelled = False
                 event = Drained(not_started)
             case CallHandler(name=name):
                 draw = rng.random()
@@ -265,11 +272,12 @@ class SessionWalk:
                 if in_time and not self.machine.outcome.lost:
                     self.dirty.clear()
                 event = CommitEnded(in_time)
-        self.job = None
+        self.job, self.is_awake = None, True
         if self.machine.state in CUT_OFF and rng.random() < 0.1:
             self.given_up_commits = self.is_cut_off = True
             event = ShutdownCutOff()
         self._receive(event)
+        self.is_awake = False
 
     def _begin_job(self) -> None:
         """As the runner does: one at a time, and none between the end and `TasksEnded`."""
@@ -339,12 +347,14 @@ class SessionWalk:
                     assert self.told >= committed.keys(), "starts what the handler does not know"
                     self.starting |= committed.keys()
                 case StopReaders(partitions=partitions, grace_ends=grace_ends):
+                    self.starts_cancelled |= bool(partitions and self.starting & partitions)
                     assert grace_ends >= self.now
                     assert grace_ends <= self.now + GRACE
                     for partition in self.reading if partitions is None else partitions:
                         if partition in self.reading:
                             self.reading[partition] = min(self.reading[partition], grace_ends)
                 case BreakOffFetch():
+                    assert isinstance(self.job, FetchOffsets), "breaks off what is not under way"
                     self.broken_off = True
                 case StopStarting():
                     self.starting.clear()
@@ -360,7 +370,8 @@ class SessionWalk:
                     self.shown = owned
                 case LimitTime() | Observe():
                     pass
-        self._begin_job()
+        if self.is_awake or self.rng.random() < 0.7:  # else the runner is about to wake up
+            self._begin_job()
         self._check()
 
     def _check_join(self, join: JoinWanted) -> None:

@@ -158,7 +158,11 @@ class SessionMachine:
         return self._take()
 
     def take_job(self) -> Job | None:
-        """Begin the next job, if there is one; its end is to be reported by an event."""
+        """Begin the next job, if there is one; its end is to be reported by an event.
+
+        Whoever has reported the end of a job takes the next one at once. Otherwise a job may be withdrawn before it has
+        begun.
+        """
         self._under_way, self.job = self.job, None
         return self._under_way
 
@@ -373,7 +377,10 @@ class SessionMachine:
     # -- starting ---------------------------------------------------------------------------------------
 
     def _break_off_fetch(self) -> None:
-        if self.state is State.FETCHING:
+        if self.state is State.FETCHING and self.job is not None:  # not begun
+            self.job = None
+            self._move(Input.DONE)
+        elif self.state is State.FETCHING:
             self._commands.append(BreakOffFetch())
 
     def _set_up(self) -> None:

@@ -220,8 +220,10 @@ class StartPartitions:
 
 @attrs.frozen(slots=True)
 class StopReaders:
-    """Stop reading these partitions, None for all: iterators end; tasks still going on at `grace_ends` are cancelled.
-    A repeated stop can only bring that nearer."""
+    """Stop reading these partitions, None for all, and cancel their starts.
+
+    Iterators end; tasks still going on at `grace_ends` are cancelled. A repeated stop can only bring that nearer.
+    """
 
     partitions: frozenset[TopicPartition] | None
     grace_ends: float
@@ -287,7 +289,7 @@ class CallHandler:
 
 @attrs.frozen(slots=True)
 class Drain:
-    """Wait until the readers of these partitions have come to rest; break off starts that are under way."""
+    """Wait until the readers and the starts of these partitions, which were stopped, have ended."""
 
     partitions: frozenset[TopicPartition]
 

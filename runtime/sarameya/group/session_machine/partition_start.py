@@ -93,7 +93,7 @@ class PartitionStarter:
     # -- handler.start_offset, offset lookup --------------------------------------------------------------
 
     def prepare(self, committed: CommittedOffsets) -> StartBatch:
-        """Return a new batch, for `start`. From now on `stop` knows of it."""
+        """Return a new batch, for `start`. From now on `cancel` knows of it."""
         batch = StartBatch(committed, frozenset(committed))
         self._batches.append(batch)
         return batch
@@ -174,21 +174,28 @@ class PartitionStarter:
 
     # -- or not -------------------------------------------------------------------------------------------
 
-    async def stop(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Do not start these, nor, now, what else of their batches has not started.
+    def cancel(self, partitions: Iterable[TopicPartition]) -> None:
+        """Do not start these, nor, now, what else of their batches has not started."""
+        for batch in self._batches_of(partitions):
+            batch.scope.cancel()
+
+    async def cancelled(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Wait until the batches of these partitions have ended, which were cancelled.
 
         Returns:
-            The partitions that do not start.
+            The partitions that have not started.
         """
         revoked = frozenset(partitions)
-        stopped = [batch for batch in self._batches if batch.waiting & revoked]
-        for batch in stopped:
-            batch.scope.cancel()
-        for batch in stopped:
+        ending = self._batches_of(revoked)
+        for batch in ending:
             await batch.ended.wait()
         for partition in revoked:
             self._answers.pop(partition, None)
-        return frozenset().union(*(batch.waiting for batch in stopped))
+        return frozenset().union(*(batch.waiting for batch in ending))
+
+    def _batches_of(self, partitions: Iterable[TopicPartition]) -> list[StartBatch]:
+        revoked = frozenset(partitions)
+        return [batch for batch in self._batches if batch.waiting & revoked]
 
     def stop_all(self) -> None:
         """Start nothing any more: the session ends."""

@@ -246,6 +246,8 @@ class SessionRunner:
             case StartPartitions(committed=committed):
                 self._nursery.start_soon(self._start, self._starter.prepare(committed))
             case StopReaders(partitions=partitions, grace_ends=grace_ends):
+                # Starts first: a partition that started after its reader was to stop would never stop.
+                self._starter.cancel(partitions or ())
                 stopped = self._readers.stop(partitions, grace_ends)
                 self._source.feeds.release(claim._consumer for claim in stopped)
             case LimitTime():
@@ -299,7 +301,7 @@ class SessionRunner:
                 except SarameyaError as error:
                     return OffsetsFailed(error)
             case Drain(partitions=partitions):
-                not_started = await self._starter.stop(partitions)
+                not_started = await self._starter.cancelled(partitions)
                 await self._readers.drained(partitions)
                 return Drained(not_started)
             case Commit(is_last=True):
