@@ -65,6 +65,7 @@ class PartitionStarter:
         self._growth = growth
         self._fetching = trio.CancelScope()
         self._batches: list[StartBatch] = []
+        self._cancelled: list[StartBatch] = []
         self._answers: dict[TopicPartition, int | CommittedOffset | None] = {}
         self._has_ended = False
 
@@ -176,26 +177,25 @@ class PartitionStarter:
 
     def cancel(self, partitions: Iterable[TopicPartition]) -> None:
         """Do not start these, nor, now, what else of their batches has not started."""
-        for batch in self._batches_of(partitions):
-            batch.scope.cancel()
+        revoked = frozenset(partitions)
+        for batch in self._batches:
+            if batch.waiting & revoked and batch not in self._cancelled:
+                batch.scope.cancel()
+                self._cancelled.append(batch)
 
     async def cancelled(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Wait until the batches of these partitions have ended, which were cancelled.
+        """Wait until the batches that were cancelled for these partitions have ended.
 
         Returns:
             The partitions that have not started.
         """
-        revoked = frozenset(partitions)
-        ending = self._batches_of(revoked)
+        # Kept by `cancel`, since a batch may have ended before anybody waits for it.
+        ending, self._cancelled = self._cancelled, []
         for batch in ending:
             await batch.ended.wait()
-        for partition in revoked:
+        for partition in partitions:
             self._answers.pop(partition, None)
         return frozenset().union(*(batch.waiting for batch in ending))
-
-    def _batches_of(self, partitions: Iterable[TopicPartition]) -> list[StartBatch]:
-        revoked = frozenset(partitions)
-        return [batch for batch in self._batches if batch.waiting & revoked]
 
     def stop_all(self) -> None:
         """Start nothing any more: the session ends."""
