@@ -7,6 +7,7 @@ Tests that compute for real run in real time. Those of the budget that claims sh
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from functools import partial
 from itertools import pairwise
@@ -16,7 +17,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from sarameya import Config
+from sarameya import CommittedOffset, Config, Session, StreamHandler
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.group import claim as claim_module
 from sarameya.group import stream as stream_module
@@ -28,6 +29,7 @@ from sarameya.model import Message, TopicPartition
 from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
 from sarameya.protocol.records.batch_codec import build, split
+from tests.group.kit import Recorder, deadline, fill, orders, start_member
 
 Feed = Claim | Stream
 
@@ -317,6 +319,95 @@ async def test_claim_that_ends_while_it_waits_in_line_ends_at_once(mock_clock: M
             await trio.testing.wait_all_tasks_blocked()
             assert ended.is_set()
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("count", "time_out"), [(16, 1.0), (200, 5.0)])
+async def test_reader_with_a_time_out_keeps_its_place_in_the_line(
+    mock_clock: MockClock, one_clock: None, count: int, time_out: float
+) -> None:
+    """The whole line takes longer than anybody waits at a time."""
+    handler_time, taken = HandlerTime(overload=0.5), Counter[int]()
+
+    async def read(number: int) -> None:
+        messages = aiter(full_claim(1, 400, number, handler_time))
+        while True:
+            with trio.move_on_after(time_out):
+                await anext(messages)
+                mock_clock.jump(0.1)
+                taken[number] += 1
+
+    with handler_time.measured():
+        async with trio.open_nursery() as nursery:
+            for number in range(count):
+                nursery.start_soon(read, number)
+            while taken.total() < 6 * count:
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    assert [number for number in range(count) if taken[number] < 3] == []
+
+
+async def test_tasks_that_wait_for_the_same_slice_have_places_of_their_own(
+    mock_clock: MockClock, one_clock: None
+) -> None:
+    handler_time, began = HandlerTime(), list[str]()
+    shared, other = TimeSlice(handler_time), TimeSlice(handler_time)
+
+    async def wait(one: TimeSlice, name: str) -> None:
+        assert await one.wait()
+        began.append(name)
+
+    with handler_time.measured():
+        async with trio.open_nursery() as nursery:
+            for one, name in ((shared, "first"), (other, "other"), (shared, "second"), (other, "again")):
+                with trio.CancelScope() as scope:
+                    scope.cancel()
+                    await one.wait()  # all of them have been in the line before
+                nursery.start_soon(wait, one, name)
+    assert sorted(began) == ["again", "first", "other", "second"]
+    assert handler_time._line == {}
+    assert handler_time.is_free(trio.current_time())
+
+
+class BlocksAtStart(Recorder):
+    """Blocks once for each partition, before it has any message of it."""
+
+    def __init__(self, clock: MockClock, where: str) -> None:
+        super().__init__()
+        self._clock = clock
+        self._where = where
+
+    async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> None:
+        if self._where == "start_offset":
+            self._clock.jump(0.1)
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        if self._where == "consume_claim":
+            self._clock.jump(0.1)
+        await super().consume_claim(session, claim)
+
+
+class BlocksAtStartOfStreams(BlocksAtStart, StreamHandler):
+    streams = 200
+
+    async def consume_stream(self, session: Session, stream: Stream) -> None:
+        self._clock.jump(0.1)
+        async for message in stream:
+            self.messages.append(message)
+            self._note(None)
+
+
+@pytest.mark.parametrize("where", ["start_offset", "consume_claim", "consume_stream"])
+async def test_fault_41_handler_that_blocks_before_its_first_message_gives_way(
+    autojump_clock: MockClock, passes: Passes, where: str
+) -> None:
+    kind = BlocksAtStartOfStreams if where == "consume_stream" else BlocksAtStart
+    handler = kind(autojump_clock, where)
+    async with orders(200) as cluster, deadline() as nursery:
+        for number in range(200):
+            fill(cluster, 1, number)
+        await start_member(nursery, cluster, handler)
+        await handler.received(200)
+    assert max(passes.seconds) < 0.15
 
 
 @pytest.mark.parametrize("as_stream", [False, True], ids=["claims", "streams"])

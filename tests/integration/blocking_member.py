@@ -12,21 +12,39 @@ from collections import Counter
 
 import trio
 
-from sarameya import Claim, Config, ConsumerGroup, ConsumerGroupHandler, Message, Session, StreamHandler
+from sarameya import (
+    Claim,
+    CommittedOffset,
+    Config,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    Message,
+    Session,
+    StreamHandler,
+    TopicPartition,
+)
 from sarameya.group.stream import Stream
 from sarameya.observe import Committed, Event, MembershipChanged
 
 
 class Blocking(ConsumerGroupHandler):
-    """Blocks for `seconds` at each message, after `quick` messages of all partitions together."""
+    """Blocks for `seconds` at each message, after `quick` messages of all partitions together.
 
-    def __init__(self, seconds: float, quick: int, awaits: bool) -> None:
+    With `at_start` also once before each `start_offset` and each first message, as one that opens connections does.
+    """
+
+    def __init__(self, seconds: float, quick: int, awaits: bool, at_start: bool) -> None:
         self.taken = Counter[tuple[int, int]]()
         self._seconds = seconds
         self._quick = quick
         self._awaits = awaits
+        self._seconds_at_start = seconds if at_start else 0.0
+
+    async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> None:
+        time.sleep(self._seconds_at_start)  # noqa: ASYNC251 - as below
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
+        time.sleep(self._seconds_at_start)  # noqa: ASYNC251 - as below
         async for message in claim:
             await self.handle(session, message)
 
@@ -72,10 +90,11 @@ async def main() -> None:
     parser.add_argument("--quick", type=int, default=0)
     parser.add_argument("--for", dest="length", type=float, default=15.0)
     parser.add_argument("--awaits", action="store_true")
+    parser.add_argument("--at-start", action="store_true")
     parser.add_argument("--streams", action="store_true")
     arguments = parser.parse_args()
     make = BlockingStreams if arguments.streams else Blocking
-    handler, watch = make(arguments.block, arguments.quick, arguments.awaits), Watch()
+    handler, watch = make(arguments.block, arguments.quick, arguments.awaits, arguments.at_start), Watch()
     config = Config(offset_initial="oldest")  # session_timeout 10 s, heartbeat_interval 3 s, as users have it
     async with ConsumerGroup([arguments.server], f"group-{arguments.topic}", config, observers=[watch]) as group:
         async with trio.open_nursery() as nursery:

@@ -23,12 +23,13 @@ MEMBERS: dict[str, tuple[int, int, list[str]]] = {
     "awaits-and-blocks-on-many": (200, 20, ["--awaits"]),
     "blocks-in-streams": (16, 60, ["--streams"]),
     "blocks-for-long": (16, 60, ["--block", "1"]),
+    "blocks-at-the-start": (120, 2, ["--at-start", "--quick", "1000", "--for", "35"]),
 }
 """Topic: its partitions, the messages in each, and the member's arguments."""
 
 
 async def test_fault_41_blocking_handlers_keep_membership_and_commit() -> None:
-    """Each member handles messages for one and a half session timeouts, 0.1 s each."""
+    """Each member blocks for one and a half session timeouts, 0.1 s at a time."""
     topics = {name: partitions for name, (partitions, _, _) in MEMBERS.items()}
     seen: dict[str, dict[str, int]] = {}
     async with EmbeddedCluster(topics) as cluster:

@@ -11,6 +11,8 @@ that blocks for 0.1 s would hold up a heartbeat by 1.6 s at each of the passes t
 The rules that keep the membership, with the test of each in `tests/group/test_time_slices.py` and, beside a broker in
 another process, `tests/integration/test_blocking_handlers.py`:
 
+- A handler has a slice already when it is called for a claim, before it asks for its first message. `start_offset`
+  is called in slices, too.
 - A pass that took long is followed by several in which no handler is given anything: sending a heartbeat, and taking
   its answer, are several passes each.
 - A handler may also block after an `await` of its own, when nobody can make it wait. So the number of tasks that have
@@ -52,7 +54,9 @@ class HandlerTime(trio.abc.Instrument):
         self._overload = overload
         self._pass_began = trio.current_time()
         self._last_pass = 0.0
-        self._line = trio.StrictFIFOLock()
+        # Those that wait for their turn, the next one first. None: that one has stopped to wait, and keeps its place.
+        self._line: dict[object, trio.Event | None] = {}
+        self._first: object = None
         self._returned = trio.Event()
         self._in_hand = self._most_in_hand = 0
         self._limit, self._limited_at = float(_FIRST_LIMIT), self._pass_began
@@ -94,17 +98,47 @@ class HandlerTime(trio.abc.Instrument):
     def is_free(self, now: float) -> bool:
         """Return whether a task may begin a slice at once, in the present pass."""
         in_time = now - self._pass_began < _SLICE_SECONDS
-        return in_time and self._in_hand < self._limit_at(now) and not self._line.locked()
+        return in_time and self._in_hand < self._limit_at(now) and self._first is None
 
-    async def wait(self) -> None:
-        """Wait in line until it is this task's turn to begin a slice."""
-        async with self._line:  # which takes one pass
+    async def wait(self, who: object) -> None:
+        """Wait in line until it is the turn of `who` to begin a slice.
+
+        A cancelled wait keeps its place. Otherwise who reads with a time-out shorter than the line never gets to its
+        head (`test_reader_with_a_time_out_keeps_its_place_in_the_line`).
+        """
+        # Another task may wait for the same slice: it has a place of its own.
+        place = who if self._line.get(who) is None else object()
+        called = self._line[place] = trio.Event()
+        self._call_next()
+        try:
+            await called.wait()  # which takes one pass
             for _ in range(min(int(self._last_pass / _SLICE_SECONDS), _MOST_PASSES) - 1):
                 await trio.lowlevel.checkpoint()
             while self._in_hand >= self._limit_at(trio.current_time()):
                 self._returned = trio.Event()
                 with trio.move_on_after(_LOOK_SECONDS):
                     await self._returned.wait()
+            self.leave(place)
+        except trio.Cancelled:
+            if place is who and who in self._line:
+                self._line[who] = None
+            else:
+                self.leave(place)
+            raise
+        finally:
+            if self._first is place:
+                self._first = None
+                self._call_next()
+
+    def leave(self, place: object) -> None:
+        """Give up a place in the line, if there is one."""
+        self._line.pop(place, None)
+
+    def _call_next(self) -> None:
+        if self._first is None:
+            self._first = next((place for place, called in self._line.items() if called is not None), None)
+            if (called := self._line.get(self._first)) is not None:
+                called.set()
 
     def _limit_at(self, now: float) -> float:
         return self._limit * math.pow(_GROWTH, min(now - self._limited_at, _LONGEST_GROWTH))
@@ -137,6 +171,11 @@ class TimeSlice:
             self._gives = False
             self._time.take_back()
 
+    async def begin(self) -> None:
+        """Begin the first slice, with something in hand: a handler may block before it asks for its first message."""
+        if self.begin_at_once(trio.current_time()) or await self.wait():
+            self.give()
+
     def is_over(self, now: float) -> bool:
         """Return whether the task has to wait for another slice. One that is not over by trio's clock is continued."""
         if self.left > 0 and now - self._began < _SLICE_SECONDS:
@@ -154,13 +193,14 @@ class TimeSlice:
     async def wait(self) -> bool:
         """Begin a slice when it is this task's turn. False, without a slice, after `interrupt`."""
         with trio.CancelScope() as self._waiting:
-            await self._time.wait()
+            await self._time.wait(self)
             self._begin()
             return True
         return False
 
     def interrupt(self) -> None:
         """End a `wait`: the task is to finish, or to give up a partition, which needs no turn."""
+        self._time.leave(self)
         if self._waiting is not None:
             self._waiting.cancel()
 

@@ -23,6 +23,7 @@ from sarameya.group.session_machine.messages import CommittedOffsets
 from sarameya.group.session_machine.readers import Readers
 from sarameya.group.source import Source, Surroundings
 from sarameya.group.start_offset import Start, check_policies, handler_start
+from sarameya.group.time_slices import TimeSlice
 from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.net.log_offsets import LogOffset
 from sarameya.observe import ClaimStarted
@@ -111,8 +112,9 @@ class PartitionStarter:
         try:
             known: dict[TopicPartition, Start] = {}
             policies: dict[TopicPartition, OffsetPolicy] = {}
+            time_slice = TimeSlice(self._runtime.handler_time)
             for partition, commit in batch.committed.items():
-                if (start := await self._known_start(partition, commit)) is not None:
+                if (start := await self._known_start(partition, commit, time_slice)) is not None:
                     known[partition] = start
                 elif self._growth.is_new(partition):
                     policies[partition] = "oldest"
@@ -126,9 +128,13 @@ class PartitionStarter:
             self._batches.remove(batch)
             batch.ended.set()
 
-    async def _known_start(self, partition: TopicPartition, commit: CommittedOffset | None) -> Start | None:
+    async def _known_start(
+        self, partition: TopicPartition, commit: CommittedOffset | None, time_slice: TimeSlice
+    ) -> Start | None:
         """Return the handler's start offset, or the committed one; None where neither says."""
         if partition not in self._answers:
+            if time_slice.is_over(trio.current_time()):  # `start_offset` may block, once for each partition
+                await time_slice.wait()
             self._answers[partition] = await awaited(self._handler.start_offset, partition, commit)
         if (chosen := self._answers[partition]) is not None:
             start = handler_start(partition, chosen)

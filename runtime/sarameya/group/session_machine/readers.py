@@ -152,7 +152,7 @@ class ClaimReaders(Readers):
     async def _run(self, claim: Claim, by: _Task) -> None:
         by.task = trio.lowlevel.current_task()
         try:
-            if await run_guarded(self._consume(claim), by.scope, partial(self._failed, claim)):
+            if await run_guarded(self._begin(claim), by.scope, partial(self._failed, claim)):
                 if by.scope.cancelled_caught:
                     self._observer(ClaimCancelled(claim.topic_partition, trio.current_time() - by.stopped_at))
                 elif not claim.has_ended:
@@ -160,6 +160,11 @@ class ClaimReaders(Readers):
         finally:
             claim._slice.take_back()
             self._ended(claim)
+
+    async def _begin(self, claim: Claim) -> None:
+        await claim._slice.begin()
+        if not claim.has_ended:
+            await self._consume(claim)
 
     def _failed(self, claim: Claim, error: Exception) -> None:
         self._report(ReaderFailed(_name(claim), claim.topic_partition, claim.position, error))
@@ -244,7 +249,7 @@ class StreamReaders(Readers):
     async def _run(self, stream: Stream, by: _Task) -> None:
         by.task = trio.lowlevel.current_task()
         try:
-            if await run_guarded(self._consume(stream), by.scope, partial(self._failed, stream)):
+            if await run_guarded(self._begin(stream), by.scope, partial(self._failed, stream)):
                 if by.scope.cancelled_caught:
                     self._cancelled(stream, by)
                 elif not self._is_ending:
@@ -254,6 +259,11 @@ class StreamReaders(Readers):
             stream._slice.take_back()
             for claim in tuple(stream.claims.values()):
                 stream._drop(claim)
+
+    async def _begin(self, stream: Stream) -> None:
+        await stream._slice.begin()
+        if not stream.has_ended:
+            await self._consume(stream)
 
     def _failed(self, stream: Stream, error: Exception) -> None:
         error.add_note(f"in {stream}")
