@@ -82,7 +82,7 @@ def test_answer_shorter_than_it_says_is_a_protocol_error(missing: int) -> None:
 def test_answer_longer_than_it_says_is_a_protocol_error() -> None:
     wire = wire_awaiting(heartbeat())
     body = framed(HeartbeatResponse[4](error_code=0), 1)[4:] + b"more"
-    with pytest.raises(ProtocolError, match="bytes announced"):
+    with pytest.raises(ProtocolError, match="bytes instead of"):
         wire.receive(len(body).to_bytes(4, "big") + body)
 
 

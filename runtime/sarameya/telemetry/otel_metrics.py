@@ -57,9 +57,9 @@ async def export_metrics(
     interval: float = INTERVAL,
     wall_clock: Callable[[], float] = time.time,
 ) -> None:
-    """Export every `interval` seconds, until cancelled, and once more then. Run it as a task:
+    """Export every `interval` seconds, until cancelled, and once more then.
 
-        nursery.start_soon(export_metrics, GroupCollector.of(group), OTLPMetricExporter())
+    Run it as a task: `nursery.start_soon(export_metrics, GroupCollector.of(group), OTLPMetricExporter())`.
 
     A failed export is reported in the log, once until exports work again, and the next ones are still sent. Shut the
     exporter down afterwards: it may still be trying.
