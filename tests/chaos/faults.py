@@ -9,7 +9,6 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -137,7 +136,8 @@ async def kill_jvm(scene: Scene, fault: Fault) -> str:
     if fault.component == "iceberg":
         await in_thread(scene.server.kill)
         await trio.sleep(fault.draw * _KILL_SECONDS)
-        return f"Connect server, started again at attempt {await start_server(scene)}"
+        await start_server(scene)
+        return "Connect server"
     return await _kill(scene, fault, scene.services[fault.component].jvms())
 
 
@@ -222,17 +222,13 @@ async def optimize(scene: Scene, fault: Fault) -> str:
         service.start()
 
 
-async def start_server(scene: Scene) -> int:
-    """Start the Connect server. Return the number of attempts: it does not start while /tmp is full, for example."""
-    for attempt in count(1):
-        try:
+async def start_server(scene: Scene) -> None:
+    """Start the Connect server. It does not start while /tmp is full, for example."""
+    for _ in range(_SERVER_STARTS - 1):
+        with suppress(ConnectServerError):
             await in_thread(scene.server.start)
-        except ConnectServerError:
-            if attempt == _SERVER_STARTS:
-                raise
-        else:
-            return attempt
-    raise AssertionError
+            return
+    await in_thread(scene.server.start)
 
 
 async def rewrite(scene: Scene, fault: Fault) -> str:
@@ -277,16 +273,14 @@ async def kill_compact(scene: Scene, fault: Fault) -> str:
     before = _entries(replaced)
     process = await trio.lowlevel.open_process(command, env=service.environment, stderr=subprocess.DEVNULL, cwd=ROOT)
     if fault.draw < _KILLED_EARLY:
-        when = fault.draw / _KILLED_EARLY * _KILL_SECONDS
-        await trio.sleep(when)
+        since, when = "its start", fault.draw / _KILLED_EARLY * _KILL_SECONDS
     else:
-        when = (fault.draw - _KILLED_EARLY) * _PUBLISHING_SECONDS
+        since, when = "its first visible change", (fault.draw - _KILLED_EARLY) * _PUBLISHING_SECONDS
         while process.poll() is None and _entries(replaced) <= before:
             await trio.sleep(0.001)
-        await trio.sleep(when)
+    await trio.sleep(when)
     process.kill()
     code = await process.wait()
-    since = "its start" if fault.draw < _KILLED_EARLY else "its first visible change"
     return f"ended with {code} {when:.3f} s after {since}, the next: {await compact(scene, fault)}"
 
 

@@ -261,7 +261,7 @@ async def test_resumed_partition_is_asked_for_at_once_though_a_neighbour_is_wait
         await trio.sleep(5)
         fill(cluster, 1, 1)
         member.group.resume([ONE])
-        await trio.sleep(0.2)  # a fetch that is on its way returns within 0.1 s
+        await trio.sleep(0.1)
         assert handler.offsets("orders", 1) == [0]
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from functools import partial
 from itertools import pairwise
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -23,6 +24,7 @@ from sarameya.group import claim as claim_module
 from sarameya.group import stream as stream_module
 from sarameya.group import time_slices
 from sarameya.group.claim import Claim
+from sarameya.group.session_machine.partition_start import PartitionStarter
 from sarameya.group.stream import Stream
 from sarameya.group.time_slices import HandlerTime, TimeSlice
 from sarameya.model import Message, TopicPartition
@@ -366,6 +368,32 @@ async def test_tasks_that_wait_for_the_same_slice_have_places_of_their_own(
     assert sorted(began) == ["again", "first", "other", "second"]
     assert handler_time._line == {}
     assert handler_time.is_free(trio.current_time())
+
+
+async def test_jump_of_the_virtual_clock_is_no_overload(autojump_clock: MockClock) -> None:
+    handler_time = HandlerTime(overload=0.5)
+    with handler_time.measured():
+        handler_time.give()
+        await trio.sleep(60)
+        began = trio.current_time()
+        assert handler_time.is_free(began)
+        assert await TimeSlice(handler_time).wait()
+        assert trio.current_time() == began
+
+
+async def test_cancelled_start_leaves_the_line(mock_clock: MockClock) -> None:
+    handler_time, surroundings = HandlerTime(), Mock()
+    surroundings.handler_time = handler_time
+    for _ in range(100):
+        handler_time.give()  # more than may have something in hand
+    starter = PartitionStarter(surroundings, Mock(), Mock(), Recorder(), Mock(), Mock())
+    batch = starter.prepare({TopicPartition("orders", 0): None})
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(starter.start, batch)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(handler_time._line) == 1
+        nursery.cancel_scope.cancel()
+    assert handler_time._line == {}
 
 
 class BlocksAtStart(Recorder):

@@ -152,10 +152,13 @@ def _nobody_marks(what: Move | TopicPartition) -> None:
 async def _find_starts(
     chosen: Mapping[TopicPartition, StartOffset], offsets: OffsetManager | None, lookup: Lookup, config: Config
 ) -> dict[TopicPartition, Start]:
-    """The start of each partition, as it was `chosen`; with `offsets` the group's commits are in its ledger then.
+    """Return the start of each partition, as it was `chosen`. `offsets`' ledger has the group's commits then.
 
-    `committed` needs `offsets`; where nothing is, `Config.offset_initial` decides and is committed at once. Raises
-    NoCommittedOffsetError by that, CommitError where the group takes no commits.
+    `committed` needs `offsets`. Where nothing is committed, `Config.offset_initial` decides, and is committed at once.
+
+    Raises:
+        NoCommittedOffsetError: Nothing is committed, and `Config.offset_initial` is `fail`.
+        CommitError: The group takes no commits.
     """
     committed = await _take_up(offsets, chosen, config) if offsets is not None else {}
     starts: dict[TopicPartition, Start] = {}
@@ -188,7 +191,7 @@ async def _find_starts(
 async def _take_up(
     offsets: OffsetManager, partitions: Iterable[TopicPartition], config: Config
 ) -> Mapping[TopicPartition, CommittedOffset | None]:
-    """What the group has committed, once it has what is marked: the ledger begins there."""
+    """Return the committed offsets, after a commit of what is marked. The ledger starts with them."""
     if config.autocommit and (marked := offsets.ledger.dirty().keys() & set(partitions)):
         await offsets.commit(marked)
     return await offsets.fetch(partitions)

@@ -123,7 +123,7 @@ class Writer:
             logger.info("%s: another commit came first (%s)", landing, condition_of(error))
 
     def evaluator(self, spark: SparkSession, detail: Detail) -> Evaluate:
-        """Of the table as it is: all that `append` does, but for the commit."""
+        """Return what does all that `append` does to rows of the table as it is, but for the commit."""
         schema = self.rows(spark).schema
         required = [*requirements(schema, detail.properties), *directory_rules(schema, detail.named_directories)]
         return lambda frame: to_nowhere(checked(self.fitted(frame, schema), required))

@@ -21,6 +21,7 @@ from sarameya_handlers.spark.errors import (
     python_cause,
     text_of,
 )
+from sarameya_handlers.spark.shaping.partitions import NAME_BYTES
 
 
 class Blame(Enum):
@@ -105,7 +106,6 @@ _OF_A_NAME = re.compile(
     r"InvalidPathException: |File name too long|Mkdirs failed to create (?P<path>.+?) \(exists=false", re.S
 )
 """What a file system, or a JVM without UTF-8, does not take for a name."""
-_NAME_BYTES = 255
 _OF_THE_WORKER = re.compile(
     r"(\w+\.)*(Connection\w*Error|Timeout(Error)?|BrokenPipeError|OSError|MemoryError|gaierror)\b"
 )
@@ -216,7 +216,7 @@ def _is_no_name(text: str) -> bool:
     found = _OF_A_NAME.search(text)
     if found is None or found["path"] is None:
         return found is not None
-    return any(len(name.encode()) > _NAME_BYTES for name in found["path"].split("/"))
+    return any(len(name.encode()) > NAME_BYTES for name in found["path"].split("/"))
 
 
 def _by_state(state: str | None) -> Blame | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
-_NAME_BYTES = 255
+NAME_BYTES = 255
 """Bytes of a name at most, on any file system that is in use."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """Names the directory of null."""
@@ -86,7 +86,7 @@ def directory_rules(schema: StructType, columns: Sequence[str]) -> Iterator[Requ
         field = there[column.lower()]
         if not isinstance(field.dataType, StringType):
             continue
-        value, room = quoted(field.name), _NAME_BYTES - len(f"{field.name}=".encode())
+        value, room = quoted(field.name), NAME_BYTES - len(f"{field.name}=".encode())
         size = f"octet_length(regexp_replace({value}, {literal(_ESCAPED)}, '%00'))"
         is_text = f"is_valid_utf8({value}) and not contains({value}, chr(0)) and {value} <> {literal(_NULL)}"
         yield Requirement(

@@ -109,10 +109,10 @@ class PartitionStarter:
             CommitError: The generation was over before what was looked up could be committed.
             Exception: Whatever `start_offset` raises.
         """
+        time_slice = TimeSlice(self._runtime.handler_time)
         try:
             known: dict[TopicPartition, Start] = {}
             policies: dict[TopicPartition, OffsetPolicy] = {}
-            time_slice = TimeSlice(self._runtime.handler_time)
             for partition, commit in batch.committed.items():
                 if (start := await self._known_start(partition, commit, time_slice)) is not None:
                     known[partition] = start
@@ -125,6 +125,7 @@ class PartitionStarter:
                 self._claim(batch, known)
             await self._source.lookup.find_each(policies, partial(self._looked_up, batch, policies))
         finally:
+            time_slice.interrupt()  # a cancelled wait would keep its place in the line for good
             self._batches.remove(batch)
             batch.ended.set()
 

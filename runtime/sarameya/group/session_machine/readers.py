@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import attrs
 import trio
@@ -27,6 +28,7 @@ from sarameya.observe import ClaimCancelled, Observer
 
 Report = Callable[[ReaderFailed | ReaderReturned], None]
 """Takes what has happened to a reader."""
+Feed = TypeVar("Feed", Claim, Stream)
 
 
 @attrs.define(slots=True, eq=False)
@@ -152,7 +154,7 @@ class ClaimReaders(Readers):
     async def _run(self, claim: Claim, by: _Task) -> None:
         by.task = trio.lowlevel.current_task()
         try:
-            if await run_guarded(self._begin(claim), by.scope, partial(self._failed, claim)):
+            if await run_guarded(_in_slice(self._consume, claim), by.scope, partial(self._failed, claim)):
                 if by.scope.cancelled_caught:
                     self._observer(ClaimCancelled(claim.topic_partition, trio.current_time() - by.stopped_at))
                 elif not claim.has_ended:
@@ -160,11 +162,6 @@ class ClaimReaders(Readers):
         finally:
             claim._slice.take_back()
             self._ended(claim)
-
-    async def _begin(self, claim: Claim) -> None:
-        await claim._slice.begin()
-        if not claim.has_ended:
-            await self._consume(claim)
 
     def _failed(self, claim: Claim, error: Exception) -> None:
         self._report(ReaderFailed(_name(claim), claim.topic_partition, claim.position, error))
@@ -249,7 +246,7 @@ class StreamReaders(Readers):
     async def _run(self, stream: Stream, by: _Task) -> None:
         by.task = trio.lowlevel.current_task()
         try:
-            if await run_guarded(self._begin(stream), by.scope, partial(self._failed, stream)):
+            if await run_guarded(_in_slice(self._consume, stream), by.scope, partial(self._failed, stream)):
                 if by.scope.cancelled_caught:
                     self._cancelled(stream, by)
                 elif not self._is_ending:
@@ -259,11 +256,6 @@ class StreamReaders(Readers):
             stream._slice.take_back()
             for claim in tuple(stream.claims.values()):
                 stream._drop(claim)
-
-    async def _begin(self, stream: Stream) -> None:
-        await stream._slice.begin()
-        if not stream.has_ended:
-            await self._consume(stream)
 
     def _failed(self, stream: Stream, error: Exception) -> None:
         error.add_note(f"in {stream}")
@@ -301,6 +293,13 @@ def open_readers(
         consume_stream = partial(awaited, handler.consume_stream, session)
         return StreamReaders(consume_stream, handler.streams, report, observer, pauses, handler_time)
     return ClaimReaders(partial(awaited, handler.consume_claim, session), report, observer, pauses)
+
+
+async def _in_slice(consume: Callable[[Feed], Awaitable[None]], feed: Feed) -> None:
+    """Call the handler in a time slice: it may block before it asks for its first message."""
+    await feed._slice.begin()
+    if not feed.has_ended:
+        await consume(feed)
 
 
 async def run_guarded(work: Awaitable[None], scope: trio.CancelScope, on_failure: Callable[[Exception], None]) -> bool:

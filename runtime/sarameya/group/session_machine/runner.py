@@ -305,7 +305,7 @@ class SessionRunner:
                 await self._readers.drained(partitions)
                 return Drained(not_started)
             case Commit(is_last=True):
-                await self._shutdown.commit_last()
+                await self._shutdown.commit_marked()
                 return CommitEnded()
             case Commit():
                 return CommitEnded(in_time=await self._shutdown.commit_revoked())

@@ -61,14 +61,14 @@ class Shutdown:
     async def commit_revoked(self) -> bool:
         """Commit all that is marked. Return whether the deadline, or `break_off_commit`, did not cut it off."""
         with trio.CancelScope(deadline=self._deadline.at) as self._commit:
-            await self.commit_last()
+            await self.commit_marked()
         return not self._commit.cancelled_caught
 
     def break_off_commit(self) -> None:
         """Cancel the commit of revoked partitions: the session ends, and its last commit has them, too."""
         self._commit.cancel()
 
-    async def commit_last(self) -> None:
+    async def commit_marked(self) -> None:
         """Commit all that is marked; without autocommit, only where a topic starts that was created again."""
         partitions = None if self._runtime.config.autocommit else self._offsets.ledger.begun_anew
         if partitions is not None and not partitions:
