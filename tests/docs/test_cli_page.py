@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sarameya.service.cli import reference_page as cli_page
+from sarameya.service.cli import reference_page
 from sarameya.service.cli.program import whole_parser
 from tests.docs.pages import page
 from tests.service.cli.test_help import parsers
@@ -15,7 +15,7 @@ LEAVES = [parser for parser in parsers() if parser._subparsers is None]
 
 
 def test_page_is_what_the_parsers_say() -> None:
-    assert cli_page.page(whole_parser()) == PAGE, f"docs/cli.md is stale; run: {COMMAND}"
+    assert reference_page.page(whole_parser()) == PAGE, f"docs/cli.md is stale; run: {COMMAND}"
 
 
 def test_every_command_has_a_section_and_every_argument_a_row() -> None:

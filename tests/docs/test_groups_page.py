@@ -10,7 +10,7 @@ import pytest
 
 from sarameya.protocol.cluster.described_groups import DescribedMember, ListedGroup
 from sarameya.protocol.cluster.metadata import Broker
-from sarameya.service.groups import operations as asking
+from sarameya.service.groups import operations
 from sarameya.service.groups.reset import LogBounds, ResetKind, ResetTarget, plan
 from sarameya.service.groups.results import reset
 from sarameya.service.groups.tables import listing_text, report_text
@@ -43,10 +43,10 @@ async def test_reset_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None
     logs = LogBounds(offsets({"orders-0": 0, "orders-1": 0}), offsets({"orders-0": 1250, "orders-1": 1000}))
     moves = plan(target, [tp("orders-0"), tp("orders-1")], commits({"orders-0": 1250, "orders-1": 1000}), logs)
 
-    async def planned(*_: Any) -> asking.ResetPlan:
-        return asking.ResetPlan(group(state="Empty"), moves)
+    async def planned(*_: Any) -> operations.ResetPlan:
+        return operations.ResetPlan(group(state="Empty"), moves)
 
-    monkeypatch.setattr(asking, "plan_reset", planned)
+    monkeypatch.setattr(operations, "plan_reset", planned)
     nobody: Any = None
     answer = await reset(nobody, "orders-landing", (), target, execute=False)
     assert answer.text + "\n" == RESET

@@ -18,13 +18,11 @@ from sarameya.observe.events import Event
 from sarameya.observe.log import _LEVELS
 from sarameya.service.app.app_file import SERVICE_KEYS
 from sarameya.service.monitor import health
-from sarameya.service.output import error_report as failures
+from sarameya.service.output import error_report
 from sarameya.service.output.log_format import RESERVED, LogFormat
-from sarameya.service.process import problem_log as troubles
-from sarameya.service.process import shutdown_check as unfinished
-from sarameya.service.process import signals
+from sarameya.service.process import problem_log, shutdown_check, signals
 from sarameya.service.web import connections
-from sarameya.telemetry import export_log as exporting
+from sarameya.telemetry import export_log
 from sarameya_handlers.landing import starting
 from sarameya_handlers.spark.engines import jvm_launch, keeping, start_failures
 from sarameya_handlers.spark.poison import blame
@@ -85,17 +83,17 @@ def test_every_event_that_is_a_warning_has_a_row_with_what_to_do() -> None:
     spark = (start_failures, jvm_launch, keeping, packages, blame)
     words = "".join(
         inspect.getsource(module)
-        for module in (connections, signals, unfinished, troubles, health, exporting, starting, *spark)
+        for module in (connections, signals, shutdown_check, problem_log, health, export_log, starting, *spark)
     )
     assert [one for one in others if not hasattr(sarameya, one) and one not in words] == []
 
 
 def test_exit_codes_are_those_of_the_service() -> None:
-    assert failures.__doc__ is not None
-    ours = {row.split("|")[1].strip() for row in failures.__doc__.splitlines() if row.startswith("| ")}
+    assert error_report.__doc__ is not None
+    ours = {row.split("|")[1].strip() for row in error_report.__doc__.splitlines() if row.startswith("| ")}
     told = {code for row in first_column("Exit codes") for code in row.split(", ")}
     assert {code for code in ours if code.isdecimal()} <= told
-    assert {str(failures.ExitCode.on_signal(number)) for number in signals.SIGNALS} <= told
+    assert {str(error_report.ExitCode.on_signal(number)) for number in signals.SIGNALS} <= told
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import pytest
 
 from sarameya.errors import ConfigError, HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
-from sarameya.service.app import handler_factory as handlers
+from sarameya.service.app import handler_factory
 from sarameya.service.app.handler_factory import build_handler, default_options
 
 INSTALLED = EntryPoints(
     [
-        EntryPoint("plain", "made_up_handlers:Plain", handlers.ENTRY_POINT_GROUP),
-        EntryPoint("broken", "made_up_handlers_missing:Plain", handlers.ENTRY_POINT_GROUP),
+        EntryPoint("plain", "made_up_handlers:Plain", handler_factory.ENTRY_POINT_GROUP),
+        EntryPoint("broken", "made_up_handlers_missing:Plain", handler_factory.ENTRY_POINT_GROUP),
     ]
 )
 
@@ -109,7 +109,7 @@ def made_up_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     for thing in KINDS:
         setattr(module, thing.__name__, thing)
     monkeypatch.setitem(sys.modules, "made_up_handlers", module)
-    monkeypatch.setattr(handlers, "entry_points", INSTALLED.select)
+    monkeypatch.setattr(handler_factory, "entry_points", INSTALLED.select)
 
 
 def test_name_of_an_entry_point_builds_its_class_with_the_options() -> None:

@@ -17,8 +17,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import GroupAuthorizationError, KafkaError, UnknownTopicError, UnsupportedVersionError
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.protocol.versions import Api
-from sarameya.service.groups import operations as asking
-from sarameya.service.groups import results as answers
+from sarameya.service.groups import operations, results
 from sarameya.service.groups.checks import GroupChangeError
 from sarameya.service.groups.reset import ResetKind, ResetTarget
 from sarameya.service.groups.topic_choice import TopicChoice
@@ -68,9 +67,9 @@ async def test_groups_are_listed_by_state(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline() as nursery:
         await settled(nursery, cluster, "a")
         await admin.commit("old", {tp("orders-0"): 0})
-        assert [g["group"] for g in (await answers.list_groups(admin)).document["groups"]] == ["g", "old"]
-        assert [g["group"] for g in (await answers.list_groups(admin, ["Stable"])).document["groups"]] == ["g"]
-        assert (await answers.list_groups(admin, ["Dead"])).text == "no groups"
+        assert [g["group"] for g in (await results.list_groups(admin)).document["groups"]] == ["g", "old"]
+        assert [g["group"] for g in (await results.list_groups(admin, ["Stable"])).document["groups"]] == ["g"]
+        assert (await results.list_groups(admin, ["Dead"])).text == "no groups"
 
 
 async def test_states_that_no_broker_tells_are_not_taken_for_others(
@@ -84,13 +83,13 @@ async def test_states_that_no_broker_tells_are_not_taken_for_others(
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("old", {tp("orders-0"): 0})
         with pytest.raises(UnsupportedVersionError, match="list without --state"):
-            await answers.list_groups(admin, ["Stable"])
+            await results.list_groups(admin, ["Stable"])
 
 
 async def test_broker_that_lists_nothing_is_an_error_beside_the_others(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         cluster.fail_next(Api.LIST_GROUPS, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        answer = await answers.list_groups(admin)
+        answer = await results.list_groups(admin)
         assert [str(error) for error in answer.errors] == [
             "groups of broker 0 at broker-0:9092 are not known: groups of broker 0: CLUSTER_AUTHORIZATION_FAILED (31)"
         ]
@@ -105,7 +104,7 @@ async def test_group_at_work_is_described_with_lag_and_advice(autojump_clock: Mo
         fill(cluster, 5, partition=0)
         await settled(nursery, cluster, "a", "b", autocommit=False)
         fill(cluster, 4, partition=2)
-        answer = await answers.describe(admin, ["g"])
+        answer = await results.describe(admin, ["g"])
         (document,) = answer.document["groups"]
         assert [
             (row["partition"], row["committed_offset"], row["log_end_offset"], row["lag"], row["client_id"])
@@ -126,14 +125,14 @@ async def test_kafka_consumer_demo_is_kept_in_partition_35_and_coordinated_by_it
     async with orders(brokers=3) as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("KafkaConsumerDemo", {tp("orders-0"): 0})
         cluster.move_leader("__consumer_offsets", 35, 1)
-        answer = await answers.describe(admin, ["KafkaConsumerDemo"])
+        answer = await results.describe(admin, ["KafkaConsumerDemo"])
         assert "  coordinator  1 at broker-1:9092, leader of __consumer_offsets-35 of 50\n" in answer.text
 
 
 async def test_group_that_cannot_be_described_does_not_hide_the_others(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("old", {tp("orders-0"): 0})
-        answer = await answers.describe(admin, ["nobody", "old"])
+        answer = await results.describe(admin, ["nobody", "old"])
         assert [group["group"] for group in answer.document["groups"]] == ["old"]
         assert [error["group"] for error in answer.document["errors"]] == ["nobody"]
         assert [str(error) for error in answer.errors] == [
@@ -145,7 +144,7 @@ async def test_group_that_cannot_be_described_does_not_hide_the_others(autojump_
 async def test_group_named_twice_is_described_once(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("old", {tp("orders-0"): 0})
-        assert len((await answers.describe(admin, ["old", "old"])).document["groups"]) == 1
+        assert len((await results.describe(admin, ["old", "old"])).document["groups"]) == 1
 
 
 async def test_all_groups_are_described_in_order(autojump_clock: MockClock) -> None:
@@ -153,12 +152,12 @@ async def test_all_groups_are_described_in_order(autojump_clock: MockClock) -> N
         names = [f"group-{n:02}" for n in range(40)]  # more than are asked for at a time
         for name in reversed(names):
             await admin.commit(name, {tp("orders-0"): 0})
-        assert [group["group"] for group in (await answers.describe(admin, None)).document["groups"]] == names
+        assert [group["group"] for group in (await results.describe(admin, None)).document["groups"]] == names
 
 
 async def test_cluster_without_groups_has_none_to_describe(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
-        answer = await answers.describe(admin, None)
+        answer = await results.describe(admin, None)
         assert (answer.text, answer.document["groups"], answer.errors) == ("no groups", [], ())
 
 
@@ -167,7 +166,7 @@ async def test_commit_of_a_topic_that_is_gone_is_shown_without_an_end(autojump_c
         await admin.commit("g", {tp("orders-0"): 0, tp("old-0"): 0})
         with pytest.MonkeyPatch.context() as monkeypatch:
             edit_answers(monkeypatch, Api.METADATA, lose_old)
-            (document,) = (await answers.describe(admin, ["g"])).document["groups"]
+            (document,) = (await results.describe(admin, ["g"])).document["groups"]
         old, here = document["partitions"]
         assert (old["topic"], old["committed_offset"], old["log_end_offset"]) == ("old", 0, None)
         assert old["problem"] == "no such partition"
@@ -187,7 +186,7 @@ async def test_group_of_another_protocol_is_shown_and_not_decoded(autojump_clock
         mine = [{"member_id": member_id, "assignment": b"\xff"}]
         sync = request(SyncGroupRequest, 3, group_id="workers", generation_id=1, member_id=member_id, assignments=mine)
         assert (await client.ask(sync)).error_code == 0
-        answer = await answers.describe(admin, ["workers"])
+        answer = await results.describe(admin, ["workers"])
         (document,) = answer.document["groups"]
         assert (document["protocol_type"], document["assignor"]) == ("connect", "sessioned")
         (member,) = document["members"]
@@ -197,15 +196,15 @@ async def test_group_of_another_protocol_is_shown_and_not_decoded(autojump_clock
             "the group's protocol is 'connect': what its members are assigned is not decoded here"
         ]
         with pytest.raises(GroupChangeError, match="group 'workers' is active"):
-            await answers.reset(admin, "workers", ORDERS, LATEST, execute=True)
+            await results.reset(admin, "workers", ORDERS, LATEST, execute=True)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda admin: answers.reset(admin, "g", ORDERS, LATEST, execute=True),
-        lambda admin: answers.delete_offsets(admin, "g", ORDERS, execute=True),
-        lambda admin: answers.delete(admin, ["g"], execute=True),
+        lambda admin: results.reset(admin, "g", ORDERS, LATEST, execute=True),
+        lambda admin: results.delete_offsets(admin, "g", ORDERS, execute=True),
+        lambda admin: results.delete(admin, ["g"], execute=True),
     ],
     ids=["reset", "delete offsets", "delete"],
 )
@@ -235,11 +234,11 @@ async def test_reset_is_only_shown_until_it_is_to_be_executed(autojump_clock: Mo
     async with orders(2) as cluster, admin_of(cluster) as admin, deadline():
         fill(cluster, 5)
         await admin.commit("g", {tp("orders-0"): 3, tp("orders-1"): 0})
-        shown = await answers.reset(admin, "g", ORDERS, LATEST, execute=False)
+        shown = await results.reset(admin, "g", ORDERS, LATEST, execute=False)
         assert committed(cluster) == {"orders-0": 3, "orders-1": 0}
         assert shown.document["executed"] is False
         assert shown.text.endswith("\nNothing is changed yet: add --execute to do it.")
-        done = await answers.reset(admin, "g", ORDERS, LATEST, execute=True)
+        done = await results.reset(admin, "g", ORDERS, LATEST, execute=True)
         assert committed(cluster) == {"orders-0": 5, "orders-1": 0}
         assert done.document == {**shown.document, "executed": True}
         assert done.text.endswith("\nDone.")
@@ -258,7 +257,7 @@ async def test_reset_of_an_active_group_is_refused_with_its_members(autojump_clo
         refusal = r"group 'g' is active \(Stable\): 1 member: a-\S+ \(client a at /memory\); stop its members first$"
         for execute in (False, True):
             with pytest.raises(GroupChangeError, match=refusal):
-                await answers.reset(admin, "g", ORDERS, EARLIEST, execute=execute)
+                await results.reset(admin, "g", ORDERS, EARLIEST, execute=execute)
         assert committed(cluster) == before
 
 
@@ -267,21 +266,21 @@ async def test_reset_of_a_group_with_static_members_says_how_long_they_stay(auto
         (running,) = await settled(nursery, cluster, "a", group_instance_id="one", session_timeout=30.0)
         await running.close()
         with pytest.raises(GroupChangeError, match="a static member stays in the group until its session times out"):
-            await answers.reset(admin, "g", ORDERS, EARLIEST, execute=False)
+            await results.reset(admin, "g", ORDERS, EARLIEST, execute=False)
         await trio.sleep(31)
-        await answers.reset(admin, "g", ORDERS, EARLIEST, execute=False)
+        await results.reset(admin, "g", ORDERS, EARLIEST, execute=False)
 
 
 async def test_member_that_joins_between_plan_and_commit_is_not_overruled(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline() as nursery:
         fill(cluster, 5)
         await admin.commit("g", {tp("orders-0"): 3})
-        planned = await asking.plan_reset(admin, "g", ORDERS, EARLIEST)
+        planned = await operations.plan_reset(admin, "g", ORDERS, EARLIEST)
         await settled(nursery, cluster, "a")
         with pytest.raises(
             GroupChangeError, match=r"'g': refused .* UNKNOWN_MEMBER_ID \(25\), since a member has joined"
         ):
-            await asking.carry_out_reset(admin, "g", planned.moves)
+            await operations.carry_out_reset(admin, "g", planned.moves)
         await trio.sleep(5)
         assert committed(cluster) == {"orders-0": 5}
 
@@ -292,7 +291,7 @@ async def test_members_go_on_from_where_the_reset_has_put_them(autojump_clock: M
         fill(cluster, 10, partition=1)
         await admin.commit("g", {tp("orders-0"): 10, tp("orders-1"): 10})
         target = ResetTarget(ResetKind.SHIFT, -3)
-        await answers.reset(admin, "g", [TopicChoice("orders", (1,))], target, execute=True)
+        await results.reset(admin, "g", [TopicChoice("orders", (1,))], target, execute=True)
         handler = Recorder()
         await start_member(nursery, cluster, handler)
         await handler.received(3)
@@ -307,7 +306,7 @@ async def test_reset_to_a_time_finds_the_first_message_from_then_on(autojump_clo
             cluster.produce("orders", 0, b"%d" % n)
             await trio.sleep(60)
         target = ResetTarget(ResetKind.TIME, int((VIRTUAL_EPOCH + 120) * 1000))
-        answer = await answers.reset(admin, "g", ORDERS, target, execute=True)
+        answer = await results.reset(admin, "g", ORDERS, target, execute=True)
         assert committed(cluster) == {"orders-0": 2, "orders-1": 0}
         assert [row["note"] for row in answer.document["partitions"]] == [
             None,
@@ -317,9 +316,9 @@ async def test_reset_to_a_time_finds_the_first_message_from_then_on(autojump_clo
 
 async def test_reset_of_a_group_that_does_not_exist_says_so_and_makes_it(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
-        shown = await answers.reset(admin, "new", ORDERS, LATEST, execute=False)
+        shown = await results.reset(admin, "new", ORDERS, LATEST, execute=False)
         assert "There is no such group: the commit creates it." in shown.text
-        done = await answers.reset(admin, "new", ORDERS, LATEST, execute=True)
+        done = await results.reset(admin, "new", ORDERS, LATEST, execute=True)
         assert "There was no such group: the commit creates it." in done.text
         assert committed(cluster, "new") == {"orders-0": 0}
 
@@ -331,7 +330,7 @@ async def test_reset_of_all_topics_takes_what_is_committed_and_leaves_what_is_go
         await admin.commit("g", {tp("orders-0"): 1, tp("orders-2"): 1, tp("old-0"): 0})
         with pytest.MonkeyPatch.context() as monkeypatch:
             edit_answers(monkeypatch, Api.METADATA, lose_old)
-            answer = await answers.reset(admin, "g", [], LATEST, execute=True)
+            answer = await results.reset(admin, "g", [], LATEST, execute=True)
         assert committed(cluster) == {"orders-0": 5, "orders-2": 5, "old-0": 0}
         assert [(row["topic"], row["partition"], row["new_offset"]) for row in answer.document["partitions"]] == [
             ("old", 0, None),
@@ -343,13 +342,13 @@ async def test_reset_of_all_topics_takes_what_is_committed_and_leaves_what_is_go
 async def test_reset_of_all_topics_of_a_group_that_has_committed_nothing_is_refused(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         with pytest.raises(GroupChangeError, match="group 'new' has committed nothing; say by --topic what to commit"):
-            await answers.reset(admin, "new", [], LATEST, execute=True)
+            await results.reset(admin, "new", [], LATEST, execute=True)
 
 
 async def test_reset_of_a_topic_that_does_not_exist_is_refused(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         with pytest.raises(UnknownTopicError, match="topic 'ordrs'"):
-            await answers.reset(admin, "g", [*ORDERS, TopicChoice("ordrs")], LATEST, execute=True)
+            await results.reset(admin, "g", [*ORDERS, TopicChoice("ordrs")], LATEST, execute=True)
         assert committed(cluster) == {}
 
 
@@ -364,7 +363,7 @@ async def test_partition_whose_offsets_cannot_be_looked_up_stops_the_whole_reset
         with pytest.MonkeyPatch.context() as monkeypatch:
             edit_answers(monkeypatch, Api.LIST_OFFSETS, without_second)
             with pytest.raises(GroupChangeError, match=r"^orders-1: LEADER_NOT_AVAILABLE \(5\)$"):
-                await answers.reset(admin, "g", ORDERS, LATEST, execute=True)
+                await results.reset(admin, "g", ORDERS, LATEST, execute=True)
         assert committed(cluster) == {}
 
 
@@ -379,7 +378,7 @@ async def test_partition_that_the_coordinator_refuses_is_told_apart_from_those_d
 
     edit_answers(monkeypatch, Api.OFFSET_COMMIT, refuse_second)
     async with orders(2) as cluster, admin_of(cluster) as admin, deadline():
-        answer = await answers.reset(admin, "g", ORDERS, LATEST, execute=True)
+        answer = await results.reset(admin, "g", ORDERS, LATEST, execute=True)
         refusals = [None, "TOPIC_AUTHORIZATION_FAILED (29)"]
         assert [row["error"] for row in answer.document["partitions"]] == refusals
         assert [(row["new_offset"], row["new_lag"]) for row in answer.document["partitions"]] == [(0, 0), (None, None)]
@@ -394,16 +393,16 @@ async def test_offsets_are_deleted_when_it_is_to_be_executed(autojump_clock: Moc
     async with memory_cluster({"orders": 2, "payments": 1}) as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("g", {tp("orders-0"): 0, tp("orders-1"): 0, tp("payments-0"): 0})
         choices = [TopicChoice("orders", (1,)), TopicChoice("payments")]
-        shown = await answers.delete_offsets(admin, "g", choices, execute=False)
+        shown = await results.delete_offsets(admin, "g", choices, execute=False)
         assert len(committed(cluster)) == 3
-        done = await answers.delete_offsets(admin, "g", choices, execute=True)
+        done = await results.delete_offsets(admin, "g", choices, execute=True)
         assert committed(cluster) == {"orders-0": 0}
         assert [(row["topic"], row["partition"]) for row in done.document["partitions"]] == [
             ("orders", 1),
             ("payments", 0),
         ]
         assert done.document == {**shown.document, "executed": True}
-        await answers.delete_offsets(admin, "g", [], execute=True)
+        await results.delete_offsets(admin, "g", [], execute=True)
         assert committed(cluster) == {}
 
 
@@ -411,7 +410,7 @@ async def test_offsets_that_members_read_by_are_kept_and_said(autojump_clock: Mo
     async with orders() as cluster, admin_of(cluster) as admin, deadline() as nursery:
         await settled(nursery, cluster, "a")
         await trio.sleep(5)
-        answer = await answers.delete_offsets(admin, "g", ORDERS, execute=True)
+        answer = await results.delete_offsets(admin, "g", ORDERS, execute=True)
         assert [str(error) for error in answer.errors] == ["orders-0: not changed: GROUP_SUBSCRIBED_TO_TOPIC (86)"]
         assert committed(cluster) == {"orders-0": 0}
 
@@ -420,17 +419,17 @@ async def test_offsets_that_there_are_none_of_are_not_deleted(autojump_clock: Mo
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("g", {tp("orders-0"): 0})
         with pytest.raises(GroupChangeError, match="group 'g' has committed nothing of that"):
-            await answers.delete_offsets(admin, "g", [TopicChoice("payments")], execute=True)
+            await results.delete_offsets(admin, "g", [TopicChoice("payments")], execute=True)
 
 
 async def test_groups_without_members_are_deleted_when_it_is_to_be_executed(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         for name in ("a", "b"):
             await admin.commit(name, {tp("orders-0"): 0})
-        shown = await answers.delete(admin, ["a", "b"], execute=False)
+        shown = await results.delete(admin, ["a", "b"], execute=False)
         assert len((await admin.list_groups()).groups) == 2
         assert shown.text.splitlines()[0] == "group 'a', with 1 commit: would be deleted"
-        done = await answers.delete(admin, ["a", "b"], execute=True)
+        done = await results.delete(admin, ["a", "b"], execute=True)
         assert (await admin.list_groups()).groups == ()
         assert done.text.splitlines() == ["group 'a', with 1 commit: deleted", "group 'b', with 1 commit: deleted"]
         assert done.document == {
@@ -444,9 +443,9 @@ async def test_no_group_is_deleted_unless_all_can_be(autojump_clock: MockClock) 
         await admin.commit("old", {tp("orders-0"): 0})
         await settled(nursery, cluster, "a")
         with pytest.raises(GroupChangeError, match="group 'g' is active"):
-            await answers.delete(admin, ["old", "g"], execute=True)
+            await results.delete(admin, ["old", "g"], execute=True)
         with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
-            await answers.delete(admin, ["old", "nobody"], execute=True)
+            await results.delete(admin, ["old", "nobody"], execute=True)
         assert [group.group for group in (await admin.list_groups()).groups] == ["g", "old"]
 
 
@@ -462,7 +461,7 @@ async def test_deletion_that_is_refused_is_told_beside_those_done(
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         for name in ("a", "b"):
             await admin.commit(name, {tp("orders-0"): 0})
-        answer = await answers.delete(admin, ["a", "b"], execute=True)
+        answer = await results.delete(admin, ["a", "b"], execute=True)
         assert answer.text.splitlines() == [
             "group 'a', with 1 commit: deleted",
             "group 'b', with 1 commit: not deleted",
@@ -475,4 +474,4 @@ async def test_refusal_of_the_cluster_goes_through_with_its_own_type(autojump_cl
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         cluster.fail_next(Api.DESCRIBE_GROUPS, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         with pytest.raises(GroupAuthorizationError):
-            await answers.reset(admin, "g", ORDERS, LATEST, execute=True)
+            await results.reset(admin, "g", ORDERS, LATEST, execute=True)

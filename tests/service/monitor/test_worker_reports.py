@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from sarameya import ConsumerGroup
 from sarameya.observe import Retrying
-from sarameya.service.monitor import worker_reports as telling
+from sarameya.service.monitor import worker_reports
 from sarameya.service.monitor.health import health
 from sarameya.service.monitor.local_members import LocalMembers
 from sarameya.service.monitor.members import Restart
@@ -136,7 +136,7 @@ async def test_what_handlers_start_does_not_hold_the_pipe(autojump_clock: MockCl
     os.set_inheritable(pipe[1], True)
     async with deadline() as nursery:
         nursery.start_soon(send_reports, LocalMembers([1]), pipe[1])
-        await trio.sleep(telling.INTERVAL)
+        await trio.sleep(worker_reports.INTERVAL)
         assert not os.get_inheritable(pipe[1])
         nursery.cancel_scope.cancel()
     os.close(pipe[0])
@@ -153,8 +153,8 @@ async def test_landings_push_no_event_out_of_what_is_heard(autojump_clock: MockC
         for offset in range(5 * KEPT):
             local_members.recent(1)(landed(offset))
             if offset % (KEPT // 2) == 0:
-                await trio.sleep(telling.INTERVAL)
-        await trio.sleep(2 * telling.INTERVAL)
+                await trio.sleep(worker_reports.INTERVAL)
+        await trio.sleep(2 * worker_reports.INTERVAL)
         happenings = reports.statuses()[0].happenings
     assert [one.text for one in happenings if one.landing is None] == ["ValueError: no"]
     offsets = [one.landing.from_offset for one in happenings if one.landing is not None]
@@ -170,10 +170,10 @@ async def test_tries_that_are_told_one_by_one_are_heard_as_one(
         reports.began(1, 7)
         nursery.start_soon(reports.listen, 1, pipe[0])
         nursery.start_soon(send_reports, local_members, pipe[1])
-        await trio.sleep(telling.INTERVAL / 2)  # between two lines, and never at the same time as one
+        await trio.sleep(worker_reports.INTERVAL / 2)  # between two lines, and never at the same time as one
         for attempt in range(1, 9):
             local_members.recent(1)(Retrying("metadata", attempt, 1.0, 2.0, "no broker is there", kind="metadata"))
-            await trio.sleep(telling.INTERVAL)
+            await trio.sleep(worker_reports.INTERVAL)
         (event,) = reports.statuses()[0].happenings
         assert "attempt=8 " in event.text
 

@@ -10,7 +10,7 @@ from functools import partial
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.offset_policy import parse_policy, timestamp_of
 from sarameya.service.app.cluster_arguments import Cluster, cluster
-from sarameya.service.groups import results as answers
+from sarameya.service.groups import results
 from sarameya.service.groups.arguments import (
     add_execute_argument,
     add_shared_arguments,
@@ -195,7 +195,7 @@ def _to(text: str) -> ResetTarget:
 
 
 def _list(args: argparse.Namespace) -> int:
-    return _run(args, cluster(args), partial(answers.list_groups, states=args.states))
+    return _run(args, cluster(args), partial(results.list_groups, states=args.states))
 
 
 def _describe(args: argparse.Namespace) -> int:
@@ -203,13 +203,13 @@ def _describe(args: argparse.Namespace) -> int:
     if args.all and args.groups:
         args.usage_error("name groups, or give --all")
     groups = None if args.all else group_names(args, args.groups, place)
-    return _run(args, place, partial(answers.describe, groups=groups))
+    return _run(args, place, partial(results.describe, groups=groups))
 
 
 def _delete(args: argparse.Namespace) -> int:
     place = cluster(args)
     groups = group_names(args, args.groups, place)
-    return _run(args, place, partial(answers.delete, groups=groups, execute=args.execute))
+    return _run(args, place, partial(results.delete, groups=groups, execute=args.execute))
 
 
 def _reset(args: argparse.Namespace) -> int:
@@ -218,7 +218,7 @@ def _reset(args: argparse.Namespace) -> int:
 
     async def wish(admin: GroupAdmin) -> CommandResult:
         with steps(quiet=args.quiet, patience=LINE_INTERVAL) as progress:
-            return await answers.reset(admin, group, args.topics, args.target, args.execute, progress)
+            return await results.reset(admin, group, args.topics, args.target, args.execute, progress)
 
     return _run(args, place, wish)
 
@@ -226,7 +226,7 @@ def _reset(args: argparse.Namespace) -> int:
 def _delete_offsets(args: argparse.Namespace) -> int:
     place = cluster(args)
     (group,) = group_names(args, [args.group] if args.group else [], place)
-    return _run(args, place, partial(answers.delete_offsets, group=group, choices=args.topics, execute=args.execute))
+    return _run(args, place, partial(results.delete_offsets, group=group, choices=args.topics, execute=args.execute))
 
 
 def _run(args: argparse.Namespace, place: Cluster, ask: Ask) -> int:

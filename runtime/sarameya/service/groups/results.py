@@ -9,7 +9,7 @@ import attrs
 from sarameya.errors import SarameyaError, UnsupportedVersionError
 from sarameya.net.group_admin import GroupAdmin
 from sarameya.protocol.cluster.described_groups import DEAD, Listing
-from sarameya.service.groups import operations as asking
+from sarameya.service.groups import operations
 from sarameya.service.groups.checks import check_inactive
 from sarameya.service.groups.documents import (
     Document,
@@ -41,7 +41,8 @@ async def list_groups(admin: GroupAdmin, states: Iterable[str] = ()) -> CommandR
 async def describe(admin: GroupAdmin, groups: Sequence[str] | None) -> CommandResult:
     """Describe these groups, or all."""
     listing = Listing(()) if groups is not None else await admin.list_groups()
-    found = await asking.describe(admin, groups if groups is not None else [group.group for group in listing.groups])
+    names = groups if groups is not None else [group.group for group in listing.groups]
+    found = await operations.describe(admin, names)
     document: Document = {
         "groups": [report_document(report) for report in found.reports],
         "errors": [{"group": group, "error": str(error)} for group, error in found.failures],
@@ -64,10 +65,10 @@ async def reset(
     """Plan the reset of a group's offsets, and commit it with `execute`."""
     progress = progress or QuietSteps()
     progress(f"looking at group {group!r} and its logs")
-    planned = await asking.plan_reset(admin, group, choices, target)
+    planned = await operations.plan_reset(admin, group, choices, target)
     if execute:
         progress(f"committing for {counted(len(planned.moves), 'partition')}")
-    moves = await asking.carry_out_reset(admin, group, planned.moves) if execute else planned.moves
+    moves = await operations.carry_out_reset(admin, group, planned.moves) if execute else planned.moves
     lines = [f"group {group!r}, to {target}:", "", moves_text(moves), ""]
     if planned.group.state == DEAD:
         lines.append(f"There {'was' if execute else 'is'} no such group: the commit creates it.")
@@ -76,16 +77,16 @@ async def reset(
 
 async def delete_offsets(admin: GroupAdmin, group: str, choices: Sequence[TopicChoice], execute: bool) -> CommandResult:
     """Plan the removal of commits, and do it with `execute`."""
-    moves = await asking.plan_offsets_deletion(admin, group, choices)
+    moves = await operations.plan_offsets_deletion(admin, group, choices)
     if execute:
-        moves = await asking.carry_out_offsets_deletion(admin, group, moves)
+        moves = await operations.carry_out_offsets_deletion(admin, group, moves)
     lines = [f"group {group!r}, commits to delete:", "", deletions_text(moves), ""]
     return _changed(deletions_document(group, moves, executed=execute), moves, lines, execute)
 
 
 async def delete(admin: GroupAdmin, groups: Sequence[str], execute: bool) -> CommandResult:
     """Check that all groups can be deleted, and delete them with `execute`."""
-    known = [await asking.existing(admin, group) for group in dict.fromkeys(groups)]
+    known = [await operations.existing(admin, group) for group in dict.fromkeys(groups)]
     for one in known:
         check_inactive(one.group)
     lines: list[str] = []
@@ -96,7 +97,7 @@ async def delete(admin: GroupAdmin, groups: Sequence[str], execute: bool) -> Com
         done = "would be deleted"
         if execute:
             try:
-                await asking.delete_group(admin, name)
+                await operations.delete_group(admin, name)
                 done = "deleted"
             except SarameyaError as error:  # what has been done before it is told all the same
                 errors[name] = error

@@ -1,4 +1,4 @@
-"""`sarameya topics ...`: the command line. What the commands answer stands in `answers`."""
+"""`sarameya topics ...`: the command line. What the commands answer stands in `results`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sarameya.service.app.cluster_arguments import Cluster, cluster
 from sarameya.service.groups.arguments import add_execute_argument, add_shared_arguments, subcommand
 from sarameya.service.output.command_result import CommandResult, log_asking, run_and_print
 from sarameya.service.output.help_epilog import epilog
-from sarameya.service.topics import results as answers
+from sarameya.service.topics import results
 
 SUMMARY = "show, create, grow and delete the topics of a Kafka cluster"
 
@@ -111,18 +111,18 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _list(args: argparse.Namespace) -> int:
-    return _run(args, partial(answers.list_topics, internal=args.internal))
+    return _run(args, partial(results.list_topics, internal=args.internal))
 
 
 def _describe(args: argparse.Namespace) -> int:
     if bool(args.topics) == args.all:
         args.usage_error("name topics, or give --all")
-    return _run(args, partial(answers.describe, names=None if args.all else args.topics))
+    return _run(args, partial(results.describe, names=None if args.all else args.topics))
 
 
 def _create(args: argparse.Namespace) -> int:
     wish = partial(
-        answers.create,
+        results.create,
         names=list(dict.fromkeys(args.topics)),
         partitions=args.partitions,
         replicas=args.replication_factor,
@@ -132,11 +132,11 @@ def _create(args: argparse.Namespace) -> int:
 
 
 def _grow(args: argparse.Namespace) -> int:
-    return _run(args, partial(answers.grow, name=args.topic, partitions=args.partitions, execute=args.execute))
+    return _run(args, partial(results.grow, name=args.topic, partitions=args.partitions, execute=args.execute))
 
 
 def _delete(args: argparse.Namespace) -> int:
-    return _run(args, partial(answers.delete, names=args.topics, execute=args.execute))
+    return _run(args, partial(results.delete, names=args.topics, execute=args.execute))
 
 
 def _run(args: argparse.Namespace, ask: Ask) -> int:
