@@ -41,7 +41,7 @@ def test_range_over_several_topics_is_said_to_be_uneven() -> None:
     rest = {"t1": (4, 5, 6), "t2": (4, 5, 6)}
     members = [member("a", both, "t1", "t2"), member("b", rest, "t1", "t2")]
     assert advice(report_of(group(*members))) == [
-        "14 partitions, 2 members: assigned unevenly, 6 to 8 each; range deals each topic by itself, "
+        "14 partitions, 2 members: assigned unevenly, 6 to 8 each; range assigns each topic by itself, "
         "other assignors assign all of them together"
     ]
 
@@ -75,8 +75,7 @@ def test_partition_of_two_members_is_named() -> None:
 def test_commit_outside_the_log_is_told_with_what_to_do() -> None:
     report = report_of(group(state="Empty"), committed={"orders-0": 3}, starts={"orders-0": 5}, ends={"orders-0": 9})
     assert advice(report)[1:] == [
-        "orders-0: the commit 3 is outside the log [5, 9]; reset it, or say by offset_out_of_range what its reader is "
-        "to do"
+        "orders-0: the commit 3 is outside the log [5, 9]; reset it, or set offset_out_of_range for its reader"
     ]
 
 

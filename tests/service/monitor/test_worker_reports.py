@@ -224,4 +224,4 @@ async def test_line_of_another_version_is_left_out_and_told_once(
     await reports.listen(1, heard)
     assert reports.statuses()[0].failure == "failed"
     (record,) = caplog.records
-    assert record.getMessage().startswith("what worker 1 tells of itself is not understood: ")
+    assert record.getMessage().startswith("a report of worker 1 cannot be read: ")
