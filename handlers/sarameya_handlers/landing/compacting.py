@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 
+from sarameya import HandlerError
 from sarameya_handlers.landing.compactions import Compaction, attempt_of
 from sarameya_handlers.landing.data_files import DataFiles
 from sarameya_handlers.landing.files import UnansweredError
@@ -129,10 +130,7 @@ def compact(
         replaced = tuple(file.name for group in groups for file in group)
         compaction = Compaction(_number(last) + 1, attempt, replaced, new)
         check()
-        for file in new:
-            # A sweep may have removed the files if this process was suspended for long.
-            (files.directory(attempt) / file.name).stat()
-        if not files.compactions.put(compaction):
+        if not files.compactions.put(compaction, lambda: files.require(attempt, new)):
             return Compacted(None, was_first=False)
         return Compacted(compaction, refused=refused)
     except FileNotFoundError:
@@ -172,7 +170,8 @@ def _open(place: Path, published: Path) -> Any:
 
 def _check_rows(written: Sequence[DataFile], groups: Sequence[Sequence[DataFile]]) -> None:
     rows, before = sum(file.rows for file in written), sum(file.rows for group in groups for file in group)
-    assert rows == before, f"{rows} rows were written of {before}"
+    if rows != before:
+        raise HandlerError(f"the compaction has written {rows} rows of {before}, so nothing is replaced; report this")
 
 
 def _read_schemas(opened: Mapping[DataFile, Open], check: Callable[[], None]) -> dict[DataFile, FileSchema]:

@@ -8,7 +8,7 @@ worked in vain. Blocking; no Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,7 +16,7 @@ import attrs
 import msgspec
 
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.files import is_there, put_if_absent, sync
+from sarameya_handlers.landing.files import is_there, put_if_absent, sync, temporary_files, unchecked
 from sarameya_handlers.landing.manifests import DataFile
 from sarameya_handlers.landing.numbered import last_number
 
@@ -55,8 +55,12 @@ class Compactions:
     def __init__(self, root: Path) -> None:
         self._root = root / "compactions"
 
-    def put(self, compaction: Compaction) -> bool:
+    def put(self, compaction: Compaction, check: Callable[[], None] = unchecked) -> bool:
         """Put a compaction durably, if none of its number exists.
+
+        Args:
+            compaction: The files that it replaces, and its own.
+            check: Called right before it gets its name; what it raises propagates. See `put_if_absent`.
 
         Returns:
             False if one exists, whoever put it.
@@ -65,17 +69,12 @@ class Compactions:
             UnansweredError: The outcome is unknown.
             OSError: The compaction was not put, and will not be.
         """
-        return put_if_absent(self._path(compaction.number), msgspec.json.encode(compaction, order="deterministic"))
+        content = msgspec.json.encode(compaction, order="deterministic")
+        return put_if_absent(self._path(compaction.number), content, check)
 
-    def take(self, number: int) -> Compaction:
-        """Return the compaction of this number; put an empty one first if there is none.
-
-        Afterwards no attempt at this number can succeed any more, however late its process wakes up.
-        """
-        self.put(Compaction(number, attempt_of(number), (), ()))
-        found = self.get(number)
-        assert found is not None, "it was put, or there was one"
-        return found
+    def unfinished(self) -> Sequence[Path]:
+        """Return temporary files of compactions that are being put, or whose writer died. Raises OSError."""
+        return temporary_files(self._root)
 
     def sync(self) -> None:
         """Sync the names of all compactions to the disk.

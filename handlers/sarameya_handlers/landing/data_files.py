@@ -5,22 +5,25 @@
     <root>/_sarameya/links/..., <root>/_sarameya/compactions  manifests (manifests.py) and compactions (compactions.py)
     <root>/_sarameya/schemas/...                              the columns of the rows (schemas.py)
     <root>/_sarameya/replaced/<n>/...                         files that compaction n replaced, until they are swept
+    <root>/_sarameya/condemned/<attempt>/...                  files of an attempt that a sweep is about to remove
 
 A file that a manifest names is hidden or published, and any process may publish it. Blocking; no Spark.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import attrs
 
-from sarameya_handlers.landing.compactions import Compaction, Compactions
+from sarameya_handlers.landing.compactions import Compaction, Compactions, number_of
 from sarameya_handlers.landing.files import is_there, make_directory, sync
+from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.landing.manifests import DataFile, Manifest, Manifests
 from sarameya_handlers.landing.schemas import Schemas
 
@@ -45,6 +48,7 @@ class DataFiles:
         self.hidden = root / HIDDEN
         self.writing = self.hidden / "landing"
         self.replaced = self.hidden / "replaced"
+        self.condemned = self.hidden / "condemned"
         self.manifests = Manifests(self.hidden)
         self.compactions = Compactions(self.hidden)
         self.schemas = Schemas(self.hidden)
@@ -66,7 +70,7 @@ class DataFiles:
         directory = self.directory(attempt)
         files: list[DataFile] = []
         # Files only: a directory's name is a partition's value, which may end in ".parquet", too.
-        for written in sorted(directory / name for name in _names_below(directory) if name.endswith(".parquet")):
+        for written in sorted(directory / name for name in names_below(directory) if name.endswith(".parquet")):
             sync(written)
             file = written.with_name(name(len(files)))
             written.rename(file)
@@ -76,9 +80,63 @@ class DataFiles:
                 sync(parent)
         return tuple(files)
 
+    def require(self, attempt: str, files: Iterable[DataFile]) -> None:
+        """Check that the files of an attempt are where it has written them.
+
+        Raises:
+            FileNotFoundError: One is gone: a sweep took the attempt for an abandoned one.
+        """
+        for file in files:
+            path = self.directory(attempt) / file.name
+            if not is_there(path):
+                raise FileNotFoundError(errno.ENOENT, "a sweep removed it while its process slept", str(path))
+
     def forget(self, attempt: str) -> None:
         """Remove the files of an attempt that no manifest names."""
         shutil.rmtree(self.directory(attempt), ignore_errors=True)
+
+    def discard(self, attempt: str) -> None:
+        """Remove the files of an abandoned attempt, unless a link or a compaction has them.
+
+        The attempt's process may be asleep, and wake at any moment to put its manifest. It looks for its files between
+        writing the temporary file of the manifest and giving it its name. So the files are moved away first, then the
+        temporary file is removed, and then is the time to look for the manifest: there is one by now, or never will be.
+
+        Raises:
+            BrokenChainError: A manifest cannot be parsed.
+            OSError: The files are still where they were, or are moved back by the next try.
+        """
+        heads = {key: head.link.number for key in self.manifests.chains() if (head := self.manifests.head(key))}
+        condemned = self.condemned / attempt
+        make_directory(self.condemned)
+        try:
+            self.directory(attempt).rename(condemned)
+        except FileNotFoundError:
+            if not is_there(condemned):
+                return
+            heads = {}  # a sweep died in the middle of this, and links may have been put since
+        for put in (*self.manifests.unfinished(), *self.compactions.unfinished()):
+            with suppress(FileNotFoundError):
+                if attempt.encode() in put.read_bytes():
+                    put.unlink()
+        files = self._files_of(attempt, heads)
+        if files is None:
+            shutil.rmtree(condemned)
+            return
+        condemned.rename(self.directory(attempt))
+        if number_of(attempt) is None:
+            self.publish(attempt, files)
+
+    def _files_of(self, attempt: str, heads: Mapping[ChainKey, int]) -> tuple[DataFile, ...] | None:
+        """Return the files of the manifest of this attempt; None without one. Links below `heads` are not examined."""
+        if (number := number_of(attempt)) is not None:
+            compaction = self.compactions.get(number)
+            return compaction.files if compaction and compaction.attempt == attempt else None
+        for key in self.manifests.chains():
+            for manifest in self.manifests.since(key, heads.get(key, 1)):
+                if manifest.link.attempt == attempt:
+                    return manifest.files
+        return None
 
     # -- in their places -----------------------------------------------------------------------------
 
@@ -159,7 +217,7 @@ class DataFiles:
     def _clear(self, attempt: str, files: Sequence[DataFile]) -> None:
         """Remove an attempt's directory, unless it still holds a file that the manifest names."""
         directory = self.directory(attempt)
-        if {file.name for file in files}.isdisjoint(_names_below(directory)):
+        if {file.name for file in files}.isdisjoint(names_below(directory)):
             shutil.rmtree(directory, ignore_errors=True)
 
     # -- to be read ----------------------------------------------------------------------------------
@@ -182,7 +240,7 @@ class DataFiles:
                     yield file, hidden if is_there(hidden) else self.root / file.name
 
 
-def _names_below(directory: Path) -> Iterator[str]:
+def names_below(directory: Path) -> Iterator[str]:
     """Yield the names of all files below a directory, relative to it.
 
     Raises:

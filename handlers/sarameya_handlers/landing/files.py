@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -111,8 +112,22 @@ def listed(directory: Path) -> list[Path]:
         return []
 
 
-def put_if_absent(path: Path, content: bytes) -> bool:
+def unchecked() -> None:
+    """Check nothing before a name is taken."""
+
+
+def put_if_absent(path: Path, content: bytes, check: Callable[[], None] = unchecked) -> bool:
     """Put a file with this content, durably and whole, if no file has its name. Exactly one caller succeeds.
+
+    The file exists under a temporary name before it gets its own. A process that removes the temporary file stops the
+    put, wherever its caller sleeps: afterwards the name is given, or never will be. `DataFiles.discard`
+    depends on that.
+
+    Args:
+        path: Name of the file. Its directory is created if missing.
+        content: The whole content.
+        check: Called when the temporary file is complete, right before the name is taken. What it raises propagates,
+            and nothing is put.
 
     Returns:
         True if this call put the file; False if another file has its name.
@@ -124,6 +139,7 @@ def put_if_absent(path: Path, content: bytes) -> bool:
     make_directory(path.parent)
     temporary = _written(path.parent, content)
     try:
+        check()
         os.link(temporary, path)
     except FileExistsError:
         return _is_same(temporary, path)
@@ -174,6 +190,11 @@ def names_are_given_once(directory: Path) -> bool:
         finally:
             os.unlink(name)
     return False
+
+
+def temporary_files(directory: Path) -> list[Path]:
+    """Return the temporary files of puts in this directory that are not finished. Raises OSError."""
+    return [path for path in listed(directory) if path.name.startswith(TEMPORARY)]
 
 
 def put_over(path: Path, content: bytes) -> None:

@@ -11,7 +11,7 @@ The loser gets an error, but does not depend on it: `since` returns the winner. 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -20,7 +20,7 @@ import attrs
 import msgspec
 
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.files import TEMPORARY, is_there, listed, put_if_absent, put_over, sync
+from sarameya_handlers.landing.files import is_there, listed, put_if_absent, put_over, sync, temporary_files, unchecked
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.numbered import last_number
 
@@ -57,8 +57,12 @@ class Manifests:
         self._synced: dict[ChainKey, int] = {}
         """Newest link of each chain that is known to be on the disk."""
 
-    def put(self, manifest: Manifest) -> bool:
+    def put(self, manifest: Manifest, check: Callable[[], None] = unchecked) -> bool:
         """Put a manifest durably, if none of its number exists.
+
+        Args:
+            manifest: The link and its files.
+            check: Called right before the link is made; what it raises propagates. See `put_if_absent`.
 
         Returns:
             False if one exists, whoever put it.
@@ -69,7 +73,8 @@ class Manifests:
         """
         link = manifest.link
         directory = self._directory(link.key)
-        if not put_if_absent(directory / _name(link.number), msgspec.json.encode(manifest, order="deterministic")):
+        content = msgspec.json.encode(manifest, order="deterministic")
+        if not put_if_absent(directory / _name(link.number), content, check):
             return False
         # The link exists for good from here on: a later failure must not look like a failure of the put.
         self._synced[link.key] = link.number
@@ -130,8 +135,9 @@ class Manifests:
                     yield ChainKey(unquote(sink.name), unquote(topic.name), int(partition.name))
 
     def unfinished(self) -> Iterator[Path]:
-        """Yield temporary files of manifests that are being put, or whose writer died."""
-        return self._root.glob(f"*/*/*/{TEMPORARY}*")
+        """Yield temporary files of manifests that are being put, or whose writer died. Raises OSError."""
+        for key in self.chains():
+            yield from temporary_files(self._directory(key))
 
     def _directory(self, key: ChainKey) -> Path:
         return self._root / _quoted(key.sink) / _quoted(key.topic) / str(key.partition)

@@ -8,12 +8,12 @@ The text is opaque here. Blocking; no Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
-from sarameya_handlers.landing.files import TEMPORARY, put_if_absent
+from sarameya_handlers.landing.files import put_if_absent, temporary_files
 
 
 @attrs.frozen(slots=True)
@@ -49,9 +49,9 @@ class Schemas:
             newest = found
         return newest
 
-    def unfinished(self) -> Iterator[Path]:
-        """Yield temporary files of schemas that are being put, or whose writer died."""
-        return self._root.glob(f"{TEMPORARY}*")
+    def unfinished(self) -> Sequence[Path]:
+        """Return temporary files of schemas that are being put, or whose writer died. Raises OSError."""
+        return temporary_files(self._root)
 
     def _get(self, number: int) -> Schema | None:
         try:

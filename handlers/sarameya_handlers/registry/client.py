@@ -183,7 +183,9 @@ class Registry:
 
     def _forget_old(self) -> None:
         now = self._clock()
-        self._unknown = {number: since for number, since in self._unknown.items() if now - since < FORGOTTEN_AFTER}
+        self._unknown = {
+            number: since for number, since in self._unknown.copy().items() if now - since < FORGOTTEN_AFTER
+        }
 
 
 def _said(answer: Answer) -> str:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -279,16 +279,17 @@ def test_parquet_table_is_swept_and_a_zombie_that_wakes_afterwards_loses(
     land(table, links[0])
     put, swept = Manifests.put, []
 
-    def sleep_and_put(manifests: Manifests, manifest: Manifest) -> bool:
+    def sleep_and_put(manifests: Manifests, manifest: Manifest, check: Callable[[], None]) -> bool:
         """It sleeps at the last moment, two days long; the sweep comes meanwhile."""
         if manifest.link.attempt == links[1].attempt:
             for path in (table.path / "_sarameya" / "landing").rglob("*"):
                 os.utime(path, (time.time() - 2 * DAY,) * 2)
             swept.append(main(["sweep", str(table.path), "--quiet", "--older-than", "1d", "--execute"]))
-        return put(manifests, manifest)
+        return put(manifests, manifest, check)
 
     monkeypatch.setattr(Manifests, "put", sleep_and_put)
-    land(table, links[1])
+    with pytest.raises(LandingError, match="a sweep removed its files"):
+        land(table, links[1])
     out = capsys.readouterr().out
     assert swept == [0]
     assert "1 chain was given an empty link first" in out

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from sarameya.service.cli import main
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.audit import is_proved, verify_table
 from sarameya_handlers.audit.findings import Code
-from sarameya_handlers.landing.compacting import Compacted, compact
+from sarameya_handlers.landing.compacting import compact
 from sarameya_handlers.landing.compactions import Compaction, Compactions
 from sarameya_handlers.landing.data_files import DataFiles, Unpublished
 from sarameya_handlers.landing.links import ChainKey
@@ -145,13 +145,14 @@ def test_fault_65_sweep_beside_a_sleeping_compaction_loses_no_row(
     """The compaction sleeps right before it is put, while its files are swept by force."""
     put = Compactions.put
 
-    def put_after_a_sweep(compactions: Compactions, compaction: Compaction) -> bool:
+    def put_after_a_sweep(compactions: Compactions, compaction: Compaction, check: Callable[[], None]) -> bool:
         monkeypatch.setattr(Compactions, "put", put)
         assert main(["sweep", str(landed), "--older-than", "0s", "--force", "--execute", "--quiet"]) == 0
-        return put(compactions, compaction)
+        return put(compactions, compaction, check)
 
     monkeypatch.setattr(Compactions, "put", put_after_a_sweep)
-    assert compact(landed, 10**6) == Compacted(None, was_first=False)
+    with pytest.raises(FileNotFoundError, match="a sweep removed it while its process slept"):
+        compact(landed, 10**6)
     assert plain_offsets(landed) == offsets(landed) == ROWS
     assert compact(landed, 10**6).compaction is not None
     assert plain_offsets(landed) == offsets(landed) == ROWS
@@ -164,9 +165,9 @@ def test_leftover_of_a_compaction_that_was_put_meanwhile_is_kept(landed: Path, m
     def list_before(files: DataFiles, attempt: str, number: int) -> None:
         found.extend(leftover for leftover in listed if attempt in leftover.name)
 
-    def put_after_a_look(compactions: Compactions, compaction: Compaction) -> bool:
+    def put_after_a_look(compactions: Compactions, compaction: Compaction, check: Callable[[], None]) -> bool:
         listed.extend(table.leftovers(None))  # type: ignore[arg-type]
-        return put(compactions, compaction)
+        return put(compactions, compaction, check)
 
     put, listed = Compactions.put, list[Leftover]()
     with monkeypatch.context() as patched:

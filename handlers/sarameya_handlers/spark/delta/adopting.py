@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -32,6 +33,7 @@ from sarameya_handlers.spark.delta.file_facts import NONE, Facts
 from sarameya_handlers.spark.delta.log import commit_file
 from sarameya_handlers.spark.delta.rows import Rows
 from sarameya_handlers.spark.delta.terms import Terms
+from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.table import Landing
 
@@ -78,8 +80,8 @@ class Adopter:
         """Commit these rows, and the link. As with Spark, a return does not say that it came to be.
 
         `read` reads the log: the link's mark as it is to be now, or what has become of it. `ready` is called right
-        before the commit. Raises OSError, UnansweredError where it is not known whether the commit was made, and what
-        those three raise.
+        before the commit. Raises OSError, UnansweredError where it is not known whether the commit was made,
+        LandingError where a sweep took it for an abandoned one, and what those three raise.
         """
         file: Path | None = None
         stays = False
@@ -91,13 +93,16 @@ class Adopter:
                 if rows is not None and file is None:
                     file = self._named(landing, rows.file)
                 ready()
-                stays = put_if_absent(commit_file(self.root, mark.seen + 1), _content(landing, mark, file, terms))
+                content = _content(landing, mark, file, terms)
+                stays = put_if_absent(commit_file(self.root, mark.seen + 1), content, partial(_require, file))
                 if stays:
                     return Adoption.MADE
             return mark
         except UnansweredError:
             stays = True
             raise
+        except FileNotFoundError as error:
+            raise LandingError(f"{landing}: a sweep removed its files while its process slept") from error
         finally:
             if file is not None and not stays:
                 _unlink(file)
@@ -136,6 +141,12 @@ def lock_of(root: Path) -> GroupLock:
     """Of who commits to the table in this directory, in this process: by Spark, or by `Adopter`s."""
     with _locking:
         return _locks.setdefault(root.resolve(), GroupLock())
+
+
+def _require(file: Path | None) -> None:
+    """Raises FileNotFoundError where a sweep took the file for an abandoned one while this process slept."""
+    if file is not None:
+        file.stat()
 
 
 def _unlink(file: Path) -> None:

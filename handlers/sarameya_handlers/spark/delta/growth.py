@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.landing.numbered import last_number
 from sarameya_handlers.spark.delta.checkpoints import checkpointed
 
@@ -22,8 +23,8 @@ def growth_of(log: Path, newest: int, table: str) -> str:
         table: The table's name in SQL.
     """
 
-    def is_there(back: int) -> bool:
-        return back <= newest and (log / f"{newest - back:020d}.json").exists()
+    def is_kept(back: int) -> bool:
+        return back <= newest and is_there(log / f"{newest - back:020d}.json")
 
     last = checkpointed(log)
     behind = newest - (-1 if last is None else last)
@@ -33,7 +34,7 @@ def growth_of(log: Path, newest: int, table: str) -> str:
             "Spark writes one every delta.checkpointInterval commits: let that be 100 or less, and look in Spark's log "
             "why it has not; or write one by the deltalake package, DeltaTable(path).create_checkpoint()"
         )
-    kept = last_number(is_there) + 1
+    kept = last_number(is_kept) + 1
     if kept > LONG_LOG:
         return (
             f"its log keeps {kept:,} commits, and Spark lists all of them at a start and at each of its own commits. "

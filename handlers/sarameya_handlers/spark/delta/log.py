@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sarameya_handlers.landing.errors import BrokenChainError
+from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.landing.numbered import last_number
 from sarameya_handlers.spark.delta.checkpoints import checkpointed, transactions_in
 from sarameya_handlers.spark.delta.commits import APP_PREFIX, Commit
@@ -189,7 +190,7 @@ def _file_name(version: int) -> str:
 
 
 def _has(directory: Path, version: int) -> bool:
-    return (directory / _file_name(version)).exists()
+    return is_there(directory / _file_name(version))
 
 
 def _transactions_by_spark(spark: SparkSession, location: str) -> dict[str, int]:

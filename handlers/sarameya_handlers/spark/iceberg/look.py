@@ -117,13 +117,17 @@ class Looker:
         self._known: History | None = None
         self._fully = 0
         self._counted = 0
+        self._growth = ""
 
     def growth(self, spark: SparkSession) -> str:
-        """Return what to run where the table has many snapshots; empty where it has not, by what was looked up last."""
+        """Return what to run where the table has many snapshots; empty where it had not at the last count."""
         known = len(self._known.snapshots) if self._known else 0
-        if known < max(MANY_SNAPSHOTS, self._counted + _COUNT_EACH):
-            return ""
-        self._counted = known
+        if known >= max(MANY_SNAPSHOTS, self._counted + _COUNT_EACH):
+            self._counted = known
+            self._growth = self._count(spark)
+        return self._growth
+
+    def _count(self, spark: SparkSession) -> str:
         # Of those that are known some may have expired.
         [(count,)] = spark.sql(f"SELECT count(*) FROM {self._name.metadata('snapshots')}").collect()
         if count < MANY_SNAPSHOTS:

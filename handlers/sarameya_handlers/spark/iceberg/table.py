@@ -277,7 +277,7 @@ class IcebergTable(Table):
         if whole:
             return Looker(self._name).look(spark, is_cached=catalog.is_cached)
         look = self._looker.look(spark, is_cached=catalog.is_cached)
-        self.growth = self.growth or self._looker.growth(spark)
+        self.growth = self._looker.growth(spark)
         return look
 
     def _existing(self, spark: SparkSession) -> Look:

@@ -10,7 +10,7 @@ from pathlib import Path
 from sarameya import HandlerError
 from sarameya_handlers.landing.compactions import number_of
 from sarameya_handlers.landing.data_files import DataFiles
-from sarameya_handlers.landing.files import is_there
+from sarameya_handlers.landing.files import is_there, listed
 from sarameya_handlers.spark.tables.table import Leftover
 
 
@@ -21,11 +21,13 @@ def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
     linked = {head.link.attempt for key in files.manifests.chains() if (head := files.manifests.head(key))}
     linked |= {compaction.attempt for compaction in files.compactions.all()}
     found = [
-        *((path, "a staged file") for path in staging.iterdir()),
-        *((path, _attempted(path.name)) for path in files.writing.iterdir() if path.name not in linked),
+        *((path, "a staged file") for path in listed(staging)),
+        *((path, _attempted(path.name)) for path in listed(files.writing) if path.name not in linked),
+        *((path, _attempted(path.name)) for path in listed(files.condemned)),
         *((path, "a manifest that was not put") for path in files.manifests.unfinished()),
+        *((path, "a compaction that was not put") for path in files.compactions.unfinished()),
         *((path, "a schema that was not put") for path in files.schemas.unfinished()),
-        *((path, f"what compaction {path.name} has replaced") for path in files.replaced.glob("*")),
+        *((path, f"what compaction {path.name} has replaced") for path in listed(files.replaced)),
     ]
     return [leftover for path, what in found if (leftover := Leftover.at(path, what)) is not None]
 
@@ -36,19 +38,18 @@ def _attempted(attempt: str) -> str:
 
 
 def remove(files: DataFiles, leftover: Leftover) -> None:
-    """Remove a leftover, unless it belongs to a compaction that has been put meanwhile.
+    """Remove a leftover, unless it belongs to a link or a compaction that has been put meanwhile.
 
     Raises:
         HandlerError: The path cannot be a leftover of this directory.
+        OSError: It cannot be removed.
     """
     path = Path(leftover.name)
     if files.hidden not in path.parents:
         raise HandlerError(f"{path} is no leftover of parquet:{files.root}")
-    number = number_of(path.name) if path.parent == files.writing else None
-    # Its process may be asleep just before it puts the compaction, which would name files that are gone.
-    if number is not None and files.compactions.take(number).attempt == path.name:
-        return
-    if path.is_dir():
+    if path.parent in (files.writing, files.condemned):
+        files.discard(path.name)
+    elif path.is_dir():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

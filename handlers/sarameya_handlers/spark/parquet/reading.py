@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sarameya import HandlerError
-from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.data_files import DataFiles, names_below
+from sarameya_handlers.landing.files import is_there, listed
 from sarameya_handlers.spark.errors import text_of
 from sarameya_handlers.spark.parquet.schema import newest_columns
 from sarameya_handlers.spark.tables.columns import arrow_types, struct
@@ -96,13 +97,13 @@ def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch
 def _places(files: DataFiles) -> dict[str, Path]:
     """Every file of links, and every other that readers of the plain directory see, by name: where it is."""
     # In this order: a file that is published meanwhile is found in one place or in the other, and counted once.
-    listed = [path.relative_to(files.root) for path in files.root.rglob("*.parquet") if path.is_file()]
+    seen = [Path(name) for name in names_below(files.root) if name.endswith(".parquet")]
     places = {file.name: place for file, place in files.live()}
     # What a compaction has replaced goes before its own files come; one that has died in between goes by its word.
     replaced = {name: compaction for compaction in files.compactions.all() for name in compaction.replaced}
-    for path in listed:
+    for path in seen:
         by = replaced.get(str(path))
-        is_going = by is not None and (files.directory(by.attempt).exists() or not (files.root / path).exists())
+        is_going = by is not None and (is_there(files.directory(by.attempt)) or not is_there(files.root / path))
         if not (_is_hidden(path) or is_going):
             places.setdefault(str(path), files.root / path)
     return places
@@ -115,7 +116,8 @@ def _opened(files: DataFiles, name: str, place: Path) -> pq.ParquetFile:
     for path in (place, files.root / name):
         with suppress(FileNotFoundError):
             return pq.ParquetFile(path)
-    return pq.ParquetFile(next(files.replaced.glob(f"*/{name}"), place))
+    replaced = (by / name for by in listed(files.replaced))
+    return pq.ParquetFile(next(filter(is_there, replaced), place))
 
 
 def _is_hidden(path: Path) -> bool:

@@ -30,7 +30,7 @@ import attrs
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.data_files import DataFiles, Unpublished
-from sarameya_handlers.landing.files import UnansweredError, is_there, names_are_given_once
+from sarameya_handlers.landing.files import UnansweredError, names_are_given_once
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.manifests import DataFile, Manifest
 from sarameya_handlers.spark.errors import LandingError, of_directory
@@ -206,23 +206,20 @@ class ParquetTable(Table):
 
     def _manifest(self, landing: Landing, files: tuple[DataFile, ...]) -> Manifest:
         rows, size = sum(file.rows for file in files), sum(file.size for file in files)
-        manifest = Manifest(attrs.evolve(landing.link, rows=rows, size_bytes=size), files)
-        if not all(is_there(self._files.directory(landing.link.attempt) / file.name) for file in files):
-            raise LandingError(f"{landing}: what was written of it was swept away while it slept")
-        return manifest
+        return Manifest(attrs.evolve(landing.link, rows=rows, size_bytes=size), files)
 
     def _link(self, manifest: Manifest) -> None:
         """Put a manifest, and its files in their places. Delete the files only if the chain is known not to name them.
 
         Raises:
-            UnansweredError: The manifest may be there, or appear later. Whoever sees it publishes its files; a sweep
-                takes its number before it removes them.
+            UnansweredError: The manifest may be there, or appear later. Whoever sees it publishes its files.
+            LandingError: A sweep took it for an abandoned one.
             OSError: The manifest was refused, or its files are not all in their places yet.
         """
         link = manifest.link
         refusal: OSError | None = None
         try:
-            self._manifests.put(manifest)
+            self._manifests.put(manifest, lambda: self._files.require(link.attempt, manifest.files))
         except UnansweredError:
             raise
         except OSError as error:
@@ -233,6 +230,10 @@ class ParquetTable(Table):
             self._files.publish_link(winner)
         elif winner is not None or refusal is not None:
             self._files.forget(link.attempt)
+        if isinstance(refusal, FileNotFoundError):
+            raise LandingError(
+                f"{link}: a sweep removed its files while its process slept; it lands again"
+            ) from refusal
         if refusal is not None:
             raise refusal
 

@@ -10,11 +10,13 @@ import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import attrs
 import pytest
 
+from sarameya_handlers import LandingError
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.files import UnansweredError
 from sarameya_handlers.landing.links import Kind
@@ -280,6 +282,31 @@ def test_file_stays_where_it_is_not_known_whether_a_commit_names_it(
     with pytest.raises(kind):
         adopt(root, staged(root, link(1)))
     assert len([*root.glob("part-*")]) == (0 if is_known else 1)
+
+
+@pytest.mark.parametrize("swept", ["part-*", "_delta_log/put-*"])
+def test_landing_that_is_swept_while_it_sleeps_before_its_commit_is_not_committed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, swept: str
+) -> None:
+    owner, name = (adopting, "_require") if swept == "part-*" else (os, "link")
+    real = getattr(owner, name)
+    slept = False
+
+    def asleep(*arguments: Any) -> None:
+        nonlocal slept
+        if owner is adopting or "_delta_log" in str(arguments[1]):
+            slept = True
+            for path in root.glob(swept):
+                path.unlink()
+        real(*arguments)
+
+    monkeypatch.setattr(owner, name, asleep)
+    with pytest.raises(LandingError, match="a sweep removed its files while its process slept"):
+        adopt(root, staged(root, link(1)))
+    monkeypatch.undo()
+    assert slept
+    assert not commit_file(root, 1).exists()
+    assert [*root.glob("part-*")] == []
 
 
 def test_disk_that_fails_before_the_commit_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

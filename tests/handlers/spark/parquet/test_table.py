@@ -271,9 +271,72 @@ def test_landing_whose_files_were_swept_while_it_slept_is_not_linked(table: Parq
         for one in table.leftovers(None):
             table.remove(None, one)
 
-    with pytest.raises(LandingError, match="swept away while it slept"):
+    with pytest.raises(LandingError, match="a sweep removed its files while its process slept"):
         land(table, link(), checkpoint=sweep)
     assert (heads(table), visible(table)) == ({}, [])
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("sleeps_before", ["open", "link", "unlink"])
+def test_landing_that_sleeps_at_any_call_of_its_put_is_swept_whole_or_not_at_all(
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch, sleeps_before: str, first: bool
+) -> None:
+    """The sweep comes before its manifest is written, before it gets its name, or right after that."""
+    if not first:
+        land(table, link())
+    mine = link() if first else SECOND
+    before = offsets(table) if not first else []
+    real = getattr(os, sleeps_before)
+    awake = False
+
+    def asleep(*arguments: Any, **options: Any) -> Any:
+        nonlocal awake
+        if not awake and f"{os.sep}links{os.sep}" in str(arguments[0]):
+            awake = True
+            for one in table.leftovers(None):
+                table.remove(None, one)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(os, sleeps_before, asleep)
+    if sleeps_before == "unlink":
+        land(table, mine)
+    else:
+        with pytest.raises(LandingError, match="a sweep removed its files while its process slept"):
+            land(table, mine)
+    assert awake
+    monkeypatch.undo()
+    landed = sleeps_before == "unlink"
+    assert heads(table).get(KEY, (0,))[0] == len(visible(table)) == (not first) + landed
+    assert len(offsets(table)) == len(before) + 3 * landed
+    assert table.leftovers(None) == []
+
+
+def test_sweep_that_dies_with_a_condemned_landing_is_finished_by_the_next(
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its link is put, and a second one behind it, before the next sweep."""
+
+    class Died(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Died
+
+    def sweep(phase: Phase, landings: Sequence[Landing]) -> None:
+        [leftover] = table.leftovers(None)
+        with monkeypatch.context() as dying:
+            dying.setattr(DataFiles, "_files_of", die)
+            with pytest.raises(Died):
+                table.remove(None, leftover)
+
+    with monkeypatch.context() as awake:
+        awake.setattr(DataFiles, "require", lambda *_: None)  # it looked for its files just before
+        land(table, link(), checkpoint=sweep)
+    land(table, SECOND)
+    assert len(visible(table)) == 1
+    [leftover] = table.leftovers(None)
+    table.remove(None, leftover)
+    assert (len(visible(table)), table.leftovers(None)) == (2, [])
 
 
 @pytest.mark.parametrize("answer", ["timed out", "exists"])
