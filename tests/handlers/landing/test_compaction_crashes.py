@@ -34,7 +34,7 @@ KEY = ChainKey("sarameya", "orders", 0)
 ROWS = list(range(12))
 MOST_CALLS = 200
 REPAIRS = {
-    "service start": lambda root: ParquetTable(root).prepare(),
+    "service start": lambda root: ParquetTable(root).open(None),
     "compact": lambda root: main(["compact", str(root), "--quiet"]),
     "sweep": lambda root: main(["sweep", str(root), "--older-than", "1d", "--execute", "--quiet"]),
 }
@@ -177,7 +177,7 @@ def test_leftover_of_a_compaction_that_was_put_meanwhile_is_kept(landed: Path, m
     [leftover] = found
     assert leftover.what == "data of a compaction that has not won"
     table.remove(None, leftover)  # type: ignore[arg-type]
-    table.prepare()
+    table.open(None)
     assert plain_offsets(landed) == offsets(landed) == ROWS
 
 
@@ -186,7 +186,7 @@ def test_verify_changes_nothing_and_names_a_link_that_is_not_published(
 ) -> None:
     monkeypatch.setattr("sarameya_handlers.audit.gathering._LOOK_AGAIN", 0.0)
     table = ParquetTable(tmp_path)
-    table.prepare()
+    table.open(None)
     with monkeypatch.context() as dying:
         dying.setattr(DataFiles, "publish", lambda *_: None)
         land(table, *links_of(KEY, 2))
@@ -236,7 +236,7 @@ def test_fault_65_compactions_killed_beside_live_ones_lose_no_row(landed: Path) 
     while any(process.is_alive() for process in (*live, *killed)):
         ends.append(ends[-1] + 2)
         land(table, links_of(KEY, *ends)[-1])
-        ParquetTable(landed).prepare()
+        ParquetTable(landed).open(None)
     for process in (*live, *killed):
         process.join()
     assert [process.exitcode for process in live] == [0, 0]

@@ -28,7 +28,7 @@ MOST_CALLS = 500
 EACH_KIND = {"listdir", "stat", "mkdir", "open", "write", "flush", "fsync", "link", "rename", "read", "ParquetFile"}
 """Of calls that a compaction makes."""
 REPAIRS: tuple[Callable[[Path], object], ...] = (
-    lambda root: ParquetTable(root).prepare(),
+    lambda root: ParquetTable(root).open(None),
     lambda root: compact(root, 10**6),
     lambda root: main(["sweep", str(root), "--older-than", "1d", "--execute", "--quiet"]),
 )
@@ -45,7 +45,7 @@ def landed(tmp_path: Path) -> Path:
     """A directory with three links, of two rows each."""
     root = tmp_path / "landed"
     table = ParquetTable(root)
-    table.prepare()
+    table.open(None)
     land(table, *links_of(KEY, 2, 4, 6))
     return root
 

@@ -99,7 +99,7 @@ class ParquetTable(Table):
         return shape.is_plain and not self._layout.partition_by
 
     def prepare(self) -> None:
-        """Make the directory, check that it can be landed in exactly once, and publish what others have left.
+        """Make the directory, and check that it can be landed in exactly once.
 
         Raises:
             HandlerError: The directory cannot be landed in.
@@ -116,10 +116,10 @@ class ParquetTable(Table):
             with tempfile.TemporaryFile(dir=self._root, prefix="_"):
                 pass
         self._is_prepared = True
-        self.recover()
 
     def open(self, spark: SparkSession) -> None:
         self.prepare()
+        self.recover()
         check_reads(spark, self.staging)
         check_writes(spark, self._files.writing)
 

@@ -166,9 +166,11 @@ class Table(ABC):
         return False
 
     def prepare(self) -> None:
-        """What takes a moment and no Spark, which starts afterwards: what is wrong with a directory is told at once.
+        """Check what takes a moment and needs no Spark, before Spark starts. `open` does the rest, in a thread.
 
-        Raises HandlerError, LandingError for what may pass.
+        Raises:
+            HandlerError: The table cannot be landed in.
+            LandingError: It cannot be landed in now, which may pass.
         """
 
     @abstractmethod

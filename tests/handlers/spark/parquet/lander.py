@@ -22,7 +22,7 @@ class Lander:
 
     def __init__(self, root: Path) -> None:
         self.table = ParquetTable(root)
-        self.table.prepare()
+        self.table.open(None)
         self.landed = 0
         """Offsets below this are in the directory."""
         self._is_over = threading.Event()
