@@ -164,7 +164,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_dead_letters_say_the_same(store: Store, spark: SparkSession, tmp_path: Path) -> None:
     recorded = json.loads((FIXTURES / "dead-letters" / "headers.json").read_text(encoding="utf-8"))
     (file,) = (FIXTURES / "dead-letters").glob("*.parquet")
-    async with new_cluster(at=RECORDED.at) as cluster:
+    async with new_cluster() as cluster:
         replay(cluster, RECORDED, with_commits=False)
         await land(cluster, group_of("parquet", "lived"), store.sink("parquet", "lived", spark, cluster), THIRD)
         found = letters(cluster)

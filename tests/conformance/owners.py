@@ -57,6 +57,8 @@ class Owner:
         self._begin = begin
         self.error: Exception | None = None
         """What the last try raised, which says nothing of its outcome."""
+        self.unsettled: Link | None = None
+        """The last try, while its outcome could not be looked up. It is settled before anything else is tried."""
 
     @property
     def position(self) -> int:
@@ -98,7 +100,10 @@ class Owner:
 
     def settle(self, link: Link) -> Settled:
         since = {link.key: link.number - 1 or 1}
-        return self.chain.settle(found(self._spark, lambda: None, table=self._table, since=since)[link.key])
+        self.unsettled = link
+        settled = self.chain.settle(found(self._spark, lambda: None, table=self._table, since=since)[link.key])
+        self.unsettled = None
+        return settled
 
 
 def at(phase: Phase, action: Callable[[], object]) -> OnPhase:
