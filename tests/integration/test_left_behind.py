@@ -26,19 +26,18 @@ def temporary(tmp_path: Path) -> Path:
 
 def left(temporary: Path, number: int) -> None:
     """A directory as a killed service leaves it."""
-    place = temporary / f"sarameya-{number:016x}"
+    place = temporary / f"sarameya-jvm-{number:016x}"
     for name in ("spark-1", "blockmgr-1/0c"):
         (place / name).mkdir(parents=True)
     (place / "blockmgr-1" / "0c" / "temp_shuffle_1").write_bytes(bytes(10_000))
-    (place / "owner").write_text("pid 1\n")
 
 
 def ours(temporary: Path) -> list[Path]:
-    return [*temporary.glob("sarameya-*")]
+    return [*temporary.glob("sarameya-jvm-*")]
 
 
 def spark_works(temporary: Path) -> bool:
-    return any(temporary.glob("sarameya-*/blockmgr-*"))
+    return any(temporary.glob("sarameya-jvm-*/blockmgr-*"))
 
 
 def kill_all(service: Service) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,10 +53,9 @@ def remove() -> None:
 
 
 def left(number: int) -> Path:
-    """A directory as a process leaves it that was killed: with an owner that has no lock."""
-    place = Path(tempfile.gettempdir(), f"sarameya-{number:016x}")
+    """A directory as a process leaves it that was killed: unlocked, with what was in it."""
+    place = Path(tempfile.gettempdir(), f"sarameya-jvm-{number:016x}")
     (place / "spark-1").mkdir(parents=True)
-    (place / "owner").write_text("pid 1\n")  # one that is there, and is another's now
     return place
 
 
@@ -111,34 +111,38 @@ def test_directory_that_is_being_made_stays_for_a_while(temporary: Path) -> None
 
 def test_symbolic_links_are_not_followed(temporary: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     precious = tmp_path_factory.mktemp("precious")
-    (precious / "owner").write_text("pid 1\n")
-    (temporary / f"sarameya-{1:016x}").symlink_to(precious)
+    (precious / "file").write_text("")
+    (temporary / f"sarameya-jvm-{1:016x}").symlink_to(precious)
     (left(2) / "link").symlink_to(precious)
-    (place := temporary / f"sarameya-{3:016x}").mkdir()
-    (place / "owner").symlink_to(precious / "owner")
     remove()
-    assert (precious / "owner").read_text() == "pid 1\n"
-    assert sorted(os.listdir(temporary)) == [f"sarameya-{1:016x}", f"sarameya-{3:016x}"]
+    assert os.listdir(precious) == ["file"]
+    assert os.listdir(temporary) == [f"sarameya-jvm-{1:016x}"]
 
 
-@pytest.mark.parametrize("name", ["spark-1", "blockmgr-1", "sarameya-1", "sarameya-demo", f"sarameya-{1:016X}-"])
+@pytest.mark.parametrize(
+    "name",
+    ["spark-1", "blockmgr-1", "sarameya-jvm-1", "sarameya-demo", f"sarameya-jvm-{1:016X}-"],
+)
 def test_what_has_another_name_stays(temporary: Path, name: str) -> None:
-    (temporary / name).mkdir()
-    (temporary / name / "owner").write_text("pid 1\n")
+    (temporary / name / "spark-1").mkdir(parents=True)
     remove()
     assert os.listdir(temporary) == [name]
 
 
 def test_file_of_such_a_name_stays(temporary: Path) -> None:
-    (temporary / f"sarameya-{1:016x}").write_text("")
+    (temporary / f"sarameya-jvm-{1:016x}").write_text("")
     remove()
     assert len(os.listdir(temporary)) == 1
 
 
-def test_pipe_in_place_of_the_owner_hangs_nobody(temporary: Path) -> None:
-    (place := temporary / f"sarameya-{1:016x}").mkdir()
-    os.mkfifo(place / "owner")
-    remove()
+def test_live_directory_that_a_cleaner_has_emptied_stays(temporary: Path) -> None:
+    with owner() as (_, place):
+        shutil.rmtree(place / "blockmgr-1")
+        (place / "pid").unlink()
+        before = time.time() - scratch._BEING_MADE - 1
+        os.utime(place, (before, before))
+        remove()
+        assert place.exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
