@@ -89,10 +89,10 @@ async def test_full_feed_is_held_for_as_long_as_there_is_patience_unless_it_is_p
 
 async def test_resumed_feed_tells_both_sides_and_is_asked_for_whatever_was_found_before() -> None:
     feed = Feed()
-    feed.consumer.found_nothing = True
+    feed.consumer.source.found(records=False)
     feed.consumer.pause()
     assert (feed.consumer.is_paused, feed.consumer.is_wanted) == (True, False)
     feed.consumer.resume()
     assert (feed.consumer.is_paused, feed.consumer.is_wanted) == (False, True)
-    assert not feed.consumer.found_nothing
+    assert not feed.consumer.source.found_nothing
     assert feed.told == ["change", "change", "arrival"]

@@ -123,7 +123,7 @@ class BrokerConsumer:
     def unfetched(self, since: float) -> Iterable[PartitionConsumer]:
         """Return the partitions that no fetch has named since that time."""
         is_idle = self._idle_since <= since
-        return [one for one in self._subscriptions if is_idle or one.unfetched_since <= since]
+        return [one for one in self._subscriptions if is_idle or one.source.unfetched_since <= since]
 
     @property
     def hurried(self) -> Attempts | None:
@@ -185,7 +185,7 @@ class BrokerConsumer:
 
     def _end_leases(self, now: float) -> None:
         for consumer in self._subscriptions.expired(now):
-            if consumer.replica is not None:
+            if consumer.source.replica is not None:
                 self._give(consumer, LeaseOver())
 
     def _max_wait(self, held: Sequence[PartitionConsumer]) -> float:
@@ -216,7 +216,7 @@ class BrokerConsumer:
     async def _wait_for_room(self, held: Sequence[PartitionConsumer], at_most: float = math.inf) -> None:
         """Wait until another choice is possible, but not past the patience for `held` partitions."""
         with trio.CancelScope() as scope:
-            until = [consumer.lease_until for consumer in self._subscriptions.leased]
+            until = [consumer.source.lease_until for consumer in self._subscriptions.leased]
             if at_most < math.inf:
                 until.append(trio.current_time() + at_most)
             if held:
@@ -308,7 +308,7 @@ class BrokerConsumer:
                 isolation_level=ISOLATION_LEVELS[config.isolation_level],
                 # A leader that gets it may name a nearer replica instead of sending records (KIP-392), and it is sent
                 # for all partitions at once.
-                rack_id="" if any(c.replica is None for c in self._subscriptions.leased) else config.rack_id,
+                rack_id="" if any(c.source.replica is None for c in self._subscriptions.leased) else config.rack_id,
             )
         except trio.Cancelled:
             # The next fetch on this connection would wait until the broker has answered this one.
@@ -349,7 +349,7 @@ class BrokerConsumer:
                 answered.add(partition)
         for partition in cold:
             if partition not in answered and (consumer := subscriptions.get(partition)) is not None:
-                consumer.found_nothing = True
+                consumer.source.found(records=False)
         if plan.is_full:
             for partition in plan.asks:
                 if partition not in answered and (consumer := subscriptions.get(partition)) is not None:
@@ -362,10 +362,9 @@ class BrokerConsumer:
         cursor = consumer.cursor
         ends = cursor.high_water_mark, cursor.last_stable_offset
         outcome = cursor.take(part, asked)
-        consumer.found_nothing = not isinstance(outcome, Records)
+        consumer.source.found(records=isinstance(outcome, Records))
         if isinstance(outcome, Records | Nothing):
-            consumer.attempts = None
-            consumer.looked_up = (-1, -1)
+            consumer.source.served()
         match outcome:
             case Records():
                 consumer.deliver(outcome)

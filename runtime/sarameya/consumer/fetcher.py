@@ -29,7 +29,7 @@ from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 from sarameya.net.broker_pool import BrokerPool
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.observe import LeaderChanged, Observer, ReadReplicaChanged, Retrying
-from sarameya.protocol.backoff import Attempts, Backoff
+from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.protocol.fetch.fetch_cursor import (
     Elsewhere,
@@ -162,7 +162,7 @@ class Fetcher:
             return Feeding(Activity.RESETTING, reason="the position is not in the log")
         broker = next((one for one in self._brokers.values() if one.reads(consumer)), None)
         node_id, answered_at = (-1, None) if broker is None else (broker.node_id, broker.answered_at)
-        tries = consumer.attempts or (broker.hurried if broker is not None else None)
+        tries = consumer.source.attempts or (broker.hurried if broker is not None else None)
         if tries is not None:
             return Feeding(Activity.RETRYING, tries.since, tries.cause, tries.attempt, node_id, answered_at)
         if broker is None:
@@ -197,7 +197,7 @@ class Fetcher:
 
         The commit may be of a deleted topic whose name another one has.
         """
-        attempts = consumer.attempts
+        attempts = consumer.source.attempts
         return attempts is not None and trio.current_time() - attempts.since >= self._config.request_timeout
 
     def _read_from(self, consumer: PartitionConsumer, node_id: int) -> None:
@@ -227,13 +227,13 @@ class Fetcher:
                 self._taken_back(consumer, outcome)
 
     def _taken_back(self, consumer: PartitionConsumer, why: Elsewhere) -> None:
-        was_nearer, consumer.replica = consumer.replica is not None, None
+        was_nearer = consumer.source.leave_replica()
         match why:
             case LeaseOver():
                 self.read([consumer])
             case NearerReplica() | Redispatch() | OutOfRange() if was_nearer:
                 # A follower may have less of the log than its leader, which would name it again with every fetch.
-                consumer.lease_until = trio.current_time() + self._config.metadata_max_age
+                consumer.source.use(None, trio.current_time() + self._config.metadata_max_age)
                 cause = why.cause if isinstance(why, Redispatch) else "it does not have the position"
                 self._observer(ReadReplicaChanged(consumer.partition, None, cause))
                 self.read([consumer])
@@ -248,12 +248,13 @@ class Fetcher:
 
     def _go_nearer(self, consumer: PartitionConsumer, node_id: int) -> None:
         """Read from this replica for `metadata_max_age` (KIP-392), unless its address is unknown."""
-        consumer.lease_until = trio.current_time() + self._config.metadata_max_age
+        until = trio.current_time() + self._config.metadata_max_age
         if node_id not in self._metadata.current.brokers:
+            consumer.source.use(None, until)
             self._metadata.request_refresh()
             self.read([consumer])
             return
-        consumer.replica = node_id
+        consumer.source.use(node_id, until)
         self._observer(ReadReplicaChanged(consumer.partition, node_id, "the leader names it as nearer"))
         self._read_from(consumer, node_id)
 
@@ -284,7 +285,7 @@ class Fetcher:
         metadata = self._metadata.current
         found = metadata.partition(consumer.partition)
         is_later = found is not None and found.leader_epoch > consumer.cursor.leader_epoch
-        return metadata.leader(consumer.partition) if is_later and consumer.replica is None else None
+        return metadata.leader(consumer.partition) if is_later and consumer.source.replica is None else None
 
     def _fails_as_recreated(self, consumer: PartitionConsumer) -> bool:
         """Fail the claim if the topic was replaced by another of the same name. Return whether it was."""
@@ -334,8 +335,7 @@ class Fetcher:
         """
         now, waiting = trio.current_time(), []
         for consumer in lost:
-            attempts = consumer.attempts.again(cause) if consumer.attempts else Attempts.first(now, cause)
-            consumer.attempts = attempts
+            attempts = consumer.source.retry(now, cause)
             if self._backoff.gives_up(attempts, now):
                 what, elapsed = f"leader of {consumer.partition}", now - attempts.since
                 consumer.fail(RetriesExhaustedError(what, attempts.attempt, elapsed, cause))

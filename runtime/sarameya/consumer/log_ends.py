@@ -64,7 +64,7 @@ class LogEnds:
         still = set(self._since_last_look())  # a fetch since then has a newer result
         for partition in ends.keys() & stable.keys():
             if (consumer := consumers[partition]) in still:
-                consumer.looked_up = ends[partition], stable[partition]
+                consumer.source.log_ends(ends[partition], stable[partition])
 
     async def _ends(
         self, leader: int, partitions: Iterable[TopicPartition], level: IsolationLevel

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 import trio
 
+from sarameya.consumer.partition_source import PartitionSource
 from sarameya.consumer.stopwatch import Stopwatch
 from sarameya.errors import SarameyaError
 from sarameya.model import TopicPartition
-from sarameya.protocol.backoff import Attempts
 from sarameya.protocol.fetch.byte_budget import Share
 from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
 
@@ -32,6 +32,7 @@ class PartitionConsumer:
     def __init__(self, cursor: FetchCursor, buffer_fetches: int, share: Share) -> None:
         self.cursor = cursor
         self.share = share
+        self.source = PartitionSource()
         self.began_at = cursor.position
         self.on_change: Callable[[], None] = _nobody
         """Called when the room may have changed: the broker consumer decides again."""
@@ -44,20 +45,8 @@ class PartitionConsumer:
 
         That is the handler's position or, if one task reads several partitions, the progress of that task.
         """
-        self.found_nothing = False
-        """True if the last fetch had nothing for this partition."""
-        self.unfetched_since = math.inf
-        """Time since which no fetch names the partition, on trio's clock; infinite while fetches do."""
-        self.looked_up = (-1, -1)
-        """Log end and last stable offset, looked up since the last fetch; -1 if unknown."""
         self.full_since = -math.inf
         """Time at which the buffer last became full, on trio's clock."""
-        self.attempts: Attempts | None = None
-        """Searches for the partition's broker since it was last served."""
-        self.replica: int | None = None
-        """Node id of the nearer replica (KIP-392), if the partition is read from one."""
-        self.lease_until = -math.inf
-        """Time until which the partition is read from `replica` or, if that is None, from its leader."""
         self.is_paused = False
         self.has_ended = False
         self.stopped_at = -math.inf
@@ -76,12 +65,12 @@ class PartitionConsumer:
     @property
     def high_water_mark(self) -> int:
         """Log end as known by a fetch or a lookup; -1 before either."""
-        return max(self.cursor.high_water_mark, self.looked_up[0])
+        return max(self.cursor.high_water_mark, self.source.looked_up[0])
 
     @property
     def last_stable_offset(self) -> int:
         """Offset of the first open transaction, as known by a fetch or a lookup."""
-        return max(self.cursor.last_stable_offset, self.looked_up[1])
+        return max(self.cursor.last_stable_offset, self.source.looked_up[1])
 
     @property
     def is_backpressured(self) -> bool:
@@ -180,7 +169,8 @@ class PartitionConsumer:
 
     def resume(self) -> None:
         """Fetch again. Results of earlier fetches, and the time of the full buffer, are reset."""
-        self.is_paused = self.found_nothing = False
+        self.is_paused = False
+        self.source.found(records=True)  # as far as is known
         if not self.has_room:
             self.full_since = trio.current_time()
         self.on_change()

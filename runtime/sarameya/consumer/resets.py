@@ -21,7 +21,7 @@ from sarameya.model import LogRange, TopicPartition
 from sarameya.net.log_offsets import LogOffset
 from sarameya.observe import Observer, OffsetReset, Retrying
 from sarameya.offset_policy import OffsetPolicy, describe_policy
-from sarameya.protocol.backoff import Attempts, Backoff
+from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.fetch.fetch_cursor import Truncated
 from sarameya.protocol.offset_ledger import Reach
 
@@ -127,8 +127,7 @@ class Resets:
 
     async def _wait(self, consumer: PartitionConsumer, cause: str) -> None:
         now = trio.current_time()
-        attempts = consumer.attempts.again(cause) if consumer.attempts else Attempts.first(now, cause)
-        consumer.attempts = attempts
+        attempts = consumer.source.retry(now, cause)
         what, elapsed = f"fetch of {consumer.partition}", now - attempts.since
         if self._backoff.gives_up(attempts, now):
             raise RetriesExhaustedError(what, attempts.attempt, elapsed, cause)

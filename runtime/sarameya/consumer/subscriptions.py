@@ -7,7 +7,6 @@ are being taken, since their room depends on the budget. Nothing here waits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
@@ -56,7 +55,7 @@ class Subscriptions:
         if self.session.told(consumer.partition) is not None:
             # The broker would report nothing until there is something new to the previous reader.
             self.session.begin_anew()
-        if consumer.lease_until > now:
+        if consumer.source.lease_until > now:
             self.leased[consumer] = None
 
     def remove(self, consumer: PartitionConsumer) -> None:
@@ -75,7 +74,7 @@ class Subscriptions:
 
     def expired(self, now: float) -> Iterable[PartitionConsumer]:
         """Return the partitions whose lease has ended, and remove their leases."""
-        over = [consumer for consumer in self.leased if consumer.lease_until <= now]
+        over = [consumer for consumer in self.leased if consumer.source.lease_until <= now]
         for consumer in over:
             del self.leased[consumer]
         return over
@@ -97,13 +96,13 @@ class Subscriptions:
             if consumer.share.held and not (consumer.is_paused or consumer.is_backpressured):
                 self.holding[consumer] = None
             if not consumer.is_wanted:
-                consumer.unfetched_since = min(consumer.unfetched_since, now)
+                consumer.source.left_out(now)
                 self._want_no_more(partition)
                 continue
-            consumer.unfetched_since = math.inf
+            consumer.source.named()
             topic_id = cursor.topic_id if names_by_id else None
             self.session.put(partition, PartitionFetch(cursor.position, fetch_size, cursor.leader_epoch, topic_id))
-            if not consumer.found_nothing:
+            if not consumer.source.found_nothing:
                 self.hot[partition] = None
 
     def cool(self) -> Iterable[TopicPartition]:

@@ -103,5 +103,5 @@ def _doing(claim: Claim, feeding: Feeding, offsets: OffsetManager) -> Doing:
     since = max(feeding.since, claim.waits_since)
     attempt = feeding.attempt if feeding.activity is Activity.RETRYING else 0
     # A broker that is asked less often is tried without a bound.
-    attempts = claim._config.retry_max_attempts or 0 if attempt and consumer.attempts is not None else 0
+    attempts = claim._config.retry_max_attempts or 0 if attempt and consumer.source.attempts is not None else 0
     return Doing(feeding.activity, since, feeding.reason, attempt, attempts)

@@ -1,0 +1,60 @@
+"""Source of one partition: the broker that it is fetched from, and the outcome of its last fetches."""
+
+from __future__ import annotations
+
+import math
+
+from sarameya.protocol.backoff import Attempts
+
+
+class PartitionSource:
+    """Source of one partition. The broker's side changes it by these methods; the claim's side reads it."""
+
+    def __init__(self) -> None:
+        self.replica: int | None = None
+        """Node id of the nearer replica (KIP-392), if the partition is read from one."""
+        self.lease_until = -math.inf
+        """Time until which the partition is read from `replica` or, if that is None, from its leader."""
+        self.attempts: Attempts | None = None
+        """Searches for the partition's broker since it was last served."""
+        self.found_nothing = False
+        """True if the last fetch had nothing for this partition."""
+        self.unfetched_since = math.inf
+        """Time since which no fetch names the partition, on trio's clock; infinite while fetches do."""
+        self.looked_up = (-1, -1)
+        """Log end and last stable offset, looked up since the last fetch; -1 if unknown."""
+
+    def use(self, replica: int | None, until: float) -> None:
+        """Read from this replica, or from the leader if it is None, until this time on trio's clock."""
+        self.replica, self.lease_until = replica, until
+
+    def leave_replica(self) -> bool:
+        """Return to the leader. Return whether the partition was read from a nearer replica."""
+        was_nearer, self.replica = self.replica is not None, None
+        return was_nearer
+
+    def retry(self, now: float, cause: str) -> Attempts:
+        """Count a failed fetch or search. Return the attempts since the partition was last served."""
+        self.attempts = self.attempts.again(cause) if self.attempts else Attempts.first(now, cause)
+        return self.attempts
+
+    def served(self) -> None:
+        """Note a valid response: retries are over, and older look-ups of the log's ends are out of date."""
+        self.attempts = None
+        self.looked_up = (-1, -1)
+
+    def found(self, *, records: bool) -> None:
+        """Note whether the last fetch had records. The next one reserves little for a partition without."""
+        self.found_nothing = not records
+
+    def named(self) -> None:
+        """Note that fetches name the partition."""
+        self.unfetched_since = math.inf
+
+    def left_out(self, now: float) -> None:
+        """Note that fetches do not name the partition."""
+        self.unfetched_since = min(self.unfetched_since, now)
+
+    def log_ends(self, end: int, stable: int) -> None:
+        """Note the log end and the last stable offset as looked up, while no fetch reports them."""
+        self.looked_up = end, stable
