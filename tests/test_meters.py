@@ -23,7 +23,7 @@ from sarameya.observe import (
     OffsetReset,
     Retrying,
 )
-from sarameya.protocol.membership_states import TRANSITIONS, State
+from sarameya.protocol.membership.states import TRANSITIONS, State
 from sarameya.protocol.reactions import Request
 
 T0 = TopicPartition("t", 0)

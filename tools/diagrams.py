@@ -22,7 +22,7 @@ from typing import Any
 
 from sarameya.embedded.groups.model import group_states as coordinator
 from sarameya.group.session_machine import transitions as session
-from sarameya.protocol import membership_states as membership
+from sarameya.protocol.membership import states as membership
 
 PAGE = Path(__file__).parents[1] / "ARCHITECTURE.md"
 COMMAND = "make diagrams"

@@ -133,7 +133,7 @@ class GroupStatus:
 
     group: str
     state: str
-    """State of the membership: a name of `protocol.membership_states.State`; "closed" if nothing consumes."""
+    """State of the membership: a name of `protocol.membership.states.State`; "closed" if nothing consumes."""
     seconds: float = 0.0
     """Seconds in this state."""
     member_id: str = ""

@@ -22,7 +22,7 @@ from sarameya import (
 from sarameya import TopicPartition as TP
 from sarameya.group.read_timestamps import ReadTimestamps
 from sarameya.meters import REBALANCE_REASONS
-from sarameya.protocol.membership_states import State
+from sarameya.protocol.membership.states import State
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, deadline, eventually, orders, start_member
 

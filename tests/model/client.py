@@ -17,8 +17,8 @@ from sarameya.error_codes import ErrorCode
 from sarameya.model import Generation, TopicPartition, topic_partitions
 from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership import Membership, MembershipOptions
-from sarameya.protocol.membership_messages import (
+from sarameya.protocol.membership.machine import Membership, MembershipOptions
+from sarameya.protocol.membership.messages import (
     Assign,
     Assigned,
     AssignmentFailed,
@@ -44,7 +44,7 @@ from sarameya.protocol.membership_messages import (
     Supervise,
     Unanswered,
 )
-from sarameya.protocol.membership_states import State
+from sarameya.protocol.membership.states import State
 from tests.model.brokers import GROUP, Body, FindAnswer, FindRequest
 from tests.model.holdings import Holdings
 from tests.model.leading import Leading

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from sarameya.model import Assignment, TopicPartition, by_topic, topic_partitions
-from sarameya.protocol.membership_messages import (
+from sarameya.protocol.membership.messages import (
     Assigned,
     Event,
     JoinWanted,

@@ -8,7 +8,7 @@ import attrs
 
 from sarameya.model import Generation
 from sarameya.protocol.assignors.base import Assignor, Subscription, TopicLayout
-from sarameya.protocol.membership_messages import Assign, GroupMember
+from sarameya.protocol.membership.messages import Assign, GroupMember
 from sarameya.protocol.rebalance import decode_assignment, decode_subscription, encode_assignment
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from sarameya.embedded.groups.model.messages import CommitRequest, OffsetCommitResult, OffsetFetchResult
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, Generation, TopicPartition
-from sarameya.protocol.membership import Membership
-from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost, Event
-from sarameya.protocol.membership_states import COMMITTING, State
+from sarameya.protocol.membership.machine import Membership
+from sarameya.protocol.membership.messages import CommitRefused, CoordinatorLost, Event
+from sarameya.protocol.membership.states import COMMITTING, State
 from sarameya.protocol.reactions import Reaction, Request, reaction_to
 from tests.model.brokers import GROUP, Body, FetchRequest
 

@@ -53,7 +53,7 @@ from sarameya.group.session_machine.messages import (
 from sarameya.group.session_machine.transitions import State
 from sarameya.model import Generation, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import CommitFailed, SessionEnded, SessionEnding
-from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, MembershipLost
+from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, MembershipLost
 
 PARTITIONS = [TopicPartition(topic, number) for topic in ("t", "u") for number in range(3)]
 SUBSCRIPTIONS = (("t", "u"), ("t", "u"), ("t",), ("u",), ("t",), ("u",), None)

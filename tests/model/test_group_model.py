@@ -35,7 +35,7 @@ from sarameya.protocol.assignors import (
     RoundRobinAssignor,
     StickyAssignor,
 )
-from sarameya.protocol.membership_messages import RebalanceWanted
+from sarameya.protocol.membership.messages import RebalanceWanted
 from tests.model.brokers import FakedCode, FetchRequest, FindRequest
 from tests.model.client import Client
 from tests.model.network import Connection

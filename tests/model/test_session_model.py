@@ -27,7 +27,7 @@ from sarameya.group.session_machine.messages import (
 )
 from sarameya.group.session_machine.transitions import SHUTTING_DOWN, TRANSITIONS, Input, State
 from sarameya.model import by_topic
-from sarameya.protocol.membership_messages import JoinWanted
+from sarameya.protocol.membership.messages import JoinWanted
 from tests.model.session import SessionWalk
 
 SOAK = int(os.environ.get("SARAMEYA_SOAK", "1"))

@@ -18,7 +18,7 @@ from sarameya.embedded.groups.model.messages import (
 )
 from sarameya.model import Generation
 from sarameya.protocol.assignors.base import Assignor, Subscription
-from sarameya.protocol.membership_messages import (
+from sarameya.protocol.membership.messages import (
     Event,
     GroupMember,
     HeartbeatAnswered,

@@ -15,7 +15,7 @@ from sarameya.embedded.groups.model.messages import CommitRequest
 from sarameya.errors import FencedInstanceError, KafkaError
 from sarameya.model import TopicPartition, topic_partitions
 from sarameya.protocol.assignors.base import TopicLayout
-from sarameya.protocol.membership_states import SILENT, State
+from sarameya.protocol.membership.states import SILENT, State
 from sarameya.protocol.rebalance import decode_assignment
 from tests.model.brokers import Brokers
 from tests.model.client import Action, Client

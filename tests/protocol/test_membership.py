@@ -17,8 +17,8 @@ from sarameya.errors import (
 )
 from sarameya.model import Generation
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership import Membership, MembershipOptions
-from sarameya.protocol.membership_messages import (
+from sarameya.protocol.membership.machine import Membership, MembershipOptions
+from sarameya.protocol.membership.messages import (
     Assign,
     Assigned,
     AssignmentFailed,
@@ -52,7 +52,7 @@ from sarameya.protocol.membership_messages import (
     Supervise,
     SyncAnswered,
 )
-from sarameya.protocol.membership_states import (
+from sarameya.protocol.membership.states import (
     HEARTBEATING,
     TRANSITIONS,
     IllegalTransitionError,

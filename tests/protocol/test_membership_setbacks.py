@@ -7,7 +7,7 @@ import pytest
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RetriesExhaustedError
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership_messages import (
+from sarameya.protocol.membership.messages import (
     Fail,
     HeartbeatAnswered,
     JoinAnswered,
@@ -18,7 +18,7 @@ from sarameya.protocol.membership_messages import (
     SendSync,
     SyncAnswered,
 )
-from sarameya.protocol.membership_states import State
+from sarameya.protocol.membership.states import State
 from tests.protocol.test_membership import Driver, kinds
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership_messages import (
+from sarameya.protocol.membership.messages import (
     CoordinatorFound,
     CoordinatorLost,
     FindCoordinator,
@@ -27,7 +27,7 @@ from sarameya.protocol.membership_messages import (
     SyncAnswered,
     Unanswered,
 )
-from sarameya.protocol.membership_states import State
+from sarameya.protocol.membership.states import State
 from tests.protocol.test_membership import Driver, joined, kinds
 
 OWNED = {"orders": (0, 2)}

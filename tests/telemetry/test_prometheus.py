@@ -26,7 +26,7 @@ from sarameya import (
 )
 from sarameya.meters import ROWS
 from sarameya.observe import OffsetReset
-from sarameya.protocol.membership_states import State
+from sarameya.protocol.membership.states import State
 from sarameya.telemetry.prometheus import GroupCollector
 from tests.group.kit import Recorder, deadline, orders, start_member
 

@@ -37,7 +37,7 @@ from sarameya.protocol.assignors import ASSIGNORS
 from sarameya.protocol.assignors.base import Assignor
 from sarameya.protocol.assignors.calling import usable
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership_messages import Fail
+from sarameya.protocol.membership.messages import Fail
 from sarameya.protocol.subscription import Wanted, checked
 from sarameya.status import GroupStatus
 

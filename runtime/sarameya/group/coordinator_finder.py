@@ -16,7 +16,7 @@ from sarameya.model import NO_GENERATION, Generation
 from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.retries import Retries
 from sarameya.observe import CoordinatorFound
-from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost
+from sarameya.protocol.membership.messages import CommitRefused, CoordinatorLost
 from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 _PASSING = frozenset({Reaction.RETRY, Reaction.FIND_COORDINATOR})

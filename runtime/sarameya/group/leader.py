@@ -17,7 +17,7 @@ from sarameya.observe import Observer
 from sarameya.protocol.assignors import calling
 from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscription, TopicLayout
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership_messages import Assign, GroupMember
+from sarameya.protocol.membership.messages import Assign, GroupMember
 from sarameya.protocol.rebalance import decode_subscription, encode_assignment, encode_user_data
 from sarameya.protocol.subscription import LOOK_UPS, Growth, TopicWatch
 

@@ -27,8 +27,8 @@ from sarameya.protocol.assignors import calling
 from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.cluster.metadata import ClusterMetadata
-from sarameya.protocol.membership import Membership, MembershipOptions
-from sarameya.protocol.membership_messages import (
+from sarameya.protocol.membership.machine import Membership, MembershipOptions
+from sarameya.protocol.membership.messages import (
     Assign,
     Assigned,
     AssignmentFailed,
@@ -55,7 +55,7 @@ from sarameya.protocol.membership_messages import (
     StateChanged,
     Supervise,
 )
-from sarameya.protocol.membership_states import COMMITTING, SILENT, State
+from sarameya.protocol.membership.states import COMMITTING, SILENT, State
 from sarameya.protocol.rebalance import decode_assignment, decode_user_data
 from sarameya.protocol.subscription import Growth, Wanted
 from sarameya.status import GroupStatus

@@ -31,7 +31,7 @@ from sarameya.net.retries import Retries
 from sarameya.observe import CommitFailed, Committed, Observer
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.commit_metadata import metadata_fault
-from sarameya.protocol.membership_messages import CommitRefused, CoordinatorLost
+from sarameya.protocol.membership.messages import CommitRefused, CoordinatorLost
 from sarameya.protocol.offset_ledger import OffsetLedger
 from sarameya.protocol.reactions import Reaction, Request, reaction_to
 

@@ -24,7 +24,7 @@ from sarameya.group.session_machine.messages import (
 from sarameya.group.session_machine.runner import SessionRunner
 from sarameya.group.source import of_brokers
 from sarameya.observe import LeaveFailed, Retrying
-from sarameya.protocol.membership_messages import (
+from sarameya.protocol.membership.messages import (
     Fail,
     JoinWanted,
     LeaveWanted,

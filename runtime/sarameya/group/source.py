@@ -29,7 +29,7 @@ from sarameya.model import NO_LEADER_EPOCH, LogRange, TopicPartition
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.fetch.byte_budget import ByteBudget
-from sarameya.protocol.membership_messages import Event
+from sarameya.protocol.membership.messages import Event
 from sarameya.protocol.subscription import Growth, Wanted
 
 

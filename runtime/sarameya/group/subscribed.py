@@ -11,7 +11,7 @@ from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.protocol.assignors import calling
 from sarameya.protocol.assignors.base import Assignor, Subscription
 from sarameya.protocol.cluster.metadata import ClusterMetadata
-from sarameya.protocol.membership_messages import SendJoin
+from sarameya.protocol.membership.messages import SendJoin
 from sarameya.protocol.rebalance import encode_subscription
 from sarameya.protocol.subscription import Growth, TopicWatch, Wanted, resolve
 

@@ -1,7 +1,7 @@
 """Requests to the group coordinator: commands of the membership machine, commits, offset fetches.
 
 Decides nothing: it builds a request, sends it over its connection, and reports the response. The machine
-(`protocol/membership.py`) and the offset manager interpret it.
+(`protocol/membership/machine.py`) and the offset manager interpret it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sarameya.errors import (
 from sarameya.model import CommittedOffset, TopicPartition, by_topic
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.protocol.cluster.metadata import Broker
-from sarameya.protocol.membership_messages import (
+from sarameya.protocol.membership.messages import (
     GroupMember,
     HeartbeatAnswered,
     JoinAnswered,

@@ -43,14 +43,14 @@ class Event:
 
 @attrs.frozen(slots=True)
 class MembershipChanged(Event):
-    """A change of the membership's state (names as in `protocol.membership.State`)."""
+    """A change of the membership's state (names as in `protocol.membership.states.State`)."""
 
     group: str
     before: str
     after: str
     cause: str
     trigger: str = ""
-    """Input that caused it, from `protocol.membership_states.Input`, in lower case: one of a few, unlike `cause`."""
+    """Input that caused it, from `protocol.membership.states.Input`, in lower case: one of a few, unlike `cause`."""
 
 
 @attrs.frozen(slots=True)

@@ -18,7 +18,7 @@ from prometheus_client.utils import floatToGoString
 from sarameya import observe
 from sarameya._version import __version__
 from sarameya.meters import Histogram, TopicMeters
-from sarameya.protocol.membership_states import State
+from sarameya.protocol.membership.states import State
 from sarameya.status import PartitionStatus
 from sarameya.telemetry.snapshot import MemberSnapshot, Metered
 from sarameya.telemetry.totals import totals

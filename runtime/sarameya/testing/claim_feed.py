@@ -33,7 +33,7 @@ from sarameya.model import CommittedOffset, Generation, Headers, TopicPartition
 from sarameya.observe import ClaimStarted, Event, Observer, Observers
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.fetch.byte_budget import ByteBudget
-from sarameya.protocol.membership_messages import MembershipLost, PrepareRebalance
+from sarameya.protocol.membership.messages import MembershipLost, PrepareRebalance
 from sarameya.protocol.offset_ledger import OffsetLedger
 from sarameya.protocol.records.batch_codec import build
 from sarameya.testing.feed_fetcher import FeedFetcher

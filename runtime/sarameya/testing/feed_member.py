@@ -14,7 +14,7 @@ from sarameya.errors import GroupError, kafka_error
 from sarameya.group.session_machine.messages import Notice
 from sarameya.model import CommittedOffset, Generation, TopicPartition
 from sarameya.net.coordinator import FetchedOffsets
-from sarameya.protocol.membership_messages import CommitRefused, Event, Fail, LeaveWanted, MembershipLost
+from sarameya.protocol.membership.messages import CommitRefused, Event, Fail, LeaveWanted, MembershipLost
 from sarameya.protocol.reactions import Reaction, Request, reaction_to
 from sarameya.protocol.subscription import Growth
 

@@ -15,7 +15,7 @@ import trio.testing
 
 from sarameya.meters import Meters
 from sarameya.model import TopicPartition
-from sarameya.protocol.membership_states import State
+from sarameya.protocol.membership.states import State
 from sarameya.service.monitor.members import WorkerStatus
 from sarameya.service.process.signals import Stop
 from sarameya.service.process.systemd import EXTENSION, Notifier

@@ -79,7 +79,7 @@ from sarameya.observe import (
     SessionEnding,
     SessionStarted,
 )
-from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, MembershipLost
+from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, MembershipLost
 from sarameya.protocol.rebalance import diff
 from sarameya.protocol.subscription import Wanted, wants
 

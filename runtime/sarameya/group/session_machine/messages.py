@@ -14,7 +14,7 @@ import attrs
 from sarameya.errors import SarameyaError
 from sarameya.model import Assignment, CommittedOffset, Generation, TopicPartition
 from sarameya.observe import Event as ObservedEvent
-from sarameya.protocol.membership_messages import Fail, JoinWanted, LeaveWanted, Left, MembershipLost, PrepareRebalance
+from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, Left, MembershipLost, PrepareRebalance
 from sarameya.protocol.subscription import Wanted
 
 CommittedOffsets = Mapping[TopicPartition, CommittedOffset | None]

@@ -68,7 +68,7 @@ from sarameya.group.stacks import stack_of
 from sarameya.group.status import owned_status, partition_status
 from sarameya.model import by_topic
 from sarameya.observe import TaskStuck
-from sarameya.protocol.membership_messages import Left, PrepareRebalance
+from sarameya.protocol.membership.messages import Left, PrepareRebalance
 from sarameya.status import PartitionStatus
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import attrs
 
 from sarameya.model import TopicPartition
-from sarameya.protocol.membership_states import State
+from sarameya.protocol.membership.states import State
 from sarameya.status import Activity, PartitionStatus
 from sarameya.telemetry.snapshot import MemberSnapshot
 

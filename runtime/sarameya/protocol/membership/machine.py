@@ -1,8 +1,8 @@
 """Membership of one client in one group: a state machine. Events in, commands out, `next_deadline()`.
 
-The transitions are in `membership_states.py`, and only there. The machine does no I/O and knows no clock. The shell
+The transitions are in `states.py`, and only there. The machine does no I/O and knows no clock. The shell
 (`group/member.py`) carries out the commands, reports the result of each as an event with the command's token, and calls
-`handle_timer` at `next_deadline()`. A response whose token is not the expected one (`membership_exchanges.py`) is late,
+`handle_timer` at `next_deadline()`. A response whose token is not the expected one (`exchanges.py`) is late,
 and ignored.
 
 Rules that are easily broken (each has a test):
@@ -32,8 +32,8 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import GroupError, RetriesExhaustedError, kafka_error
 from sarameya.model import NO_GENERATION, Assignment, Generation
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership_exchanges import InFlight, MembershipExchanges
-from sarameya.protocol.membership_messages import (
+from sarameya.protocol.membership.exchanges import InFlight, MembershipExchanges
+from sarameya.protocol.membership.messages import (
     Assign,
     Assigned,
     AssignmentFailed,
@@ -66,8 +66,8 @@ from sarameya.protocol.membership_messages import (
     SyncAnswered,
     Unanswered,
 )
-from sarameya.protocol.membership_retries import MembershipRetries
-from sarameya.protocol.membership_states import (
+from sarameya.protocol.membership.retries import MembershipRetries
+from sarameya.protocol.membership.states import (
     ASSIGNED,
     ENDS_LOST,
     HEARTBEATING,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from sarameya.protocol.membership_messages import FindCoordinator, ForgetCoordinator
+from sarameya.protocol.membership.messages import FindCoordinator, ForgetCoordinator
 from sarameya.protocol.reactions import Request
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sarameya.errors import RetriesExhaustedError
 from sarameya.protocol.backoff import Attempts, Backoff
-from sarameya.protocol.membership_messages import RetryScheduled
+from sarameya.protocol.membership.messages import RetryScheduled
 from sarameya.protocol.reactions import Request
 
 

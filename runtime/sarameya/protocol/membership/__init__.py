@@ -1,0 +1,1 @@
+"""Membership of a consumer group as a pure state machine: events in, requests out."""
