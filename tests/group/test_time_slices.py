@@ -295,31 +295,36 @@ async def test_limit_grows_again_after_an_overloaded_pass(autojump_clock: MockCl
         assert 5 < trio.current_time() - began < 20
 
 
-async def test_claim_that_ends_while_it_waits_in_line_ends_at_once(mock_clock: MockClock, one_clock: None) -> None:
-    """A rebalance waits for the claims that have something in hand, and for no others."""
+@pytest.mark.parametrize("readers", [1, 3])
+async def test_claim_that_ends_while_it_waits_in_line_ends_at_once(
+    mock_clock: MockClock, one_clock: None, readers: int
+) -> None:
+    """A rebalance waits for the claims that have something in hand, and for no others, however many tasks read one."""
     handler_time = HandlerTime(overload=0.5)
     hung, waiting = full_claim(1, 100, 0, handler_time), full_claim(1, 100, 1, handler_time)
-    ended = trio.Event()
+    ended = list[int]()
 
     async def hang() -> None:
         async for _ in hung:
             mock_clock.jump(5.0)  # so that one claim at a time is given something
             await trio.sleep_forever()
 
-    async def wait() -> None:
+    async def wait(number: int) -> None:
         async for _ in waiting:
             raise AssertionError("it is given nothing while the other one has something")
-        ended.set()
+        ended.append(number)
 
     with handler_time.measured():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hang)
             await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(wait)
+            for number in range(readers):
+                nursery.start_soon(wait, number)
             await trio.testing.wait_all_tasks_blocked()
             waiting._end()
             await trio.testing.wait_all_tasks_blocked()
-            assert ended.is_set()
+            assert sorted(ended) == [*range(readers)]
+            assert handler_time._line == {}
             nursery.cancel_scope.cancel()
 
 

@@ -176,7 +176,8 @@ class TimeSlice:
         self._time = time
         self._began = -math.inf
         self._gives = False
-        self._waiting: trio.CancelScope | None = None
+        # Of each task that waits: several may read one claim.
+        self._waiting: set[trio.CancelScope] = set()
         self.left = 0
         """Messages that may be taken before the slice is over."""
         self.ends = -math.inf
@@ -215,17 +216,21 @@ class TimeSlice:
 
     async def wait(self) -> bool:
         """Begin a slice when it is this task's turn. False, without a slice, after `interrupt`."""
-        with trio.CancelScope() as self._waiting:
-            await self._time.wait(self)
+        with trio.CancelScope() as scope:
+            self._waiting.add(scope)
+            try:
+                await self._time.wait(self)
+            finally:
+                self._waiting.discard(scope)
             self._begin()
             return True
         return False
 
     def interrupt(self) -> None:
-        """End a `wait`: the task is to finish, or to give up a partition, which needs no turn."""
+        """End all waits: the tasks are to finish, or to give up a partition, which needs no turn."""
         self._time.leave(self)
-        if self._waiting is not None:
-            self._waiting.cancel()
+        for scope in self._waiting:
+            scope.cancel()
 
     def _begin(self) -> None:
         self._began = trio.current_time()
