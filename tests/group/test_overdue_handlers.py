@@ -18,6 +18,9 @@ from sarameya import (
     StreamHandler,
 )
 from sarameya import TopicPartition as TP
+from sarameya.group import claim as claim_module
+from sarameya.group import stream as stream_module
+from sarameya.group import time_slices
 from sarameya.observe import HandlerOverdue, HandlerReturned
 from tests.group.kit import deadline, eventually, fill, orders, start_member
 
@@ -187,4 +190,47 @@ async def test_overdue_stream_names_the_partition_that_all_wait_for(autojump_clo
         assert (waits.activity, waits.overdue) == (Activity.BACKPRESSURED, None)
         assert waits.reason.startswith("handler has held orders-1 offset 3 for 6")
         await eventually(lambda: bool(member.seen(HandlerReturned)))
+        await member.close()
+
+
+class Blocks:
+    """Blocks the event loop for a second with each message."""
+
+    def __init__(self, clock: MockClock) -> None:
+        self.clock = clock
+        self.taken = 0
+
+    async def read(self, session: Session, feed: Claim | Stream) -> None:
+        async for message in feed:
+            self.clock.jump(1.0)
+            self.taken += 1
+            session.mark_message(message)
+
+
+class BlocksInClaims(Blocks, ConsumerGroupHandler):
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        await self.read(session, claim)
+
+
+class BlocksInStreams(Blocks, StreamHandler):
+    streams = 50
+
+    async def consume_stream(self, session: Session, stream: Stream) -> None:
+        await self.read(session, stream)
+
+
+@pytest.mark.parametrize("kind", [BlocksInClaims, BlocksInStreams])
+async def test_handler_that_waits_for_its_time_slice_is_not_overdue(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, kind: type[BlocksInClaims] | type[BlocksInStreams]
+) -> None:
+    """It has dealt with what it was given, and all others come before it."""
+    for module in (claim_module, stream_module, time_slices):
+        monkeypatch.setattr(module, "perf_counter", autojump_clock.current_time)
+    async with orders(50) as cluster, deadline() as nursery:
+        for number in range(50):
+            fill(cluster, 20, number)
+        handler = kind(autojump_clock)
+        member = await start_member(nursery, cluster, handler)
+        await eventually(lambda: handler.taken >= 200)
+        assert not member.seen(HandlerOverdue)
         await member.close()

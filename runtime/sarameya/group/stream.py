@@ -92,6 +92,8 @@ class Stream:
             while self._going:
                 self._drop(self._going.pop(0))
             if not may_take:
+                if self._held is not None:
+                    self._held._waits()
                 may_take = await time_slice.wait()
             elif (claim := self._next(by_columns)) is not None:
                 self._current = claim
