@@ -19,7 +19,7 @@ from sarameya import Config, ConnectError, ProtocolError, TokenError, TopicRecre
 from sarameya.embedded import EmbeddedCluster
 from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
 from sarameya.net.metadata_refresher import MetadataRefresher
-from sarameya.observe import Event, MembershipChanged
+from sarameya.observe import ConnectionLost, Event, LeaderChanged, MembershipChanged
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers, on_request
 from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
@@ -210,6 +210,33 @@ async def test_fault_42_lagging_broker_s_partition_counts_start_no_rebalance(
         await trio.sleep(120)
         rebalances = [e for e in member.seen(MembershipChanged) if e.after == "PREPARING_REBALANCE"]
         assert len(rebalances) == 2, "the first join, and the one for the partitions that were added"
+
+
+@pytest.mark.parametrize("lagging", [0, 1])
+async def test_fault_42_lagging_broker_does_not_close_connections_to_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, lagging: int
+) -> None:
+    """It has not heard that broker 2 is back, and leads."""
+
+    def as_it_was(request: Any, answer: Any) -> None:
+        answer.brokers = [broker for broker in answer.brokers if broker.node_id != 2]
+        for partition in (partition for topic in answer.topics for partition in topic.partitions):
+            partition.leader_id, partition.leader_epoch = lagging, 0
+
+    async with orders(3, brokers=3) as cluster, deadline() as nursery:
+        for partition in range(3):
+            cluster.move_leader("orders", partition, 2)
+        cluster.move_coordinator("g", 2)
+        handler = Recorder()
+        member = await start_member(nursery, cluster, handler, metadata_max_age=5.0)
+        await handler.until(lambda: bool(handler.sessions))
+        edit_answers(monkeypatch, Api.METADATA, as_it_was, broker_id=lagging)
+        before = len(member.events)
+        for number in range(60):
+            fill(cluster, 1, number % 3)
+            await trio.sleep(1)
+        await handler.received(60)
+        assert [event for event in member.events[before:] if isinstance(event, LeaderChanged | ConnectionLost)] == []
 
 
 @pytest.mark.parametrize("lagging", BROKERS)

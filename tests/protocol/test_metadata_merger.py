@@ -97,3 +97,20 @@ def test_another_topic_id_is_believed_where_one_broker_of_three_lags_behind() ->
     assert merged.current.topics["t"].topic_id == SECOND_ID
     for answer in [again, again, told(5)] * 5:
         assert merged.merge(answer).topics["t"].topic_id == SECOND_ID
+
+
+def brokers(*node_ids: int) -> ClusterMetadata:
+    return ClusterMetadata({node_id: Broker(node_id, "host", 9092) for node_id in node_ids})
+
+
+def test_missing_broker_is_kept_until_responses_in_a_row_confirm_it() -> None:
+    merged = merger(brokers(1, 2, 3), brokers(1, 3), brokers(1))
+    assert merged.current.brokers.keys() == {1, 2, 3}
+    assert not merged.has_doubts, "nobody has to know it soon"
+    merged.merge(brokers(1))
+    assert merged.current.brokers.keys() == {1, 3}
+
+
+def test_broker_that_every_other_response_lacks_is_kept() -> None:
+    merged = merger(brokers(1, 2), *[brokers(1), brokers(1, 2)] * 3, brokers(1))
+    assert merged.current.brokers.keys() == {1, 2}

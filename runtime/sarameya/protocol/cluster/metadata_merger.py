@@ -6,25 +6,26 @@ returns stale metadata. Additions are believed at once. A response that takes so
 there are several. For a topic id they need not be in a row, but must outnumber the responses with the known id by that
 many: of three brokers one may be cut off for days, and for as long a deleted topic's partitions would be waited for.
 
-| a response has, for a topic | until it is confirmed |
+| a response has | until it is confirmed |
 |---|---|
-| fewer partitions than are known | the missing ones are kept |
+| fewer brokers than are known | the missing ones are kept, with their connections |
+| for a topic, fewer partitions than are known | the missing ones are kept |
 | another topic id than the known one | everything known about the topic is kept |
 | an earlier leader epoch of a partition, same id | the known leader is kept, confirmed or not (KIP-320) |
 
-Without this, the leader of a group would reassign with every response: to three partitions, to six, to three again. A
-topic that is absent from a response is not kept: `TopicWatch` looks several times. Tests:
-`tests/protocol/test_metadata_merger.py`.
+Without this, the leader of a group would reassign with every response: to three partitions, to six, to three again. The
+connections to a broker would be closed with every response of another one that does not know it. A topic that is absent
+from a response is not kept: `TopicWatch` looks several times. Tests: `tests/protocol/test_metadata_merger.py`.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 import attrs
 
-from sarameya.protocol.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 
 CONFIRMATIONS = 3
 """Responses in a row that must agree before something is taken back."""
@@ -37,10 +38,15 @@ class MetadataMerger:
         self.current = ClusterMetadata()
         self._doubts: dict[str, tuple[Hashable, int]] = {}
         """Topic -> the fact that responses take back, and the number of them."""
+        self._missing: dict[int, int] = {}
+        """Node id of each broker that is kept -> the number of responses in a row without it."""
 
     @property
     def has_doubts(self) -> bool:
-        """True if responses took something back that is not confirmed: ask another broker."""
+        """True if responses took something back that is not confirmed: ask another broker.
+
+        A missing broker is no reason: to keep one that is gone does no harm.
+        """
         return bool(self._doubts)
 
     def merge(self, answer: ClusterMetadata) -> ClusterMetadata:
@@ -48,8 +54,14 @@ class MetadataMerger:
         doubts = self._doubts
         self._doubts = {}
         topics = {name: self._merged(topic, doubts) for name, topic in answer.topics.items()}
-        self.current = attrs.evolve(answer, topics=topics)
+        self.current = attrs.evolve(answer, brokers=self._with_missing(answer.brokers), topics=topics)
         return self.current
+
+    def _with_missing(self, told: Mapping[int, Broker]) -> Mapping[int, Broker]:
+        known, before = self.current.brokers, self._missing
+        times = {node_id: before.get(node_id, 0) + 1 for node_id in known if node_id not in told}
+        self._missing = {node_id: count for node_id, count in times.items() if count < CONFIRMATIONS}
+        return {**told, **{node_id: known[node_id] for node_id in self._missing}}
 
     def _merged(self, told: TopicMetadata, doubts: dict[str, tuple[Hashable, int]]) -> TopicMetadata:
         known = self.current.topics.get(told.name)
