@@ -7,6 +7,7 @@ metadata, coordinator.
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
 from typing import Any
 
@@ -237,6 +238,30 @@ async def test_fault_42_lagging_broker_does_not_close_connections_to_others(
             await trio.sleep(1)
         await handler.received(60)
         assert [event for event in member.events[before:] if isinstance(event, LeaderChanged | ConnectionLost)] == []
+
+
+@pytest.mark.parametrize("lagging", BROKERS)
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_fault_42_topic_that_a_lagging_broker_lacks_starts_no_rebalance(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, lagging: int, strategy: str
+) -> None:
+    """Members that subscribe by pattern look for all topics before each join."""
+
+    def without_refunds(request: Any, answer: Any) -> None:
+        answer.topics = [topic for topic in answer.topics if topic.name != "refunds"]
+
+    cluster = EmbeddedCluster(topics={"orders": 3, "refunds": 3}, brokers=3, in_memory=True, seed=1)
+    async with cluster, deadline() as nursery:
+        edit_answers(monkeypatch, Api.METADATA, without_refunds, broker_id=lagging)
+        options: dict[str, Any] = {"metadata_max_age": 20.0, "rebalance_strategies": (strategy,)}
+        members = [
+            await start_member(nursery, cluster, Recorder(), topics=re.compile("orders|refunds"), **options)
+            for _ in range(3)
+        ]
+        await trio.sleep(60)
+        before = [len(member.seen(MembershipChanged)) for member in members]
+        await trio.sleep(120)
+        assert [len(member.seen(MembershipChanged)) for member in members] == before
 
 
 @pytest.mark.parametrize("lagging", BROKERS)

@@ -54,6 +54,26 @@ def test_topic_that_is_not_told_of_is_not_kept() -> None:
     assert not merger(told(5, 5), ClusterMetadata()).current.topics
 
 
+def all_topics(*names: str) -> ClusterMetadata:
+    one = {0: PartitionMetadata(leader=1, leader_epoch=0)}
+    topics = {name: TopicMetadata(name, ErrorCode.NONE, one, FIRST_ID) for name in names}
+    return ClusterMetadata({1: Broker(1, "host", 9092)}, topics, has_all_topics=True)
+
+
+def test_topic_that_all_topics_lack_is_kept_until_responses_in_a_row_confirm_it() -> None:
+    merged = merger(all_topics("a", "b"), all_topics("a"), all_topics("a"))
+    assert (merged.current.topics.keys(), merged.has_doubts) == ({"a", "b"}, True)
+    merged.merge(all_topics("a"))
+    assert (merged.current.topics.keys(), merged.has_doubts) == ({"a"}, False)
+
+
+def test_topic_that_every_other_response_lacks_is_kept() -> None:
+    merged = merger(all_topics("a", "b"), *[all_topics("a"), all_topics("a", "b")] * 3)
+    assert not merged.has_doubts
+    merged.merge(all_topics("a"))
+    assert merged.current.topics.keys() == {"a", "b"}
+
+
 def test_partitions_that_were_added_are_believed_at_once() -> None:
     merged = merger(told(1, 1), told(1, 1, 1))
     assert (epochs(merged), merged.has_doubts) == ([1, 1, 1], False)

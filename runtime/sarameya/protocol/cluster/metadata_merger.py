@@ -9,19 +9,21 @@ many: of three brokers one may be cut off for days, and for as long a deleted to
 | a response has | until it is confirmed |
 |---|---|
 | fewer brokers than are known | the missing ones are kept, with their connections |
+| fewer topics than are known, of all | the missing ones are kept |
 | for a topic, fewer partitions than are known | the missing ones are kept |
 | another topic id than the known one | everything known about the topic is kept |
 | an earlier leader epoch of a partition, same id | the known leader is kept, confirmed or not (KIP-320) |
 
-Without this, the leader of a group would reassign with every response: to three partitions, to six, to three again. The
-connections to a broker would be closed with every response of another one that does not know it. A topic that is absent
-from a response is not kept: `TopicWatch` looks several times. Tests: `tests/protocol/test_metadata_merger.py`.
+Without this, the leader of a group would reassign with every response: to three partitions, to six, to three again.
+Members that subscribe by pattern would join without a topic, and again for its sake. The connections to a broker would
+be closed with every response of another one that does not know it. A topic that was requested by its name, and is
+unknown, is not kept: `TopicWatch` looks several times. Tests: `tests/protocol/test_metadata_merger.py`.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Set
 
 import attrs
 
@@ -29,6 +31,9 @@ from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata, Partitio
 
 CONFIRMATIONS = 3
 """Responses in a row that must agree before something is taken back."""
+
+_ABSENT = "absent"
+"""In place of a number of partitions, or of a topic id: the topic is not there."""
 
 
 class MetadataMerger:
@@ -54,6 +59,8 @@ class MetadataMerger:
         doubts = self._doubts
         self._doubts = {}
         topics = {name: self._merged(topic, doubts) for name, topic in answer.topics.items()}
+        if answer.has_all_topics:
+            topics |= self._absent(answer.topics.keys(), doubts)
         self.current = attrs.evolve(answer, brokers=self._with_missing(answer.brokers), topics=topics)
         return self.current
 
@@ -62,6 +69,19 @@ class MetadataMerger:
         times = {node_id: before.get(node_id, 0) + 1 for node_id in known if node_id not in told}
         self._missing = {node_id: count for node_id, count in times.items() if count < CONFIRMATIONS}
         return {**told, **{node_id: known[node_id] for node_id in self._missing}}
+
+    def _absent(self, told: Set[str], doubts: dict[str, tuple[Hashable, int]]) -> dict[str, TopicMetadata]:
+        """Return the known topics that are not told, but for those whose absence is confirmed."""
+        kept: dict[str, TopicMetadata] = {}
+        for name, topic in self.current.topics.items():
+            if name in told or not topic.partitions:
+                continue
+            before, times = doubts.get(name, (None, 0))
+            times = times + 1 if before == _ABSENT else 1
+            if times < CONFIRMATIONS:
+                self._doubts[name] = _ABSENT, times
+                kept[name] = topic
+        return kept
 
     def _merged(self, told: TopicMetadata, doubts: dict[str, tuple[Hashable, int]]) -> TopicMetadata:
         known = self.current.topics.get(told.name)
